@@ -1,0 +1,1 @@
+//! TerraceDB internals: arena.

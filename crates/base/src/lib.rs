@@ -1,0 +1,32 @@
+//! The words every TerraceDB crate speaks: identifiers, sequence numbers, bounded keys, persisted
+//! enums, limits, errors, the byte codec, checksums, and the seams for time, randomness, memory
+//! accounting and background work.
+//!
+//! Level 0 (docs/ARCHITECTURE.md): depends on no crate of the workspace, does no I/O.
+
+mod account;
+mod checksum;
+mod clock;
+mod codec;
+mod error;
+mod executor;
+mod ids;
+mod key;
+mod kind;
+pub mod limits;
+mod rng;
+mod seqno;
+mod units;
+
+pub use account::{Account, Budget, Charge};
+pub use checksum::{PageSeed, crc32c, crc32c_append, hash64, key_hash};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};
+pub use error::{Error, ErrorKind, Result};
+pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
+pub use ids::{DictionaryId, KeyspaceId, LaneId, SegmentId, StoreId, TableId};
+pub use key::Key;
+pub use kind::{Codec, Durability, EntryKind};
+pub use rng::Rng;
+pub use seqno::{Seqno, Trailer};
+pub use units::{format_bytes, parse_bytes};

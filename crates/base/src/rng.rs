@@ -1,0 +1,90 @@
+//! The randomness seam: every random choice comes from a seeded generator, so that a test or a
+//! simulation can be run again.
+
+/// xoshiro256** (Blackman and Vigna, 2018), seeded by `SplitMix64`. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Rng([u64; 4]);
+
+impl Rng {
+    /// A generator whose whole sequence follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut state = seed;
+        Self(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }))
+    }
+
+    /// A generator seeded from the operating system, and the seed, to be printed. A test takes
+    /// its seed from `TERRACE_SEED` instead where that is set.
+    #[must_use]
+    pub fn from_env() -> (Self, u64) {
+        let seed = std::env::var("TERRACE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| getrandom::u64().unwrap_or(0x7e55_ace0));
+        (Self::new(seed), seed)
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        let [s0, s1, s2, s3] = &mut self.0;
+        let result = s1.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let t = *s1 << 17;
+        *s2 ^= *s0;
+        *s3 ^= *s1;
+        *s1 ^= *s2;
+        *s0 ^= *s3;
+        *s2 ^= t;
+        *s3 = s3.rotate_left(45);
+        result
+    }
+
+    /// A number below `bound` (0 where `bound` is 0), by Lemire's multiplication.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number in `0.0..1.0`.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Fills `out` with random bytes.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        for chunk in out.chunks_mut(8) {
+            let word = self.next_u64().to_le_bytes();
+            for (byte, random) in chunk.iter_mut().zip(word) {
+                *byte = random;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_follows_from_the_seed() {
+        let draw = |seed| {
+            let mut rng = Rng::new(seed);
+            [rng.next_u64(), rng.below(10), rng.next_u64()]
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        let mut rng = Rng::new(3);
+        assert!((0..1000).all(|_| rng.below(7) < 7 && (0.0..1.0).contains(&rng.unit())));
+        assert_eq!(rng.below(0), 0);
+    }
+}

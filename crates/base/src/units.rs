@@ -1,0 +1,75 @@
+//! Sizes as people write them.
+
+use crate::{Error, Result};
+
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// Reads a size: a number, alone or followed by `B`, `KiB`, `MiB`, `GiB`, `TiB` or their decimal
+/// twins `KB` to `TB`.
+///
+/// # Errors
+/// `Invalid` for anything else, and for a size over 64 bits.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let trimmed = text.trim();
+    let refused = || {
+        Error::invalid("size")
+            .expected("a number and a unit, as in 512MiB")
+            .got(format_args!("`{text}`"))
+    };
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| Some((trimmed.strip_suffix(name)?, *unit)))
+        .unwrap_or((trimmed, 1));
+    let number = number.trim();
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(refused);
+    }
+    let fraction: f64 = number.parse().map_err(|_| refused())?;
+    let bytes = fraction * unit as f64;
+    if (0.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err(refused()) }
+}
+
+/// Writes a size in the largest binary unit that leaves at least one whole unit.
+#[must_use]
+pub fn format_bytes(bytes: u64) -> String {
+    let (name, unit) = match bytes {
+        0..0x400 => return format!("{bytes} B"),
+        0x400..0x10_0000 => ("KiB", 1u64 << 10),
+        0x10_0000..0x4000_0000 => ("MiB", 1 << 20),
+        0x4000_0000..0x100_0000_0000 => ("GiB", 1 << 30),
+        _ => ("TiB", 1 << 40),
+    };
+    format!("{:.1} {name}", bytes as f64 / unit as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        for (text, bytes) in [
+            ("512MiB", 512 << 20),
+            ("1.5 GiB", 3 << 29),
+            ("4096", 4096),
+            ("64 B", 64),
+            ("2GB", 2_000_000_000),
+        ] {
+            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "MiB", "-1", "1XB", "99999999999 TiB", "nan", "inf GiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(format_bytes(512 << 20), "512.0 MiB");
+    }
+}

@@ -1,0 +1,3 @@
+//! The `terrace` command.
+
+fn main() {}

@@ -1,0 +1,70 @@
+//! Buffers aligned for direct I/O.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use base::limits::PAGE_BYTES;
+
+/// Owned bytes, aligned to a page, a whole number of pages long. Zeroed when made.
+///
+/// The owner charges an account for it.
+pub struct Buf {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a `Buf` owns its bytes alone, as a `Box<[u8]>` does.
+unsafe impl Send for Buf {}
+// SAFETY: shared references only read, as with a `Box<[u8]>`.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// `pages` zeroed pages (at least one).
+    #[must_use]
+    pub fn pages(pages: usize) -> Self {
+        let len = pages.max(1) * PAGE_BYTES;
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a size above zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Self { start, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    #[expect(clippy::expect_used, reason = "a page's alignment and an owned length are valid")]
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, PAGE_BYTES).expect("a buffer fits the address space")
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` points to `len` initialised bytes that `self` owns.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `pages` with this very layout, and dropped once.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.len)
+    }
+}

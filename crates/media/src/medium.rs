@@ -1,0 +1,227 @@
+//! The device seam: what the engine may ask of a storage device, and nothing about how.
+//!
+//! A [`Medium`] is a flat set of named [`File`]s. Buffers move into an operation and come back
+//! with its completion, so a device may use them for as long as it likes without a copy. One
+//! thread keeps many reads in flight through a [`Queue`].
+//!
+//! Durability: a write is visible to every reader at once and survives the death of the process;
+//! it survives a power cut once a later [`File::sync`] returned `Ok`. A created, renamed or
+//! removed name is durable after [`Medium::sync_names`]. A failed sync is final: what was unsynced
+//! may be lost, and the caller must stop writing that file.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use base::Result;
+
+use crate::{Buf, Purpose};
+
+/// What a device promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Offsets, lengths and buffers of [`File::read`] and [`File::write`] are multiples of this.
+    pub block_bytes: usize,
+    /// Loads and stores reach it directly: SCM, DRAM.
+    pub byte_addressable: bool,
+    /// Content survives a power cut once synced.
+    pub persistent: bool,
+    /// How many reads in flight keep it busy; a queue need not be deeper.
+    pub queue_depth: usize,
+    /// How operations reach the device, for statistics: `memory`, `io_uring`, `pread pool`.
+    pub backend: &'static str,
+}
+
+/// How a file's content is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Block-aligned reads and writes that bypass the operating system's cache. For tables.
+    Direct,
+    /// Byte-granular writes through memory shared with the file. For the log and the manifest.
+    Bytes,
+}
+
+/// A file's name and length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The name.
+    pub name: String,
+    /// The length, bytes.
+    pub len: u64,
+}
+
+/// A storage device: a flat set of named files.
+pub trait Medium: Send + Sync + fmt::Debug {
+    /// What the device promises.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Creates an empty file, with space for `reserve` bytes set aside where the device can.
+    /// A file reserved for `Access::Bytes` reads as zeros up to `reserve` and has that length.
+    ///
+    /// # Errors
+    /// `Invalid` where the name exists, `NoSpace` where the device is full.
+    fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>>;
+
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// `Invalid` where there is none.
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;
+
+    /// Removes a name. Files that are open stay readable.
+    ///
+    /// # Errors
+    /// `Invalid` where there is none.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Renames atomically, replacing `to` if it exists.
+    ///
+    /// # Errors
+    /// `Invalid` where `from` does not exist.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Every file, by name.
+    ///
+    /// # Errors
+    /// As the device's.
+    fn list(&self) -> Result<Vec<Listing>>;
+
+    /// Makes every earlier create, rename and remove durable.
+    ///
+    /// # Errors
+    /// As the device's; final, as a failed [`File::sync`].
+    fn sync_names(&self) -> Result<()>;
+
+    /// Takes the device for this process until the guard is dropped or the process dies.
+    ///
+    /// # Errors
+    /// `Invalid` where another process, or another open store of this one, has it.
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>>;
+
+    /// A queue for one thread, at most `depth` operations in flight.
+    ///
+    /// # Errors
+    /// `Retry` where the device has no queue to give.
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>>;
+}
+
+/// An open file.
+///
+/// Thread-safe. Overlapping writes, or a write and an overlapping read, must not be in flight at
+/// once; the callers see to it.
+pub trait File: Send + Sync + fmt::Debug {
+    /// The name it was opened by.
+    fn name(&self) -> &str;
+
+    /// The length, bytes.
+    ///
+    /// # Errors
+    /// As the device's.
+    fn size(&self) -> Result<u64>;
+
+    /// Fills `buf` from offset `at`, waiting for it. The buffer comes back either way.
+    ///
+    /// # Errors
+    /// `Corrupt` where the device cannot read, or the file ends before the buffer is full.
+    fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>);
+
+    /// Writes `buf` at offset `at`, waiting until the device took it. Extends the file.
+    ///
+    /// # Errors
+    /// `NoSpace` where the device is full; part of the buffer may be written.
+    fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>);
+
+    /// Stores `bytes` at `at`, any offset and length: `Access::Bytes` only. Survives the death of
+    /// the process from the moment it returns. Within the reserved length it cannot fail for want
+    /// of space.
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
+
+    /// Makes every completed write of this file durable, its length too.
+    ///
+    /// # Errors
+    /// Any error is final: unsynced content may be lost and the file must not be written again.
+    fn sync(&self, purpose: Purpose) -> Result<()>;
+
+    /// Sets the length: cuts the end off, or extends with zeros.
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// The device's own file under any decorators, for its queue.
+    fn undecorated(&self) -> &dyn Any;
+}
+
+/// What to do in a [`Request`].
+#[derive(Debug)]
+pub enum Op {
+    /// As [`File::read`].
+    Read {
+        /// The offset, bytes.
+        at: u64,
+        /// Filled by the read.
+        buf: Buf,
+    },
+    /// As [`File::write`].
+    Write {
+        /// The offset, bytes.
+        at: u64,
+        /// The content.
+        buf: Buf,
+    },
+}
+
+/// One operation to put in flight.
+#[derive(Debug)]
+pub struct Request {
+    /// The file; kept open until the completion.
+    pub file: Arc<dyn File>,
+    /// What to do.
+    pub op: Op,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Comes back with the completion.
+    pub token: u64,
+}
+
+/// A request that did not fit in the queue, handed back.
+#[derive(Debug)]
+pub struct Refused(pub Request);
+
+/// The end of one operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's token.
+    pub token: u64,
+    /// The request's buffer.
+    pub buf: Buf,
+    /// As [`File::read`] and [`File::write`].
+    pub result: Result<()>,
+}
+
+/// Operations in flight for one thread.
+///
+/// Dropping a queue waits for what is in flight.
+pub trait Queue: Send {
+    /// Puts an operation in flight. The device may not see it before [`Queue::complete`].
+    ///
+    /// # Errors
+    /// The request comes back where the queue is full: complete something first.
+    fn submit(&mut self, request: Request) -> Result<(), Refused>;
+
+    /// Hands everything submitted to the device, waits until at least `least` operations are
+    /// complete (or none is in flight), and appends every completion there is to `out`.
+    ///
+    /// # Errors
+    /// Only where the queue itself broke; a failed operation is a completion with an error.
+    fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()>;
+
+    /// Operations submitted and not completed.
+    fn in_flight(&self) -> usize;
+
+    /// The most operations in flight at once.
+    fn depth(&self) -> usize;
+}

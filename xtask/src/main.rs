@@ -1,0 +1,3 @@
+//! One entry for every habit of the project.
+
+fn main() {}
