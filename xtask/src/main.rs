@@ -1,3 +1,59 @@
-//! One entry for every habit of the project.
+//! One entry for every habit of the project: `cargo xtask HABIT`.
+//!
+//! A habit is a sequence of the commands anyone could type, echoed before they run, stopped at the
+//! first failure. What no off-the-shelf tool checks lives here: [`layering`] (crates depend
+//! downward) and [`tidy`] (files, formats and documents keep their shape). Both also run as
+//! ordinary tests, so that `cargo test` alone holds them.
 
-fn main() {}
+mod bench;
+mod check;
+mod command;
+mod fuzz;
+mod layering;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// What every step of a habit returns; the error is for people.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const HELP: &str = "\
+usage: cargo xtask HABIT
+
+  check                     formatting, lints, layering, tidiness, documentation, dependencies
+  test [ARGS]               the default tests; ARGS go to `cargo test --workspace`
+  ci                        check, then test: what must pass before a merge
+  long [ARGS]               every test, the long ones too, optimised, with assertions on
+  bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
+  fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
+";
+
+fn run(arguments: &[&str]) -> Result {
+    match arguments {
+        ["check"] => check::run(),
+        ["test", rest @ ..] => test::run(rest),
+        ["ci"] => check::run().and_then(|()| test::run(&[])),
+        ["long", rest @ ..] => test::run_long(rest),
+        ["bench", rest @ ..] => bench::run(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        unknown => Err(format!("no such habit: {}\n\n{HELP}", unknown.join(" ")).into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

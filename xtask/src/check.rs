@@ -1,0 +1,31 @@
+//! The habit before every commit: everything that can be said without running the store.
+
+use crate::command::{self, cargo, succeeds};
+use crate::{Result, layering, tidy};
+
+/// Checks formatting, layering, tidiness, lints, documentation and dependencies, cheapest first.
+pub(crate) fn run() -> Result {
+    command::run(cargo(["fmt", "--all", "--", "--check"]))?;
+    layering::check()?;
+    tidy::check()?;
+    command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "--deny warnings");
+    command::run(doc)?;
+    deny()
+}
+
+/// Licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities where
+/// the advisory database can be reached.
+fn deny() -> Result {
+    if !succeeds(cargo(["deny", "--version"])) {
+        eprintln!("! dependencies not checked; to check them: cargo install --locked cargo-deny");
+        return Ok(());
+    }
+    command::run(cargo(["deny", "check", "bans", "licenses", "sources"]))?;
+    if succeeds(cargo(["deny", "fetch", "db"])) {
+        return command::run(cargo(["deny", "--offline", "check", "advisories"]));
+    }
+    eprintln!("! advisories not checked: their database cannot be fetched from here");
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! A command of a habit: echoed, run in the repository root, its failure an error.
+
+use std::process::{Command, Stdio};
+
+use crate::{Result, workspace};
+
+/// `cargo` with `arguments`: the one that runs this habit.
+pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// `cargo` of the nightly toolchain, through rustup.
+pub(crate) fn cargo_nightly<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).args(arguments);
+    // Cargo sets these for the habit's own toolchain.
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+/// Runs `command`, shown as `shown`.
+pub(crate) fn run(mut command: Command) -> Result {
+    let shown = shown(&command);
+    eprintln!("+ {shown}");
+    let status = command
+        .current_dir(workspace::root())
+        .status()
+        .map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}").into()) }
+}
+
+/// Whether `command` runs and succeeds; its output is dropped.
+pub(crate) fn succeeds(mut command: Command) -> bool {
+    let command = command.current_dir(workspace::root());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+fn shown(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let settings = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("{}={}", name.to_string_lossy(), value?.to_string_lossy()))
+    });
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    settings.chain([program.to_owned()]).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_command_is_an_error_that_shows_it() {
+        run(Command::new("true")).unwrap();
+        let mut command = Command::new("/bin/false");
+        command.arg("x").env("A", "b");
+        let error = run(command).unwrap_err().to_string();
+        assert!(error.starts_with("`A=b false x` failed"), "{error}");
+        assert!(!succeeds(Command::new("no-such-program")));
+    }
+}

@@ -1,0 +1,50 @@
+//! The fuzz targets: one for every parser of bytes from outside, in `fuzz/fuzz_targets`.
+
+use std::fs;
+
+use crate::command::{self, cargo_nightly, succeeds};
+use crate::{Result, workspace};
+
+const SECONDS: &str = "60";
+
+/// Runs one target, or each in turn: `[TARGET] [SECONDS]`, in this order, each optional.
+pub(crate) fn run(arguments: &[&str]) -> Result {
+    let (chosen, seconds) = match arguments {
+        [] => (None, SECONDS),
+        [only] if only.parse::<u32>().is_ok() => (None, *only),
+        [target] => (Some(*target), SECONDS),
+        [target, seconds] if seconds.parse::<u32>().is_ok() => (Some(*target), *seconds),
+        other => return Err(format!("fuzz [TARGET] [SECONDS], got: {}", other.join(" ")).into()),
+    };
+    let mut targets = targets()?;
+    if let Some(chosen) = chosen {
+        if !targets.iter().any(|target| target == chosen) {
+            let known = targets.join(", ");
+            return Err(format!("no fuzz target {chosen}; there are: {known}").into());
+        }
+        targets.retain(|target| target == chosen);
+    }
+    if !succeeds(cargo_nightly(["fuzz", "--version"])) {
+        return Err("fuzzing needs a nightly toolchain and cargo-fuzz:\n\
+             \x20 rustup toolchain install nightly --profile minimal\n\
+             \x20 cargo install --locked cargo-fuzz"
+            .into());
+    }
+    for target in &targets {
+        let most = format!("-max_total_time={seconds}");
+        command::run(cargo_nightly(["fuzz", "run", target, "--", &most]))?;
+    }
+    Ok(())
+}
+
+fn targets() -> Result<Vec<String>> {
+    let folder = workspace::root().join("fuzz/fuzz_targets");
+    let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut targets = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        targets.extend(name.strip_suffix(".rs").map(str::to_owned));
+    }
+    targets.sort();
+    Ok(targets)
+}

@@ -1,0 +1,88 @@
+//! The rule holds for this workspace, and the checker sees each way to break it.
+
+use super::*;
+
+fn package(name: &str, dependencies: &[(&str, Option<Kind>)]) -> Package {
+    let dependency = |(name, kind): &(&str, Option<Kind>)| Dependency {
+        name: (*name).to_owned(),
+        kind: *kind,
+        path: Some("a folder".to_owned()),
+    };
+    Package { name: name.to_owned(), dependencies: dependencies.iter().map(dependency).collect() }
+}
+
+fn broken(packages: Vec<Package>) -> String {
+    violations(&Graph { packages }).join("\n")
+}
+
+#[test]
+fn the_workspace_depends_downward() {
+    let graph = graph().unwrap();
+    assert!(graph.packages.iter().any(|package| package.name == "terrace-base"));
+    check().unwrap();
+}
+
+#[test]
+fn downward_edges_of_every_kind_pass() {
+    let log = package(
+        "terrace-log",
+        &[
+            ("terrace-base", None),
+            ("terrace-media", Some(Kind::Build)),
+            ("terrace-arena", Some(Kind::Dev)),
+            ("terrace-sim", Some(Kind::Dev)),
+        ],
+    );
+    let simulator = package("terrace-sim", &[("terracedb", None)]);
+    assert_eq!(broken(vec![log, simulator]), "");
+}
+
+#[test]
+fn an_upward_edge_is_refused() {
+    for kind in [None, Some(Kind::Build), Some(Kind::Dev)] {
+        let report = broken(vec![package("terrace-table", &[("terracedb", kind)])]);
+        assert!(report.contains("terrace-table (level 3) -> terracedb (5): upward"), "{report}");
+    }
+}
+
+#[test]
+fn a_sideways_edge_is_refused() {
+    let report = broken(vec![package("terrace-log", &[("terrace-cache", None)])]);
+    assert!(report.contains("terrace-log (level 2) -> terrace-cache (2): sideways"), "{report}");
+}
+
+#[test]
+fn a_crate_without_a_level_is_refused() {
+    let report = broken(vec![package("terrace-new", &[])]);
+    assert!(report.contains("terrace-new has no level"), "{report}");
+}
+
+#[test]
+fn a_test_crate_is_for_tests_only() {
+    let report = broken(vec![package("terracedb", &[("terrace-sim", None)])]);
+    assert!(report.contains("terracedb uses terrace-sim outside its tests"), "{report}");
+}
+
+#[test]
+fn a_published_crate_is_no_crate_of_ours() {
+    let mut base = package("terrace-base", &[("terracedb", None)]);
+    base.dependencies[0].path = None;
+    assert_eq!(broken(vec![base]), "");
+}
+
+/// The document people read and the table the checker reads are one.
+#[test]
+fn the_architecture_names_every_crate_at_its_level() {
+    let path = workspace::root().join("docs/ARCHITECTURE.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    for package in graph().unwrap().packages {
+        let Some(level) = level(&package.name) else { continue };
+        let short = match package.name.strip_prefix("terrace-") {
+            Some(short) => short,
+            None if package.name == "terrace" => "cli",
+            None => &package.name,
+        };
+        let row = format!("| {level} | `{short}` |");
+        assert!(document.contains(&row), "docs/ARCHITECTURE.md has no row `{row}`");
+    }
+}

@@ -1,0 +1,52 @@
+//! Tidiness: what keeps a growing tree readable, as rules that run.
+//!
+//! A rule is a function from texts to complaints, one line each with file and line, so that every
+//! rule is tested on a made-up text that breaks it.
+
+mod crate_lints;
+mod documents;
+mod formats;
+mod length;
+mod rust;
+mod source;
+
+use crate::Result;
+use crate::workspace::{self, Text};
+
+/// Fails where a rule is broken.
+pub(crate) fn check() -> Result {
+    let complaints = complaints(&workspace::texts()?);
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    Err(format!("tidy:\n  {}", complaints.join("\n  ")).into())
+}
+
+fn complaints(texts: &[Text]) -> Vec<String> {
+    let mut complaints = length::complaints(texts);
+    for text in texts {
+        complaints.extend(source::complaints(text));
+    }
+    complaints.extend(crate_lints::complaints(texts));
+    complaints.extend(formats::complaints(texts));
+    complaints.extend(documents::complaints(texts));
+    complaints
+}
+
+/// A text that exists only in a test.
+#[cfg(test)]
+fn made_up(path: &str, content: &str) -> Text {
+    Text { path: path.to_owned(), content: content.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let texts = workspace::texts().unwrap();
+        assert!(texts.iter().any(|text| text.path == "crates/base/src/lib.rs"));
+        check().unwrap();
+    }
+}

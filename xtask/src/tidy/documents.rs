@@ -1,0 +1,114 @@
+//! Documents that name code: what they name exists.
+//!
+//! In `docs/ARCHITECTURE.md` and `CONTRIBUTING.md`, a path in backquotes is a file or folder of
+//! the repository, and `NAME::..::ITEM` is an item of the crate `NAME`: so the table of
+//! invariants cannot name a test that is gone. In every document a relative link leads somewhere.
+
+use super::rust::has_word;
+use crate::workspace::Text;
+
+const NAMING: [&str; 2] = ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"];
+
+/// Every dead link, path and name.
+pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for document in texts.iter().filter(|text| text.path.ends_with(".md")) {
+        for (number, line) in document.content.lines().enumerate() {
+            let mut complain = |what: &str| {
+                complaints.push(format!("{}:{}: {what}", document.path, number + 1));
+            };
+            for link in links(line) {
+                if !exists(texts, &from(&document.path, link)) {
+                    complain(&format!("the link to {link} leads nowhere"));
+                }
+            }
+            if NAMING.contains(&document.path.as_str()) {
+                for word in line.split('`').skip(1).step_by(2) {
+                    if !names_something(texts, word) {
+                        complain(&format!("`{word}` does not exist"));
+                    }
+                }
+            }
+        }
+    }
+    complaints
+}
+
+/// The targets of the relative links in `line`, without their anchors.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    let targets = line.split("](").skip(1).filter_map(|after| after.split(')').next());
+    let relative =
+        targets.filter(|target| !target.contains("://") && !target.starts_with("mailto"));
+    relative.filter_map(|target| target.split('#').next()).filter(|path| !path.is_empty())
+}
+
+/// The path from the root of `target`, named in the document at `path`.
+fn from(path: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Whether a file, or a folder with a file in it, has this path.
+fn exists(texts: &[Text], path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    texts.iter().any(|text| {
+        text.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// False where `word` looks like a path or an item of ours, and there is none.
+fn names_something(texts: &[Text], word: &str) -> bool {
+    let rooted = ["crates/", "docs/", "xtask/", "fuzz/"].iter().any(|root| word.starts_with(root));
+    if rooted && !word.contains(['*', ' ', '<']) {
+        return exists(texts, word);
+    }
+    let Some((name, item)) = word.split_once("::").filter(|_| !word.contains(' ')) else {
+        return true;
+    };
+    let folder = format!("crates/{name}/");
+    let item = item.rsplit("::").next().unwrap_or_default();
+    let mut sources = texts.iter().filter(|text| text.path.starts_with(&folder)).peekable();
+    // Paths of other crates and of the standard library are not ours to check.
+    sources.peek().is_none() || sources.any(|source| has_word(&source.content, item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up;
+    use super::*;
+
+    fn report(document: &str) -> String {
+        let texts = [
+            made_up("docs/ARCHITECTURE.md", document),
+            made_up("docs/media.md", ""),
+            made_up("README.md", ""),
+            made_up("crates/base/src/account.rs", "fn a_charge_is_refused() {}"),
+        ];
+        complaints(&texts).join("\n")
+    }
+
+    #[test]
+    fn what_a_document_names_exists() {
+        let good = "See [media](media.md#cost), [readme](../README.md), [site](https://x.y), \
+                    `crates/base/src`, `docs/media.md`, `base::account::a_charge_is_refused`, \
+                    `std::sync::Arc`, `crates/*/src`, `a::b c`.";
+        assert_eq!(report(good), "");
+        for (bad, complaint) in [
+            ("\n[media](gone.md)", ":2: the link to gone.md leads nowhere"),
+            ("[media](../media.md)", ":1: the link to ../media.md leads nowhere"),
+            ("`crates/base/src/gone.rs`", "`crates/base/src/gone.rs` does not exist"),
+            ("`base::account::a_charge`", "`base::account::a_charge` does not exist"),
+        ] {
+            let report = report(bad);
+            assert!(report.contains(complaint) && report.lines().count() == 1, "{report}");
+        }
+    }
+}
