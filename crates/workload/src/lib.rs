@@ -6,6 +6,16 @@
 //!
 //! Level 6 (docs/ARCHITECTURE.md): depends on `base` alone.
 
+mod distribution;
+mod key;
+mod permutation;
 mod store;
+mod value;
+mod zipf;
 
+pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
+pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
+pub use permutation::Permutation;
 pub use store::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
+pub use value::Values;
+pub use zipf::Zipf;
