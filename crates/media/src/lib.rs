@@ -5,11 +5,28 @@
 //! the kernel's completion rings live in this crate and nowhere else.
 
 mod buf;
+mod check;
+mod file;
+mod immediate;
 mod medium;
+mod memory;
+mod metered;
+mod pace;
 mod purpose;
+mod throttled;
+mod usage;
+
+#[cfg(test)]
+mod conformance;
 
 pub use buf::Buf;
+pub use file::{FileMedium, FileOptions};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request,
 };
+pub use memory::MemoryMedium;
+pub use metered::Metered;
+pub use pace::Pace;
 pub use purpose::{Class, Purpose};
+pub use throttled::{Rate, Throttled};
+pub use usage::{Counts, Usage};

@@ -121,8 +121,12 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Fills `buf` from offset `at`, waiting for it. The buffer comes back either way.
     ///
+    /// A file whose length is not whole blocks is read to its end all the same: the rest of its
+    /// last block reads as zeros.
+    ///
     /// # Errors
-    /// `Corrupt` where the device cannot read, or the file ends before the buffer is full.
+    /// `Corrupt` where the device cannot read, or the file ends in a block before the buffer's
+    /// last one.
     fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>);
 
     /// Writes `buf` at offset `at`, waiting until the device took it. Extends the file.
@@ -145,7 +149,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Any error is final: unsynced content may be lost and the file must not be written again.
     fn sync(&self, purpose: Purpose) -> Result<()>;
 
-    /// Sets the length: cuts the end off, or extends with zeros.
+    /// Sets the length: cuts the end off, or extends with zeros. Gives reserved space past the
+    /// new end back. A file that is stored into is cut only through the handle that stores.
     ///
     /// # Errors
     /// As [`File::write`].
@@ -172,6 +177,24 @@ pub enum Op {
         /// The content.
         buf: Buf,
     },
+}
+
+impl Op {
+    /// The buffer, which also says how many bytes are read or written.
+    #[must_use]
+    pub const fn buf(&self) -> &Buf {
+        match self {
+            Self::Read { buf, .. } | Self::Write { buf, .. } => buf,
+        }
+    }
+
+    /// The buffer back.
+    #[must_use]
+    pub fn into_buf(self) -> Buf {
+        match self {
+            Self::Read { buf, .. } | Self::Write { buf, .. } => buf,
+        }
+    }
 }
 
 /// One operation to put in flight.

@@ -1,0 +1,418 @@
+//! What every medium does, whatever it is made of: one suite, run over each of them.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{ErrorKind, Rng};
+
+use crate::{
+    Access, Buf, Completion, File, FileMedium, FileOptions, Medium, MemoryMedium, Metered, Op,
+    Purpose, Queue, Request,
+};
+
+/// A medium and what must live as long as it.
+type Made = (Arc<dyn Medium>, Option<tempfile::TempDir>);
+
+fn on_disk(options: FileOptions) -> Made {
+    let directory = tempfile::tempdir().unwrap();
+    let medium = FileMedium::open(directory.path(), options).unwrap();
+    (Arc::new(medium), Some(directory))
+}
+
+macro_rules! conformance {
+    ($($name:ident: $make:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            fn make() -> Made {
+                $make
+            }
+
+            #[test]
+            fn names() {
+                super::names(&*make().0);
+            }
+
+            #[test]
+            fn direct_access() {
+                super::direct_access(&*make().0);
+            }
+
+            #[test]
+            fn byte_access() {
+                super::byte_access(&*make().0);
+            }
+
+            #[test]
+            fn ends_of_files() {
+                super::ends_of_files(&*make().0);
+            }
+
+            #[test]
+            fn queues() {
+                super::queues(&*make().0);
+            }
+
+            #[test]
+            fn many_in_flight() {
+                super::many_in_flight(&*make().0);
+            }
+
+            #[test]
+            fn locking() {
+                super::locking(&*make().0);
+            }
+
+            #[test]
+            fn any_history() {
+                super::any_history(&*make().0);
+            }
+        }
+    )*};
+}
+
+conformance! {
+    memory: (Arc::new(MemoryMedium::new()), None);
+    ring: on_disk(FileOptions::default());
+    pool: on_disk(FileOptions { io_uring: false, ..FileOptions::default() });
+    cached: on_disk(FileOptions { direct: false, ..FileOptions::default() });
+    shallow: on_disk(FileOptions { io_uring: false, queue_depth: 1, ..FileOptions::default() });
+    metered_memory: (Arc::new(Metered::new(Arc::new(MemoryMedium::new()))), None);
+    metered_twice: {
+        let (disk, directory) = on_disk(FileOptions::default());
+        (Arc::new(Metered::new(Arc::new(Metered::new(disk)))), directory)
+    };
+}
+
+/// A page whose every byte tells its number and version apart from other pages'.
+fn page(number: u64, version: u64) -> Buf {
+    let mut buf = Buf::pages(1);
+    Rng::new(number << 20 | version).fill(&mut buf);
+    buf
+}
+
+fn read(file: &dyn File, at: u64, pages: usize) -> base::Result<Buf> {
+    let mut buf = Buf::pages(pages);
+    buf.fill(0xee);
+    let (buf, result) = file.read(at, buf, Purpose::Data);
+    assert_eq!(buf.len(), pages * PAGE_BYTES, "the buffer comes back");
+    result.map(|()| buf)
+}
+
+fn names(medium: &dyn Medium) {
+    let kind = |result: base::Result<Arc<dyn File>>| result.unwrap_err().kind();
+    assert_eq!(kind(medium.open("a", Access::Direct)), ErrorKind::Invalid);
+    assert_eq!(medium.remove("a").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(medium.rename("a", "b").unwrap_err().kind(), ErrorKind::Invalid);
+    for bad in ["", "..", "../a", "a/b", "LOCK", ".hidden"] {
+        assert_eq!(kind(medium.create(bad, Access::Bytes, 0)), ErrorKind::Invalid, "{bad}");
+        assert_eq!(kind(medium.open(bad, Access::Bytes)), ErrorKind::Invalid, "{bad}");
+        assert!(medium.rename("a", bad).is_err() && medium.remove(bad).is_err(), "{bad}");
+    }
+
+    let a = medium.create("a", Access::Direct, 1 << 20).unwrap();
+    assert_eq!(a.name(), "a");
+    assert_eq!(kind(medium.create("a", Access::Bytes, 0)), ErrorKind::Invalid);
+    a.write(0, page(1, 0), Purpose::Flush).1.unwrap();
+    let b = medium.create("b", Access::Bytes, 5000).unwrap();
+    let listed = |medium: &dyn Medium| -> Vec<(String, u64)> {
+        medium.list().unwrap().into_iter().map(|file| (file.name, file.len)).collect()
+    };
+    assert_eq!(listed(medium), [("a".to_owned(), 4096), ("b".to_owned(), 5000)]);
+
+    // A rename replaces; both files that were open stay readable.
+    medium.rename("a", "b").unwrap();
+    assert_eq!(listed(medium), [("b".to_owned(), 4096)]);
+    assert_eq!(read(&*a, 0, 1).unwrap()[..], page(1, 0)[..]);
+    assert!(read(&*b, 0, 1).unwrap().iter().all(|byte| *byte == 0));
+    let renamed = medium.open("b", Access::Direct).unwrap();
+    assert_eq!(read(&*renamed, 0, 1).unwrap()[..], page(1, 0)[..]);
+    medium.sync_names().unwrap();
+
+    medium.remove("b").unwrap();
+    assert_eq!(listed(medium), []);
+    assert_eq!(read(&*renamed, 0, 1).unwrap()[..], page(1, 0)[..]);
+    // The name is free again, for a file of its own.
+    medium.create("b", Access::Direct, 0).unwrap();
+    assert_eq!(listed(medium), [("b".to_owned(), 0)]);
+}
+
+fn direct_access(medium: &dyn Medium) {
+    let file = medium.create("t", Access::Direct, 64 << 10).unwrap();
+    assert_eq!(file.size().unwrap(), 0, "reserved space is not length");
+    let mut run = Buf::pages(3);
+    Rng::new(9).fill(&mut run);
+    let (run, result) = file.write(4096, run, Purpose::Flush);
+    result.unwrap();
+    assert_eq!(file.size().unwrap(), 4 * 4096);
+    assert!(read(&*file, 0, 1).unwrap().iter().all(|byte| *byte == 0));
+    assert_eq!(read(&*file, 4096, 3).unwrap()[..], run[..]);
+    file.sync(Purpose::Flush).unwrap();
+    let again = medium.open("t", Access::Direct).unwrap();
+    assert_eq!(read(&*again, 8192, 2).unwrap()[..], run[4096..]);
+
+    for at in [1, 512, 4095] {
+        assert_eq!(read(&*file, at, 1).unwrap_err().kind(), ErrorKind::Invalid);
+        let (buf, result) = file.write(at, Buf::pages(1), Purpose::Flush);
+        assert_eq!((buf.len(), result.unwrap_err().kind()), (4096, ErrorKind::Invalid));
+    }
+    let far = u64::MAX - 4095;
+    assert_eq!(read(&*file, far, 1).unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(file.write(far, Buf::pages(1), Purpose::Flush).1.is_err());
+    let stored = file.store(0, b"bytes", Purpose::Log);
+    assert_eq!(stored.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+fn byte_access(medium: &dyn Medium) {
+    const RESERVED: usize = 1 << 20;
+    let file = medium.create("log", Access::Bytes, RESERVED as u64).unwrap();
+    assert_eq!(file.size().unwrap(), RESERVED as u64);
+    assert!(read(&*file, 0, RESERVED / 4096).unwrap().iter().all(|byte| *byte == 0));
+
+    // Records of odd lengths over every window's edge, some long, and the last past the reserved
+    // end; a second handle sees each at once.
+    let other = medium.open("log", Access::Bytes).unwrap();
+    let mut model = vec![0; RESERVED];
+    let (mut at, mut rng) = (0, Rng::new(4));
+    while at < RESERVED {
+        let len = if rng.one_in(20) { 1 + rng.below(40_000) } else { 1 + rng.below(2000) } as usize;
+        let mut record = vec![0; len];
+        rng.fill(&mut record);
+        file.store(at as u64, &record, Purpose::Log).unwrap();
+        model.resize(model.len().max(at + len), 0);
+        model[at..at + len].copy_from_slice(&record);
+        let first = at / 4096 * 4096;
+        let seen = read(&*other, first as u64, 1).unwrap();
+        let end = model.len().min(first + 4096);
+        assert_eq!(seen[..end - first], model[first..end], "record at {at}");
+        at += len;
+    }
+    file.store(3, b"", Purpose::Log).unwrap();
+    file.sync(Purpose::Log).unwrap();
+    assert_eq!(file.size().unwrap(), model.len() as u64);
+    assert_eq!(read(&*file, 0, RESERVED / 4096).unwrap()[..], model[..RESERVED]);
+
+    // Stores into a file that was there before, between whole pages written.
+    other.write(8192, page(2, 2), Purpose::Log).1.unwrap();
+    other.store(8190, b"edge", Purpose::Log).unwrap();
+    file.store(4094, b"mapped", Purpose::Log).unwrap();
+    model[8192..12288].copy_from_slice(&page(2, 2));
+    model[8190..8194].copy_from_slice(b"edge");
+    model[4094..4100].copy_from_slice(b"mapped");
+    assert_eq!(read(&*file, 0, 4).unwrap()[..], model[..16384]);
+    assert!(file.store(u64::MAX - 2, b"far", Purpose::Log).is_err());
+}
+
+fn ends_of_files(medium: &dyn Medium) {
+    let file = medium.create("f", Access::Bytes, 3 * 4096).unwrap();
+    file.store(0, &[7; 3 * 4096], Purpose::Manifest).unwrap();
+    file.set_len(5000).unwrap();
+    assert_eq!(file.size().unwrap(), 5000);
+    // The last block is read to the end of the file and is zeros after it.
+    let tail = read(&*file, 4096, 1).unwrap();
+    assert!(tail[..904].iter().all(|byte| *byte == 7) && tail[904..].iter().all(|byte| *byte == 0));
+    assert_eq!(read(&*file, 8192, 1).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(read(&*file, 0, 3).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(read(&*file, 1 << 40, 1).unwrap_err().kind(), ErrorKind::Corrupt);
+    // What was cut off does not come back.
+    file.set_len(3 * 4096).unwrap();
+    assert!(read(&*file, 8192, 1).unwrap().iter().all(|byte| *byte == 0));
+    file.store(5000, b"after", Purpose::Manifest).unwrap();
+    assert_eq!(
+        read(&*file, 4096, 1).unwrap()[900..909],
+        [7, 7, 7, 7, b'a', b'f', b't', b'e', b'r']
+    );
+
+    let direct = medium.create("d", Access::Direct, 1 << 20).unwrap();
+    direct.write(0, page(1, 1), Purpose::Flush).1.unwrap();
+    assert_eq!(read(&*direct, 4096, 1).unwrap_err().kind(), ErrorKind::Corrupt);
+    direct.set_len(4096).unwrap();
+    assert_eq!(read(&*direct, 0, 1).unwrap()[..], page(1, 1)[..]);
+}
+
+fn request(file: &Arc<dyn File>, op: Op, token: u64) -> Request {
+    Request { file: Arc::clone(file), op, purpose: Purpose::Data, token }
+}
+
+fn read_request(file: &Arc<dyn File>, at: u64, token: u64) -> Request {
+    request(file, Op::Read { at, buf: Buf::pages(1) }, token)
+}
+
+fn queues(medium: &dyn Medium) {
+    let file = medium.create("q", Access::Direct, 0).unwrap();
+    file.write(0, page(0, 0), Purpose::Flush).1.unwrap();
+    let mut queue = medium.queue(4).unwrap();
+    let mut out = Vec::new();
+    queue.complete(1, &mut out).unwrap();
+    assert!(out.is_empty(), "nothing in flight, nothing to wait for");
+
+    // The queue is full at its depth, and hands the request back whole.
+    assert_eq!(queue.depth(), 4);
+    for token in 0..4 {
+        queue.submit(read_request(&file, 0, token)).unwrap();
+    }
+    let refused = queue.submit(read_request(&file, 0, 99)).unwrap_err();
+    assert_eq!((refused.0.token, queue.in_flight()), (99, 4));
+    queue.complete(100, &mut out).unwrap();
+    assert_eq!(queue.in_flight(), 0);
+    let mut tokens: Vec<u64> = out.iter().map(|completion| completion.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [0, 1, 2, 3]);
+    for completion in out.drain(..) {
+        completion.result.unwrap();
+        assert_eq!(completion.buf[..], page(0, 0)[..]);
+    }
+
+    // Failures are completions like others: past the end, unaligned, another medium's file.
+    let foreign = MemoryMedium::new().create("q", Access::Direct, 0).unwrap();
+    queue.submit(read_request(&file, 4096, 1)).unwrap();
+    queue.submit(read_request(&file, 7, 2)).unwrap();
+    queue.submit(read_request(&foreign, 0, 3)).unwrap();
+    let all = finish(&mut *queue);
+    let kinds: Vec<(u64, ErrorKind, usize)> = all
+        .iter()
+        .map(|done| (done.token, done.result.as_ref().unwrap_err().kind(), done.buf.len()))
+        .collect();
+    let expected = [ErrorKind::Corrupt, ErrorKind::Invalid, ErrorKind::Invalid];
+    // In memory a foreign file of memory is as good as one's own: it ends before the read.
+    for ((token, kind, len), expected) in kinds.into_iter().zip(expected) {
+        let is_foreign_memory = token == 3 && kind == ErrorKind::Corrupt;
+        assert!(kind == expected || is_foreign_memory, "token {token}: {kind:?}");
+        assert_eq!(len, 4096);
+    }
+
+    // Operations keep their file open; a dropped queue waits for what is in flight.
+    let removed = medium.create("gone", Access::Direct, 0).unwrap();
+    for token in 0..4 {
+        let op = Op::Write { at: token * 4096, buf: page(token, 5) };
+        queue.submit(request(&removed, op, token)).unwrap();
+    }
+    medium.remove("gone").unwrap();
+    queue.complete(0, &mut out).unwrap();
+    drop(queue);
+    drop(removed);
+
+    // A queue may move to another thread with operations in flight.
+    let mut queue = medium.queue(2).unwrap();
+    queue.submit(read_request(&file, 0, 8)).unwrap();
+    queue.complete(0, &mut out).unwrap();
+    let done = std::thread::spawn(move || finish(&mut *queue)).join().unwrap();
+    out.retain(|completion| completion.token == 8);
+    assert_eq!(out.len() + done.len(), 1);
+}
+
+/// Every completion, by token.
+fn finish(queue: &mut dyn Queue) -> Vec<Completion> {
+    let mut out = Vec::new();
+    queue.complete(usize::MAX, &mut out).unwrap();
+    assert_eq!(queue.in_flight(), 0);
+    out.sort_by_key(|completion| completion.token);
+    out
+}
+
+/// Several threads keep writes, then reads, of every class in flight on one file.
+fn many_in_flight(medium: &dyn Medium) {
+    const PAGES: u64 = 64;
+    const PURPOSES: [Purpose; 3] = [Purpose::Data, Purpose::Compaction, Purpose::Scrub];
+    let file = medium.create("m", Access::Direct, PAGES * 3 * 4096).unwrap();
+    let in_turn = |thread: u64, writing: bool| {
+        let mut queue = medium.queue(16).unwrap();
+        let (mut out, mut done) = (Vec::new(), 0);
+        let mut numbers = (0..PAGES).map(|page| thread * PAGES + page);
+        let mut next = numbers.next();
+        while next.is_some() || queue.in_flight() > 0 {
+            while let Some(number) = next {
+                let (at, purpose) = (number * 4096, PURPOSES[(number % 3) as usize]);
+                let op = if writing {
+                    Op::Write { at, buf: page(number, 1) }
+                } else {
+                    Op::Read { at, buf: Buf::pages(1) }
+                };
+                let request = Request { file: Arc::clone(&file), op, purpose, token: number };
+                if queue.submit(request).is_err() {
+                    break;
+                }
+                next = numbers.next();
+            }
+            queue.complete(1, &mut out).unwrap();
+            for completion in out.drain(..) {
+                completion.result.unwrap();
+                assert_eq!(completion.buf[..], page(completion.token, 1)[..]);
+                done += 1;
+            }
+        }
+        assert_eq!(done, PAGES);
+    };
+    for writing in [true, false] {
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || in_turn(thread, writing));
+            }
+        });
+        file.sync(Purpose::Flush).unwrap();
+    }
+}
+
+fn locking(medium: &dyn Medium) {
+    let guard = medium.lock().unwrap();
+    assert_eq!(medium.lock().unwrap_err().kind(), ErrorKind::Invalid);
+    drop(guard);
+    drop(medium.lock().unwrap());
+    assert!(medium.list().unwrap().is_empty(), "the lock is no file");
+}
+
+/// Random operations on two files agree with vectors of bytes.
+fn any_history(medium: &dyn Medium) {
+    let (mut rng, seed) = Rng::from_env();
+    let mut queue = medium.queue(8).unwrap();
+    let names = ["one", "two"];
+    let files = names.map(|name| medium.create(name, Access::Bytes, 100_000).unwrap());
+    let mut models = names.map(|_| vec![0u8; 100_000]);
+    for step in 0..300 {
+        let which = rng.below(2) as usize;
+        let (file, model) = (&files[which], &mut models[which]);
+        let context = format!("TERRACE_SEED={seed} step {step}");
+        let at = rng.below(40) * 4096;
+        match rng.below(10) {
+            0..4 => {
+                let at = rng.below(150_000) as usize;
+                let mut bytes = vec![0; rng.below(20_000) as usize];
+                rng.fill(&mut bytes);
+                file.store(at as u64, &bytes, Purpose::Log).expect(&context);
+                if !bytes.is_empty() {
+                    model.resize(model.len().max(at + bytes.len()), 0);
+                    model[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+            }
+            4..6 => {
+                let mut buf = Buf::pages(1 + rng.below(4) as usize);
+                rng.fill(&mut buf);
+                let (from, end) = (at as usize, at as usize + buf.len());
+                model.resize(model.len().max(end), 0);
+                model[from..end].copy_from_slice(&buf);
+                queue.submit(request(file, Op::Write { at, buf }, 0)).expect(&context);
+                finish(&mut *queue).remove(0).result.expect(&context);
+            }
+            6..9 => {
+                let pages = 1 + rng.below(8) as usize;
+                let (from, len) = (at as usize, pages * 4096);
+                let fits = from + len <= model.len().next_multiple_of(4096);
+                let op = Op::Read { at, buf: Buf::pages(pages) };
+                queue.submit(request(file, op, 0)).expect(&context);
+                let done = finish(&mut *queue).remove(0);
+                assert_eq!(done.result.is_ok(), fits, "{context}: {:?}", done.result);
+                if fits {
+                    let held = &model[from..model.len().min(from + len)];
+                    assert_eq!(done.buf[..held.len()], *held, "{context}");
+                    assert!(done.buf[held.len()..].iter().all(|byte| *byte == 0), "{context}");
+                }
+            }
+            _ => {
+                let len = rng.below(150_000) as usize;
+                file.set_len(len as u64).expect(&context);
+                model.resize(len, 0);
+            }
+        }
+        assert_eq!(file.size().expect(&context), model.len() as u64, "{context}");
+    }
+}

@@ -1,0 +1,352 @@
+//! A directory of files on a flash device, or on whatever the file system keeps them on.
+//!
+//! The kernel's io_uring carries operations in flight; where it is refused a bounded pool of
+//! threads does ([`FileMedium::notice`] says so once). Direct access bypasses the system's cache
+//! where the file system lets it.
+//!
+//! Invariants: a name is checked before it meets a path; space is allocated before it is mapped; a
+//! buffer belongs to the kernel from submission to completion. Concurrency: files and queues share
+//! only the counters of [`turns`]. Cost: docs/media.md.
+
+mod handle;
+mod pool;
+mod queue;
+mod ring;
+mod transfer;
+mod turns;
+mod window;
+
+use std::any::Any;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs};
+
+use crate::{Access, Capabilities, File, Listing, Medium, Queue, check};
+use handle::DiskFile;
+use pool::Pool;
+use queue::FileQueue;
+use ring::Ring;
+use turns::Turns;
+
+/// The deepest queue: a ring's slots and entries stay far below a megabyte.
+const DEPTH_MAX: usize = 4096;
+
+/// How to open a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// Make the directory where there is none.
+    pub create: bool,
+    /// Bypass the operating system's cache for [`Access::Direct`] where that is possible.
+    pub direct: bool,
+    /// Use io_uring where the kernel lets this process.
+    pub io_uring: bool,
+    /// How many operations in flight keep the device busy; also the most threads of the pool.
+    pub queue_depth: usize,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { create: true, direct: true, io_uring: true, queue_depth: 32 }
+    }
+}
+
+/// Files in a directory.
+pub struct FileMedium {
+    path: PathBuf,
+    /// For syncing names.
+    directory: fs::File,
+    direct: bool,
+    /// Allocated space may be mapped.
+    mappable: bool,
+    pool: Option<Arc<Pool>>,
+    notice: Option<String>,
+    queue_depth: usize,
+    turns: Arc<Turns>,
+}
+
+impl FileMedium {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no directory, or no permission.
+    pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let at = path.display();
+        if options.create && !path.is_dir() {
+            fs::create_dir_all(path).map_err(|e| failed("create a directory", &at, e))?;
+            // The directory's own name must survive what is written in it.
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = fs::File::open(parent.unwrap_or(Path::new(".")));
+            parent.and_then(|parent| parent.sync_all()).map_err(|e| failed("sync", &at, e))?;
+        }
+        let directory = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags(OFlags::DIRECTORY))
+            .open(path)
+            .map_err(|e| failed("open a directory", &at, e))?;
+        let mut notices = Vec::new();
+        let direct = options.direct && takes_direct(path, &mut notices)?;
+        let queue_depth = options.queue_depth.clamp(1, DEPTH_MAX);
+        let pool = (!takes_ring(options.io_uring, queue_depth, &mut notices))
+            .then(|| Pool::new(queue_depth));
+        let mappable = fstatfs(&directory).is_ok_and(|fs| keeps_allocated(fs.f_type as u64));
+        let notice = (!notices.is_empty()).then(|| notices.join("; "));
+        let turns = Turns::new(queue_depth);
+        let path = path.to_owned();
+        Ok(Self { path, directory, direct, mappable, pool, notice, queue_depth, turns })
+    }
+
+    /// What the device does not do as well as it might, in one line, to be said once.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    fn place(&self, name: &str) -> Result<PathBuf> {
+        check::name(name)?;
+        Ok(self.path.join(name))
+    }
+
+    fn options(&self, access: Access) -> fs::OpenOptions {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true);
+        if access == Access::Direct && self.direct {
+            options.custom_flags(flags(OFlags::DIRECT));
+        }
+        options
+    }
+
+    /// Sets `reserve` bytes aside; how many may be mapped.
+    fn reserve(&self, file: &fs::File, access: Access, reserve: u64) -> io::Result<u64> {
+        if reserve == 0 {
+            return Ok(0);
+        }
+        let mode = match access {
+            Access::Direct => FallocateFlags::KEEP_SIZE,
+            Access::Bytes => FallocateFlags::empty(),
+        };
+        match (fallocate(file.as_fd(), mode, 0, reserve), access) {
+            (Ok(()), Access::Bytes) if self.mappable => Ok(reserve),
+            (Ok(()), _) => Ok(0),
+            (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Direct) => Ok(0),
+            (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Bytes) => {
+                file.set_len(reserve).map(|()| 0)
+            }
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+}
+
+impl Medium for FileMedium {
+    fn capabilities(&self) -> Capabilities {
+        let backend = match (&self.pool, self.direct) {
+            (None, true) => "io_uring",
+            (None, false) => "io_uring cached",
+            (Some(_), true) => "pread pool",
+            (Some(_), false) => "pread pool cached",
+        };
+        Capabilities {
+            block_bytes: PAGE_BYTES,
+            byte_addressable: false,
+            persistent: true,
+            queue_depth: self.queue_depth,
+            backend,
+        }
+    }
+
+    fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
+        let place = self.place(name)?;
+        check::end(name, reserve, 0)?;
+        let file = match self.options(access).create_new(true).open(&place) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(check::exists(name));
+            }
+            Err(error) => return Err(failed("create", place.display(), error)),
+        };
+        match self.reserve(&file, access, reserve) {
+            Ok(allocated) => {
+                let turns = Arc::clone(&self.turns);
+                Ok(Arc::new(DiskFile::new(name, file, access, allocated, turns)))
+            }
+            Err(error) => {
+                // Best effort: a leftover empty file costs its name only.
+                drop(fs::remove_file(&place));
+                Err(failed("reserve space", place.display(), error))
+            }
+        }
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        let place = self.place(name)?;
+        match self.options(access).open(&place) {
+            // Stores into an existing file are written, not mapped: its pages may have left the
+            // cache, and a page that cannot be read back must be an error, not a signal.
+            Ok(file) => Ok(Arc::new(DiskFile::new(name, file, access, 0, Arc::clone(&self.turns)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
+            Err(error) => Err(failed("open", place.display(), error)),
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let place = self.place(name)?;
+        match fs::remove_file(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
+            result => result.map_err(|error| failed("remove", place.display(), error)),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (old, new) = (self.place(from)?, self.place(to)?);
+        match fs::rename(&old, &new) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(from)),
+            result => result.map_err(|error| failed("rename", old.display(), error)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<Listing>> {
+        let at = self.path.display();
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(|e| failed("list", &at, e))? {
+            let entry = entry.map_err(|e| failed("list", &at, e))?;
+            // Whatever else lies in the directory is not the medium's.
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if !check::is_name(&name) {
+                continue;
+            }
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_file() => {
+                    files.push(Listing { name, len: metadata.len() });
+                }
+                Ok(_) => {}
+                // Removed since the directory was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed("stat", entry.path().display(), error)),
+            }
+        }
+        files.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(files)
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        self.directory.sync_all().map_err(|e| failed("sync", self.path.display(), e))
+    }
+
+    /// A lock on the file `LOCK`, tied to the open file: it ends with the guard or the process,
+    /// and two opens of one process exclude each other as two processes do.
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        let place = self.path.join(check::LOCK_NAME);
+        let mut file = open_lock(&self.path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                // The number is for people; nothing depends on it.
+                let noted = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+                noted.map_err(|error| failed("lock", place.display(), error))?;
+                Ok(Box::new(file))
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                let known = file.rewind().and_then(|()| file.take(20).read_to_string(&mut owner));
+                let owner = known.map_or_else(|_| String::new(), |_| format!(" (process {owner})"));
+                Err(Error::invalid("directory is in use by another open store")
+                    .at(self.path.display())
+                    .expected("one open store at a time")
+                    .got(format_args!("the lock is held{owner}")))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(failed("lock", place.display(), error)),
+        }
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let turns = Arc::clone(&self.turns);
+        if let Some(pool) = &self.pool {
+            return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
+        }
+        match Ring::new(depth) {
+            Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
+            Err(error) => Err(Error::retry("io_uring queue")
+                .at(self.path.display())
+                .expected(format_args!("a ring of {depth} operations"))
+                .caused_by(error)),
+        }
+    }
+}
+
+impl fmt::Debug for FileMedium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileMedium({})", self.path.display())
+    }
+}
+
+/// Flags as the standard library takes them.
+const fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+fn open_lock(directory: &Path) -> Result<fs::File> {
+    let place = directory.join(check::LOCK_NAME);
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).open(&place);
+    file.map_err(|error| failed("open", place.display(), error))
+}
+
+/// Whether files here can be opened for direct access; tried on the lock file.
+fn takes_direct(directory: &Path, notices: &mut Vec<String>) -> Result<bool> {
+    open_lock(directory)?;
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(flags(OFlags::DIRECT));
+    let opened = options.open(directory.join(check::LOCK_NAME));
+    if let Err(error) = &opened {
+        notices.push(format!("direct I/O refused ({error}): the system's cache is used"));
+    }
+    Ok(opened.is_ok())
+}
+
+fn takes_ring(wanted: bool, threads: usize, notices: &mut Vec<String>) -> bool {
+    let refused = if wanted {
+        match Ring::probe() {
+            Ok(()) => return true,
+            Err(error) => format!("io_uring refused ({error})"),
+        }
+    } else {
+        "io_uring is switched off".to_owned()
+    };
+    notices.push(format!("{refused}: up to {threads} threads read and write instead"));
+    false
+}
+
+/// True for file systems where allocated space stays allocated when it is written again, so that
+/// a store through memory cannot fail for want of space: ext2 to ext4, XFS, tmpfs. Those that
+/// write to new places (btrfs, ZFS, F2FS) are not among them.
+const fn keeps_allocated(file_system: u64) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const TMPFS: u64 = 0x0102_1994;
+    matches!(file_system, EXT | XFS | TMPFS)
+}
+
+/// An operating system's error, with the way out where a process ran out of handles.
+#[cold]
+fn failed(what: &'static str, place: impl fmt::Display, error: io::Error) -> Error {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.raw_os_error() {
+        Some(ENFILE | EMFILE) => Error::retry(what)
+            .at(place)
+            .expected("a free file handle (raise `ulimit -n`, or open fewer files)")
+            .caused_by(error),
+        _ => Error::io(what, place, error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! An open file of a directory.
+//!
+//! Blocking reads and writes are `pread` and `pwrite` on the calling thread. A ring at depth one
+//! needs the same one system call a read and adds its own work: see docs/media.md for the figures.
+//!
+//! Byte stores go through a [`Window`] where the file's space is surely allocated, by `pwrite`
+//! elsewhere; both meet in the operating system's cache, so they may be mixed.
+//!
+//! Concurrency: `mapping` serialises stores of one file; nothing else is locked.
+
+use std::any::Any;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use base::Result;
+use parking_lot::Mutex;
+
+use super::failed;
+use super::transfer::Transfer;
+use super::turns::Turns;
+use super::window::Window;
+use crate::{Access, Buf, File, Op, Purpose, check};
+
+/// From this length on a store is one `pwrite`: cheaper than a page fault for every page.
+const MAPPED_STORE_BYTES_MAX: usize = 16 << 10;
+
+/// An open file.
+pub(super) struct DiskFile {
+    name: String,
+    file: fs::File,
+    access: Access,
+    turns: Arc<Turns>,
+    mapping: Mutex<Mapping>,
+}
+
+/// Where stores may go through memory.
+struct Mapping {
+    /// Offsets below are allocated on the device, hold no content that was ever evicted, and may
+    /// be mapped.
+    allocated: u64,
+    window: Option<Window>,
+}
+
+impl DiskFile {
+    /// `allocated` bytes from the front may be mapped; 0 where the file system promises nothing.
+    pub(super) fn new(
+        name: &str,
+        file: fs::File,
+        access: Access,
+        allocated: u64,
+        turns: Arc<Turns>,
+    ) -> Self {
+        let mapping = Mutex::new(Mapping { allocated, window: None });
+        Self { name: name.to_owned(), file, access, turns, mapping }
+    }
+
+    /// The operating system's handle.
+    pub(super) const fn file(&self) -> &fs::File {
+        &self.file
+    }
+
+    fn transfer(&self, op: Op, purpose: Purpose) -> (Buf, Result<()>) {
+        match Transfer::new(&self.name, op) {
+            Ok(mut transfer) => {
+                let _turn = self.turns.take(purpose.class());
+                let result = transfer.run(&self.file, &self.name);
+                (transfer.into_buf(), result)
+            }
+            Err((buf, error)) => (buf, Err(error)),
+        }
+    }
+
+    fn write_at(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let place = format_args!("{}, offset {at}", self.name);
+        self.file.write_all_at(bytes, at).map_err(|error| failed("write", place, error))
+    }
+}
+
+impl File for DiskFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        metadata.map(|metadata| metadata.len()).map_err(|e| failed("stat", &self.name, e))
+    }
+
+    fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        self.transfer(Op::Read { at, buf }, purpose)
+    }
+
+    fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        self.transfer(Op::Write { at, buf }, purpose)
+    }
+
+    fn store(&self, at: u64, bytes: &[u8], _purpose: Purpose) -> Result<()> {
+        if self.access != Access::Bytes {
+            return Err(check::not_bytes(&self.name));
+        }
+        let end = check::end(&self.name, at, bytes.len())?;
+        let mut mapping = self.mapping.lock();
+        if end > mapping.allocated || bytes.len() >= MAPPED_STORE_BYTES_MAX {
+            drop(mapping);
+            return self.write_at(at, bytes);
+        }
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let stored = mapping.window.as_mut().map_or(0, |window| window.store(at, rest));
+            if stored == 0 {
+                // The old window goes first: at most one is mapped.
+                mapping.window = None;
+                match Window::map(&self.file, at) {
+                    Ok(window) => mapping.window = Some(window),
+                    Err(_) => {
+                        // Refused once, refused for good: the file is as writable without.
+                        mapping.allocated = 0;
+                        drop(mapping);
+                        return self.write_at(at, rest);
+                    }
+                }
+            }
+            at += stored as u64;
+            rest = rest.get(stored..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        let _turn = self.turns.take(purpose.class());
+        self.file.sync_data().map_err(|error| failed("sync", &self.name, error))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        check::end(&self.name, len, 0)?;
+        let mut mapping = self.mapping.lock();
+        if len < mapping.allocated {
+            mapping.window = None;
+            mapping.allocated = len;
+        }
+        self.file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl fmt::Debug for DiskFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DiskFile({})", self.name)
+    }
+}

@@ -1,0 +1,177 @@
+//! Operations in flight through a bounded set of threads that block in `pread` and `pwrite`:
+//! where the kernel refuses io_uring.
+//!
+//! One pool serves every queue of a medium. Threads are started as operations wait for one, never
+//! more than the device's depth, and end with the pool. A free thread takes the oldest operation
+//! of the highest class.
+//!
+//! Lock order: `Jobs`, and a queue's `Mailbox`, are never held together. A queue that is dropped
+//! waits until its operations are over.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use super::queue::{Carrier, Operation};
+use crate::Completion;
+
+/// Threads only hold a system call's frame.
+const STACK_BYTES: usize = 128 << 10;
+
+/// The threads and their work.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads_max: usize,
+}
+
+struct Shared {
+    jobs: Mutex<Jobs>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    by_class: [VecDeque<Job>; 5],
+    waiting: usize,
+    idle: usize,
+    stopping: bool,
+}
+
+struct Job {
+    operation: Operation,
+    mailbox: Arc<Mailbox>,
+}
+
+/// Where a queue's completions arrive.
+#[derive(Default)]
+struct Mailbox {
+    done: Mutex<Vec<Completion>>,
+    arrived: Condvar,
+}
+
+impl Pool {
+    /// At most `threads_max` threads; none yet.
+    pub(super) fn new(threads_max: usize) -> Arc<Self> {
+        let shared = Arc::new(Shared { jobs: Mutex::default(), work: Condvar::new() });
+        Arc::new(Self { shared, threads: Mutex::default(), threads_max })
+    }
+
+    /// A queue's end of the pool.
+    ///
+    /// # Errors
+    /// `Retry` where there is no thread and the operating system gives none.
+    pub(super) fn line(self: &Arc<Self>) -> Result<Line> {
+        let mut threads = self.threads.lock();
+        if threads.is_empty() {
+            let first = self.spawn(0).map_err(|e| Error::retry("I/O thread").caused_by(e))?;
+            threads.push(first);
+        }
+        drop(threads);
+        Ok(Line { pool: Arc::clone(self), mailbox: Arc::default(), running: 0 })
+    }
+
+    fn spawn(&self, number: usize) -> std::io::Result<JoinHandle<()>> {
+        let shared = Arc::clone(&self.shared);
+        std::thread::Builder::new()
+            .name(format!("terrace-io-{number}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || shared.serve())
+    }
+
+    fn push(&self, job: Job) {
+        let mut jobs = self.shared.jobs.lock();
+        let class = job.operation.class() as usize;
+        if let Some(queue) = jobs.by_class.get_mut(class) {
+            queue.push_back(job);
+            jobs.waiting += 1;
+        }
+        let short = jobs.waiting > jobs.idle;
+        drop(jobs);
+        self.shared.work.notify_one();
+        if short {
+            let mut threads = self.threads.lock();
+            if threads.len() < self.threads_max
+                && let Ok(another) = self.spawn(threads.len())
+            {
+                // Where there is none to be had, those there are do the work.
+                threads.push(another);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A thread's life.
+    fn serve(&self) {
+        let mut jobs = self.jobs.lock();
+        loop {
+            if let Some(job) = jobs.by_class.iter_mut().find_map(VecDeque::pop_front) {
+                jobs.waiting -= 1;
+                drop(jobs);
+                let Job { mut operation, mailbox } = job;
+                let result = operation.run();
+                let completion = operation.complete(result);
+                mailbox.done.lock().push(completion);
+                mailbox.arrived.notify_one();
+                jobs = self.jobs.lock();
+            } else if jobs.stopping {
+                return;
+            } else {
+                jobs.idle += 1;
+                self.work.wait(&mut jobs);
+                jobs.idle -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.jobs.lock().stopping = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            // A thread runs nothing that panics; there is nothing to report.
+            drop(thread.join());
+        }
+    }
+}
+
+/// One queue's end of the pool.
+pub(super) struct Line {
+    pool: Arc<Pool>,
+    mailbox: Arc<Mailbox>,
+    running: usize,
+}
+
+impl Carrier for Line {
+    fn start(&mut self, operation: Operation) {
+        self.running += 1;
+        self.pool.push(Job { operation, mailbox: Arc::clone(&self.mailbox) });
+    }
+
+    fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        let mut done = self.mailbox.done.lock();
+        while done.len() < least.min(self.running) {
+            self.mailbox.arrived.wait(&mut done);
+        }
+        self.running -= done.len();
+        out.append(&mut done);
+        Ok(())
+    }
+
+    fn running(&self) -> usize {
+        self.running
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let (running, mut done) = (self.running, Vec::new());
+        // Waiting for threads of our own cannot fail.
+        drop(self.reap(running, &mut done));
+    }
+}

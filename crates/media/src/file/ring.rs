@@ -1,0 +1,179 @@
+//! Operations in flight through io_uring: one ring a queue, one system call a `complete`.
+//!
+//! Files and buffers are not registered with the ring: buffers come and go with their owners, and
+//! registering saved too little to keep a fixed set of them (docs/media.md has the figures). The
+//! ring is not bound to the thread that made it, because a task moves between threads.
+//!
+//! Invariant: an operation's buffer and file live in `slots` from before the kernel sees them
+//! until its completion was reaped. Dropping the ring, in a panic too, waits for that; where even
+//! waiting fails they are leaked, never freed.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use base::{Error, Result};
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::queue::{Carrier, Operation};
+use super::transfer::Step;
+use crate::{Class, Completion};
+
+/// The most interruptions of one wait before it is given up.
+const INTERRUPTS_MAX: u32 = 100_000;
+
+/// A ring and what is in flight on it.
+pub(super) struct Ring {
+    ring: IoUring,
+    slots: Vec<Option<Operation>>,
+    free: Vec<usize>,
+    /// Slots whose next call is not in the submission queue yet.
+    ready: Vec<usize>,
+}
+
+impl Ring {
+    /// A ring for `depth` operations.
+    pub(super) fn new(depth: usize) -> io::Result<Self> {
+        let entries = u32::try_from(depth).map_err(io::Error::other)?;
+        let ring = IoUring::builder().dontfork().build(entries)?;
+        let slots = (0..depth).map(|_| None).collect();
+        Ok(Self { ring, slots, free: (0..depth).collect(), ready: Vec::new() })
+    }
+
+    /// Whether the kernel lets this process use a ring, with the operations it takes.
+    pub(super) fn probe() -> io::Result<()> {
+        let ring = IoUring::new(2)?;
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE];
+        if needed.into_iter().all(|code| probe.is_supported(code)) {
+            return Ok(());
+        }
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Moves the calls of `ready` slots to the submission queue.
+    fn push_ready(&mut self) -> Result<()> {
+        while let Some(slot) = self.ready.pop() {
+            let Some(operation) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
+                continue;
+            };
+            let fd = types::Fd(operation.handle()?.as_raw_fd());
+            let (priority, is_read) = (priority(operation.class()), operation.transfer.is_read());
+            let (at, bytes) = operation.transfer.rest();
+            // A transfer's call is at most 1 GiB.
+            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let start = bytes.as_mut_ptr();
+            let entry: squeue::Entry = if is_read {
+                opcode::Read::new(fd, start, len).offset(at).ioprio(priority).build()
+            } else {
+                opcode::Write::new(fd, start, len).offset(at).ioprio(priority).build()
+            };
+            let entry = entry.user_data(slot as u64);
+            // SAFETY: the entry's file and bytes belong to the operation in `slots`, which stays
+            // there, its heap buffer unmoved and untouched, until this entry's completion.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_err() {
+                // Cannot be: the queue has an entry for each slot. Kept for the next round.
+                self.ready.push(slot);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in every completion there is; whether there was one.
+    fn drain(&mut self, out: &mut Vec<Completion>) -> bool {
+        let mut any = false;
+        for entry in self.ring.completion() {
+            any = true;
+            let Ok(slot) = usize::try_from(entry.user_data()) else { continue };
+            let Some(place) = self.slots.get_mut(slot) else { continue };
+            let Some(mut operation) = place.take() else { continue };
+            let outcome = usize::try_from(entry.result())
+                .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+            match operation.advance(outcome) {
+                Step::Again => {
+                    *place = Some(operation);
+                    self.ready.push(slot);
+                }
+                Step::Done(result) => {
+                    self.free.push(slot);
+                    out.push(operation.complete(result));
+                }
+            }
+        }
+        any
+    }
+}
+
+impl Carrier for Ring {
+    fn start(&mut self, operation: Operation) {
+        // The queue never starts more than its depth; there is a slot for each.
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(operation);
+            self.ready.push(slot);
+        }
+    }
+
+    fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        let (before, mut interrupts) = (out.len(), 0);
+        loop {
+            self.drain(out);
+            self.push_ready()?;
+            let wanted = least.saturating_sub(out.len() - before).min(self.running());
+            if wanted == 0 && self.ring.submission().is_empty() {
+                return Ok(());
+            }
+            match self.ring.submit_and_wait(wanted) {
+                Ok(_) => {}
+                // A full completion queue is emptied above; an interruption is waited out.
+                Err(error) if is_passing(&error) && interrupts < INTERRUPTS_MAX => interrupts += 1,
+                Err(error) => return Err(Error::io("io_uring", "complete", error)),
+            }
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    const EBUSY: i32 = 16;
+    error.kind() == io::ErrorKind::Interrupted
+        || error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(EBUSY)
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut done = Vec::new();
+        while self.running() > 0 {
+            let running = self.running();
+            if self.reap(running, &mut done).is_err() {
+                // The kernel may still write to the buffers: they must outlive it.
+                Box::leak(Box::new(std::mem::take(&mut self.slots)));
+                return;
+            }
+            done.clear();
+        }
+    }
+}
+
+/// The kernel's I/O priority: the best-effort class from level 0 for the log to 6 for compaction,
+/// and idle for scrubbing. Schedulers without priorities ignore it.
+const fn priority(class: Class) -> u16 {
+    const BEST_EFFORT: u16 = 2 << 13;
+    const IDLE: u16 = 3 << 13;
+    match class {
+        Class::Log => BEST_EFFORT,
+        Class::Read => BEST_EFFORT | 2,
+        Class::Flush => BEST_EFFORT | 4,
+        Class::Compaction => BEST_EFFORT | 6,
+        Class::Scrub => IDLE,
+    }
+}

@@ -1,0 +1,261 @@
+//! A medium that counts every operation and byte by purpose.
+//!
+//! Counted is what was handed to the device underneath, whether or not it succeeded; a request
+//! that was refused before (a bad name, a full queue) is not. Bytes of a store are the caller's:
+//! the device writes the pages that hold them, once per sync or when the system chooses.
+//!
+//! Concurrency: relaxed atomics, no lock. Cost: two additions an operation.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::Result;
+
+use crate::{
+    Access, Buf, Capabilities, Completion, Counts, File, Listing, Medium, Op, Purpose, Queue,
+    Refused, Request, Usage,
+};
+
+/// Counts what reaches the medium underneath.
+#[derive(Debug)]
+pub struct Metered {
+    inner: Arc<dyn Medium>,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    /// Counts from zero.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Medium>) -> Self {
+        Self { inner, meter: Arc::default() }
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Usage {
+        let meter = &self.meter;
+        Usage {
+            counts: std::array::from_fn(|index| {
+                meter.by_purpose.get(index).map(Cell::load).unwrap_or_default()
+            }),
+            name_ops: meter.name_ops.load(Relaxed),
+            name_syncs: meter.name_syncs.load(Relaxed),
+        }
+    }
+
+    fn file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(MeteredFile { inner, meter: Arc::clone(&self.meter) })
+    }
+}
+
+/// Counters only: no other memory is published through them, so `Relaxed` suffices.
+#[derive(Debug, Default)]
+struct Meter {
+    by_purpose: [Cell; Purpose::ALL.len()],
+    name_ops: AtomicU64,
+    name_syncs: AtomicU64,
+}
+
+/// One purpose's counters, on cache lines of their own: the log's writers and the readers do not
+/// share one.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Cell {
+    read_ops: AtomicU64,
+    read_bytes: AtomicU64,
+    write_ops: AtomicU64,
+    write_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Cell {
+    fn load(&self) -> Counts {
+        Counts {
+            read_ops: self.read_ops.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            write_ops: self.write_ops.load(Relaxed),
+            write_bytes: self.write_bytes.load(Relaxed),
+            syncs: self.syncs.load(Relaxed),
+        }
+    }
+
+    fn read(&self, bytes: usize) {
+        self.read_ops.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn write(&self, bytes: usize) {
+        self.write_ops.fetch_add(1, Relaxed);
+        self.write_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+}
+
+impl Meter {
+    #[expect(clippy::indexing_slicing, reason = "there is one cell for each purpose")]
+    fn cell(&self, purpose: Purpose) -> &Cell {
+        &self.by_purpose[purpose as usize]
+    }
+}
+
+impl Medium for Metered {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
+        self.meter.name_ops.fetch_add(1, Relaxed);
+        self.inner.create(name, access, reserve).map(|file| self.file(file))
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.inner.open(name, access).map(|file| self.file(file))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.meter.name_ops.fetch_add(1, Relaxed);
+        self.inner.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.meter.name_ops.fetch_add(1, Relaxed);
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Listing>> {
+        self.inner.list()
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        self.meter.name_syncs.fetch_add(1, Relaxed);
+        self.inner.sync_names()
+    }
+
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        self.inner.lock()
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        let inner = self.inner.queue(depth)?;
+        Ok(Box::new(MeteredQueue { inner, meter: Arc::clone(&self.meter) }))
+    }
+}
+
+struct MeteredFile {
+    inner: Arc<dyn File>,
+    meter: Arc<Meter>,
+}
+
+impl File for MeteredFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+
+    fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        self.meter.cell(purpose).read(buf.len());
+        self.inner.read(at, buf, purpose)
+    }
+
+    fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        self.meter.cell(purpose).write(buf.len());
+        self.inner.write(at, buf, purpose)
+    }
+
+    fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        self.meter.cell(purpose).write(bytes.len());
+        self.inner.store(at, bytes, purpose)
+    }
+
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
+        self.inner.sync(purpose)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self.inner.undecorated()
+    }
+}
+
+impl fmt::Debug for MeteredFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Metered({:?})", self.inner)
+    }
+}
+
+struct MeteredQueue {
+    inner: Box<dyn Queue>,
+    meter: Arc<Meter>,
+}
+
+impl Queue for MeteredQueue {
+    fn submit(&mut self, request: Request) -> Result<(), Refused> {
+        let (purpose, bytes) = (request.purpose, request.op.buf().len());
+        let is_read = matches!(request.op, Op::Read { .. });
+        self.inner.submit(request)?;
+        let cell = self.meter.cell(purpose);
+        if is_read {
+            cell.read(bytes)
+        } else {
+            cell.write(bytes)
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        self.inner.complete(least, out)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryMedium;
+
+    #[test]
+    fn every_operation_is_counted_once_under_its_purpose() {
+        let medium = Metered::new(Arc::new(MemoryMedium::new()));
+        let file = medium.create("a", Access::Bytes, 8192).unwrap();
+        file.store(3, b"seven b", Purpose::Log).unwrap();
+        file.write(0, Buf::pages(2), Purpose::Flush).1.unwrap();
+        file.sync(Purpose::Log).unwrap();
+        let before = medium.snapshot();
+        let mut queue = medium.queue(1).unwrap();
+        let request = |token| Request {
+            file: Arc::clone(&file),
+            op: Op::Read { at: 0, buf: Buf::pages(1) },
+            purpose: Purpose::Data,
+            token,
+        };
+        queue.submit(request(1)).unwrap();
+        // A refused request has not reached the device.
+        queue.submit(request(2)).unwrap_err();
+        medium.sync_names().unwrap();
+
+        let log = before.of(Purpose::Log);
+        assert_eq!((log.write_ops, log.write_bytes, log.syncs), (1, 7, 1));
+        let flush = before.of(Purpose::Flush);
+        assert_eq!((flush.write_ops, flush.write_bytes), (1, 8192));
+        assert_eq!(before.name_ops, 1);
+        let between = medium.snapshot() - before;
+        let reads = Counts { read_ops: 1, read_bytes: 4096, ..Counts::default() };
+        assert_eq!((between.total(), between.of(Purpose::Data)), (reads, reads));
+        assert_eq!((between.name_ops, between.name_syncs), (0, 1));
+    }
+}
