@@ -1,0 +1,143 @@
+//! Chunks of raw memory straight from the operating system, huge pages asked for.
+//!
+//! A chunk is zeroed, starts at a multiple of 2 MiB and is given back when dropped. The owner
+//! charges an account before it maps one (I10). Mapping costs two or three system calls; touching
+//! a fresh 2 MiB page costs the kernel about 0.1 ms for zeroing it.
+
+use std::ptr::NonNull;
+
+use base::Error;
+
+/// The size of a huge page, and of most chunks, bytes.
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+
+/// Zeroed memory that nobody else has.
+pub(crate) struct Chunk {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a `Chunk` owns its mapping; it hands out nothing but the address.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// The first byte, aligned to [`CHUNK_BYTES`]. Valid for the whole chunk until it is dropped.
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn refused(bytes: usize, error: impl std::fmt::Display) -> Error {
+        Error::retry("memory from the operating system")
+            .expected(format_args!("{bytes} B"))
+            .got(error)
+    }
+}
+
+#[cfg(not(miri))]
+mod mapped {
+    use std::ffi::c_void;
+    use std::ptr::{NonNull, null_mut};
+
+    use base::Result;
+    use base::limits::PAGE_BYTES;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::{CHUNK_BYTES, Chunk};
+
+    impl Chunk {
+        /// Maps `bytes`, rounded up to whole 4 KiB pages; at least one.
+        ///
+        /// # Errors
+        /// `Retry` where the operating system has none to give.
+        pub(crate) fn map(bytes: usize) -> Result<Self> {
+            let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+            // A mapping starts at any page: take as much more as aligning the start can cost.
+            let padded = bytes + CHUNK_BYTES - PAGE_BYTES;
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: the kernel picks the address, so no existing mapping is replaced.
+            let mapped = unsafe { mmap_anonymous(null_mut(), padded, access, MapFlags::PRIVATE) };
+            let mapped = mapped.map_err(|error| Self::refused(bytes, error))?.cast::<u8>();
+            let head = mapped.addr().next_multiple_of(CHUNK_BYTES) - mapped.addr();
+            let start = mapped.wrapping_add(head);
+            unmap(mapped, head);
+            unmap(start.wrapping_add(bytes), padded - head - bytes);
+            if bytes >= CHUNK_BYTES {
+                // SAFETY: the range is this mapping's own. Only advice: without huge pages all is
+                // slower and nothing is wrong, so a refusal is no error.
+                let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
+            }
+            let start = NonNull::new(start).ok_or_else(|| Self::refused(bytes, "address 0"))?;
+            Ok(Self { start, bytes })
+        }
+    }
+
+    impl Drop for Chunk {
+        fn drop(&mut self) {
+            unmap(self.start.as_ptr(), self.bytes);
+        }
+    }
+
+    fn unmap(start: *mut u8, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: both callers pass a part of their own mapping that nothing refers to. A
+            // failure leaves it mapped, which is a leak and no more.
+            let _ = unsafe { munmap(start.cast::<c_void>(), bytes) };
+        }
+    }
+}
+
+/// Miri knows no `mmap` with advice: the allocator stands in.
+#[cfg(miri)]
+mod allocated {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    use base::Result;
+    use base::limits::PAGE_BYTES;
+
+    use super::{CHUNK_BYTES, Chunk};
+
+    impl Chunk {
+        pub(crate) fn map(bytes: usize) -> Result<Self> {
+            let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+            let layout = Layout::from_size_align(bytes, CHUNK_BYTES)
+                .map_err(|error| Self::refused(bytes, error))?;
+            // SAFETY: the layout's size is above zero.
+            let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+            let start = start.ok_or_else(|| Self::refused(bytes, "none left"))?;
+            Ok(Self { start, bytes })
+        }
+    }
+
+    impl Drop for Chunk {
+        fn drop(&mut self) {
+            if let Ok(layout) = Layout::from_size_align(self.bytes, CHUNK_BYTES) {
+                // SAFETY: allocated in `map` with this very layout, and dropped once.
+                unsafe { dealloc(self.start.as_ptr(), layout) };
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_aligned_zeroed_and_writable_to_its_end() {
+        for bytes in [1, 4096, CHUNK_BYTES, CHUNK_BYTES + 1] {
+            let chunk = Chunk::map(bytes).unwrap();
+            assert_eq!(chunk.start().addr().get() % CHUNK_BYTES, 0);
+            for offset in [0, bytes - 1] {
+                // SAFETY: within the chunk.
+                let byte = unsafe { chunk.start().add(offset) };
+                // SAFETY: zeroed when mapped.
+                assert_eq!(unsafe { byte.read() }, 0);
+                // SAFETY: owned by `chunk`.
+                unsafe { byte.write(7) };
+            }
+        }
+    }
+}

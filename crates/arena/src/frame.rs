@@ -1,0 +1,455 @@
+//! Frames: fixed 4 KiB buffers in huge-page chunks, written once, then shared by count.
+//!
+//! A [`FrameMut`] is alone in using its frame; [`FrameMut::freeze`] makes it a [`Frame`], which is
+//! read-only and cheap to clone. The last clone to go gives the frame back to its pool.
+//!
+//! Invariants: a frame is either on exactly one free list or counted by its handles. Every byte of
+//! a frame is initialised from the start (the operating system's zeros, later an earlier page).
+//! Each frame in use holds one strong count of its pool, so a handle may outlive the [`FramePool`].
+//! Memory is charged a chunk at a time, before it is mapped (I10), and kept until the pool and all
+//! its frames are gone.
+//!
+//! Concurrency: lock-free but for growing. The free frames lie on several stacks; a thread uses
+//! its own first. A clone touches the frame's own count and nothing shared with other frames.
+//! Cost: 8 B of DRAM for each 4 KiB frame; some 20 ns for taking and giving back one.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Error, Result};
+
+use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
+use crate::sync::{Mutex, Padded, lock};
+
+/// The content of a frame.
+pub type Page = [u8; PAGE_BYTES];
+
+const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
+
+/// More stacks than threads that often miss at once need; empty ones cost a load each to pass by.
+const STACKS: usize = 8;
+
+/// The end of a stack, and the number no frame has.
+const NO_FRAME: u32 = u32::MAX;
+
+/// A pool of 4 KiB frames that grows up to a limit. Shared; cheap to clone.
+#[derive(Clone)]
+pub struct FramePool(Arc<Pool>);
+
+struct Pool {
+    account: Account,
+    frames_max: usize,
+    stacks: [Padded<Stack>; STACKS],
+    /// Chunk `n` holds the frames from `n * FRAMES_PER_CHUNK`; set in order, under `growing`.
+    chunks: Box<[OnceLock<Box<FrameChunk>>]>,
+    /// How many chunks are set.
+    growing: Mutex<usize>,
+    _charge: Charge,
+}
+
+struct FrameChunk {
+    /// The pool that owns this chunk, as `Arc::into_raw` gives it.
+    pool: *const Pool,
+    number: usize,
+    memory: Chunk,
+    headers: [Header; FRAMES_PER_CHUNK],
+    _charge: Charge,
+}
+
+// SAFETY: `pool` is only used by a frame's handle, which holds a strong count of that pool.
+unsafe impl Send for FrameChunk {}
+// SAFETY: as above; the rest is `Sync` itself.
+unsafe impl Sync for FrameChunk {}
+
+struct Header {
+    /// Handles of the frame; 0 while it is free.
+    references: AtomicU32,
+    /// The next free frame's number while this one is free.
+    next: AtomicU32,
+}
+
+impl FramePool {
+    /// A pool of at most `frames_max` frames; takes no frame memory yet.
+    ///
+    /// # Errors
+    /// `Retry` where the budget does not hold the table of chunks, `Invalid` where frame numbers
+    /// would not fit in 32 bits.
+    pub fn new(account: &Account, frames_max: usize) -> Result<Self> {
+        if u32::try_from(frames_max).is_err() {
+            return Err(Error::invalid("frames in one pool")
+                .expected(format_args!("at most {}", u32::MAX))
+                .got(frames_max));
+        }
+        let chunks = frames_max.div_ceil(FRAMES_PER_CHUNK);
+        let table_bytes = chunks * size_of::<OnceLock<Box<FrameChunk>>>() + size_of::<Pool>();
+        let charge = account.charge(table_bytes as u64)?;
+        Ok(Self(Arc::new(Pool {
+            account: account.clone(),
+            frames_max,
+            stacks: std::array::from_fn(|_| Padded(Stack::new())),
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            growing: Mutex::new(0),
+            _charge: charge,
+        })))
+    }
+
+    /// The most frames at once.
+    #[must_use]
+    pub fn frames_max(&self) -> usize {
+        self.0.frames_max
+    }
+
+    /// Frames that have memory, in use or free.
+    #[must_use]
+    pub fn frames_grown(&self) -> usize {
+        (*lock(&self.0.growing) * FRAMES_PER_CHUNK).min(self.0.frames_max)
+    }
+
+    /// What `frames` frames charge when all are in use, bytes: memory and headers.
+    #[must_use]
+    pub fn cost_bytes(frames: usize) -> u64 {
+        let chunks = frames.div_ceil(FRAMES_PER_CHUNK);
+        let each = size_of::<FrameChunk>() + size_of::<OnceLock<Box<FrameChunk>>>();
+        (frames * PAGE_BYTES + chunks * each + size_of::<Pool>()) as u64
+    }
+
+    /// A frame nobody uses; its content is arbitrary but initialised. `None` where all frames are
+    /// in use and the pool cannot grow, for its limit or for the budget's.
+    #[must_use]
+    pub fn alloc(&self) -> Option<FrameMut> {
+        loop {
+            if let Some(frame) = self.pop() {
+                return Some(frame);
+            }
+            if !self.grow() {
+                // A frame may have come back meanwhile; the last look is after the refusal.
+                return self.pop();
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<FrameMut> {
+        let pool = &*self.0;
+        let own = own_stack();
+        let number = (0..STACKS)
+            .filter_map(|step| pool.stacks.get((own + step) % STACKS))
+            .find_map(|stack| stack.0.pop(pool))?;
+        let (chunk, slot) = pool.locate(number)?;
+        chunk.headers.get(slot)?.references.store(1, Relaxed);
+        // Handed to the frame; `Pooled::drop` takes it back.
+        let _counted: *const Pool = Arc::into_raw(Arc::clone(&self.0));
+        // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory.
+        let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
+        Some(FrameMut(Pooled { data, chunk: NonNull::from(chunk) }))
+    }
+
+    /// Adds a chunk of free frames, unless another thread did just now. False at the limits.
+    fn grow(&self) -> bool {
+        let pool = &*self.0;
+        let mut grown = lock(&pool.growing);
+        if pool.stacks.iter().any(|stack| !stack.0.is_empty()) {
+            return true;
+        }
+        let number = *grown;
+        let first = number * FRAMES_PER_CHUNK;
+        let frames = (pool.frames_max - first.min(pool.frames_max)).min(FRAMES_PER_CHUNK);
+        let (Some(place), true) = (pool.chunks.get(number), frames > 0) else { return false };
+        let bytes = frames * PAGE_BYTES;
+        let Ok(charge) = pool.account.charge((bytes + size_of::<FrameChunk>()) as u64) else {
+            return false;
+        };
+        let Ok(memory) = Chunk::map(bytes) else { return false };
+        let last = first + frames - 1;
+        let headers = std::array::from_fn(|slot| Header {
+            references: AtomicU32::new(0),
+            next: AtomicU32::new(if first + slot < last {
+                (first + slot + 1) as u32
+            } else {
+                NO_FRAME
+            }),
+        });
+        let chunk =
+            FrameChunk { pool: Arc::as_ptr(&self.0), number, memory, headers, _charge: charge };
+        if place.set(Box::new(chunk)).is_err() {
+            return false;
+        }
+        *grown = number + 1;
+        if let Some(stack) = pool.stacks.get(own_stack()) {
+            stack.0.push(pool, first as u32, last as u32);
+        }
+        true
+    }
+}
+
+impl Pool {
+    fn locate(&self, number: u32) -> Option<(&FrameChunk, usize)> {
+        let number = number as usize;
+        let chunk = self.chunks.get(number / FRAMES_PER_CHUNK)?.get()?;
+        Some((chunk, number % FRAMES_PER_CHUNK))
+    }
+
+    fn next(&self, number: u32) -> Option<&AtomicU32> {
+        let (chunk, slot) = self.locate(number)?;
+        Some(&chunk.headers.get(slot)?.next)
+    }
+}
+
+impl fmt::Debug for FramePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FramePool({} of {} frames)", self.frames_grown(), self.frames_max())
+    }
+}
+
+/// A stack of free frames, linked by number (Treiber, 1986).
+///
+/// The head packs `changes << 32 | number`. The count of changes makes a head that came back to
+/// the same frame differ, so that a pop that slept does not install a stale successor.
+struct Stack(AtomicU64);
+
+impl Stack {
+    fn new() -> Self {
+        Self(AtomicU64::new(u64::from(NO_FRAME)))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.load(Relaxed) as u32 == NO_FRAME
+    }
+
+    fn pop(&self, pool: &Pool) -> Option<u32> {
+        // Acquire pairs with the release of `push`: the frame's last user is done with it.
+        let mut head = self.0.load(Acquire);
+        loop {
+            let number = head as u32;
+            if number == NO_FRAME {
+                return None;
+            }
+            // Stale where another thread took the frame meanwhile; then the exchange fails.
+            let next = pool.next(number)?.load(Relaxed);
+            let new = follow(head, next);
+            match self.0.compare_exchange_weak(head, new, Acquire, Acquire) {
+                Ok(_) => return Some(number),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Pushes the frames linked from `first` to `last`.
+    fn push(&self, pool: &Pool, first: u32, last: u32) {
+        let Some(next) = pool.next(last) else { return };
+        let mut head = self.0.load(Relaxed);
+        loop {
+            next.store(head as u32, Relaxed);
+            let new = follow(head, first);
+            match self.0.compare_exchange_weak(head, new, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// The head after `head`, at frame `number`.
+const fn follow(head: u64, number: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | number as u64
+}
+
+/// The stack this thread uses first.
+fn own_stack() -> usize {
+    // `std`'s: it lives longer than one run of a shuttle test.
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static OWN: Cell<usize> = const { Cell::new(usize::MAX) });
+    OWN.with(|own| {
+        if own.get() == usize::MAX {
+            own.set(THREADS.fetch_add(1, Relaxed) % STACKS);
+        }
+        own.get()
+    })
+}
+
+/// One counted handle of a frame of a pool.
+struct Pooled {
+    data: NonNull<u8>,
+    chunk: NonNull<FrameChunk>,
+}
+
+// SAFETY: the handle owns one count of a frame whose bytes are written only while one handle
+// exists, through `&mut`; the counts are atomic.
+unsafe impl Send for Pooled {}
+// SAFETY: as above; `&Pooled` only reads.
+unsafe impl Sync for Pooled {}
+
+impl Pooled {
+    fn chunk(&self) -> &FrameChunk {
+        // SAFETY: this handle holds a strong count of the pool, and a pool never drops a chunk
+        // while it lives.
+        unsafe { self.chunk.as_ref() }
+    }
+
+    fn slot(&self) -> usize {
+        self.data.addr().get() % CHUNK_BYTES / PAGE_BYTES
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "a slot is a remainder modulo the chunk's frames")]
+    fn references(&self) -> &AtomicU32 {
+        &self.chunk().headers[self.slot()].references
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: a frame is `PAGE_BYTES` initialised bytes, and nobody writes it while shared.
+        unsafe { self.data.cast::<Page>().as_ref() }
+    }
+}
+
+impl Clone for Pooled {
+    fn clone(&self) -> Self {
+        // Relaxed, as `Arc` does: the new handle comes from one that already sees the content.
+        let before = self.references().fetch_add(1, Relaxed);
+        if before > u32::MAX / 2 {
+            // As `Arc`: a count that wraps would free memory in use.
+            std::process::abort();
+        }
+        Self { data: self.data, chunk: self.chunk }
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        // Release: this handle's reads come before the frame is reused.
+        if self.references().fetch_sub(1, Release) != 1 {
+            return;
+        }
+        // Pairs with every other handle's release.
+        fence(Acquire);
+        let pool = self.chunk().pool;
+        // SAFETY: `FramePool::pop` leaked one strong count of this pool for this frame; the last
+        // handle takes it back, and `_pool` drops it after the frame is on its stack.
+        let pool = unsafe { Arc::from_raw(pool) };
+        let number = (self.chunk().number * FRAMES_PER_CHUNK + self.slot()) as u32;
+        if let Some(stack) = pool.stacks.get(own_stack()) {
+            stack.0.push(&pool, number, number);
+        }
+    }
+}
+
+/// A frame that one owner fills.
+pub struct FrameMut(Pooled);
+
+impl FrameMut {
+    /// Ends the writing: from here on the frame is shared and read-only.
+    #[must_use]
+    pub fn freeze(self) -> Frame {
+        Frame(Place::Pooled(self.0))
+    }
+}
+
+impl Deref for FrameMut {
+    type Target = Page;
+
+    fn deref(&self) -> &Page {
+        self.0.page()
+    }
+}
+
+impl DerefMut for FrameMut {
+    fn deref_mut(&mut self) -> &mut Page {
+        // SAFETY: as in `page`, and a `FrameMut` is its frame's only handle.
+        unsafe { self.0.data.cast::<Page>().as_mut() }
+    }
+}
+
+impl fmt::Debug for FrameMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FrameMut")
+    }
+}
+
+/// A shared, read-only 4 KiB page. Cheap to clone; gives its memory back with the last clone.
+#[derive(Clone)]
+pub struct Frame(Place);
+
+#[derive(Clone)]
+enum Place {
+    Pooled(Pooled),
+    Heap(Arc<HeapFrame>),
+}
+
+struct HeapFrame {
+    page: Page,
+    _charge: Option<Charge>,
+}
+
+// Caches keep millions of these.
+const _: () = assert!(size_of::<Frame>() == 16);
+
+impl Frame {
+    /// A copy of `page` outside any pool, for when every frame of a pool is pinned.
+    ///
+    /// Charged to `account` where its budget has room. The rest is what callers hold at once in
+    /// excess of the budget, which the number of their reads in flight bounds.
+    #[must_use]
+    pub fn heap(account: &Account, page: &Page) -> Self {
+        let charge = account.charge(size_of::<HeapFrame>() as u64).ok();
+        Self(Place::Heap(Arc::new(HeapFrame { page: *page, _charge: charge })))
+    }
+
+    /// Whether nobody else has a clone now. A caller who holds the only clone, and the only way to
+    /// it, may rely on the answer; to anybody else it is a hint.
+    #[must_use]
+    pub fn is_unique(&self) -> bool {
+        // Acquire: pairs with the release of the clones that went.
+        match &self.0 {
+            Place::Pooled(pooled) => pooled.references().load(Acquire) == 1,
+            Place::Heap(heap) => Arc::strong_count(heap) == 1,
+        }
+    }
+
+    /// The frame for writing again, where nobody else has a clone and it belongs to a pool.
+    ///
+    /// # Errors
+    /// The frame itself where it is shared or on the heap.
+    pub fn try_thaw(self) -> Result<FrameMut, Self> {
+        if !self.is_unique() {
+            return Err(self);
+        }
+        match self.0 {
+            Place::Pooled(pooled) => Ok(FrameMut(pooled)),
+            heap @ Place::Heap(_) => Err(Self(heap)),
+        }
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Pooled(pooled) => pooled.page(),
+            Place::Heap(heap) => &heap.page,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Place::Pooled(_) => "Frame(pooled)",
+            Place::Heap(_) => "Frame(heap)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

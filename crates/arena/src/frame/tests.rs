@@ -1,0 +1,147 @@
+use super::*;
+
+fn filled(pool: &FramePool, byte: u8) -> Option<Frame> {
+    let mut frame = pool.alloc()?;
+    frame.fill(byte);
+    Some(frame.freeze())
+}
+
+#[cfg(not(feature = "shuttle"))]
+mod on_threads {
+    use base::{Budget, ErrorKind, Rng};
+
+    use super::*;
+
+    #[test]
+    fn a_pool_grows_chunk_by_chunk_up_to_its_limit_and_charges_before() {
+        let budget = Budget::new(u64::MAX);
+        let account = budget.account("frames");
+        let frames_max = if cfg!(miri) { 6 } else { FRAMES_PER_CHUNK + 3 };
+        let pool = FramePool::new(&account, frames_max).unwrap();
+        assert_eq!(pool.frames_grown(), 0);
+        let before = budget.used();
+        let frames: Vec<_> = std::iter::from_fn(|| filled(&pool, 1)).collect();
+        assert_eq!(frames.len(), frames_max);
+        assert!(budget.used() - before >= (frames_max * PAGE_BYTES) as u64);
+        assert_eq!(budget.used(), FramePool::cost_bytes(frames_max));
+        // The frames outlive the pool's handle and keep its memory.
+        drop(pool);
+        assert!(frames.iter().all(|frame| frame.iter().all(|byte| *byte == 1)));
+        assert_eq!(budget.used(), FramePool::cost_bytes(frames_max));
+        drop(frames);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_full_budget_stops_growth_and_a_frame_given_back_is_used_again() {
+        let budget = Budget::new(FramePool::cost_bytes(3));
+        let pool = FramePool::new(&budget.account("frames"), 3).unwrap();
+        let held = budget.account("other").charge(PAGE_BYTES as u64).unwrap();
+        assert!(pool.alloc().is_none());
+        drop(held);
+        let frames: Vec<_> = std::iter::from_fn(|| filled(&pool, 2)).collect();
+        assert_eq!(frames.len(), 3);
+        let kept = frames[0].clone();
+        drop(frames);
+        let again: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(again.len(), 2, "one is pinned; none leaks");
+        assert!(kept.iter().all(|byte| *byte == 2));
+    }
+
+    #[test]
+    fn a_frame_thaws_only_while_nobody_shares_it() {
+        let account = Account::unlimited("frames");
+        let pool = FramePool::new(&account, 1).unwrap();
+        let frame = filled(&pool, 3).unwrap();
+        let clone = frame.clone();
+        let frame = frame.try_thaw().unwrap_err();
+        drop(clone);
+        let mut frame = frame.try_thaw().unwrap();
+        assert_eq!(frame[0], 3);
+        frame[0] = 4;
+        assert_eq!(frame.freeze()[0], 4);
+    }
+
+    #[test]
+    fn a_heap_frame_is_charged_while_there_is_room_and_exists_without() {
+        let budget = Budget::new(5000);
+        let account = budget.account("frames");
+        let first = Frame::heap(&account, &[5; PAGE_BYTES]);
+        assert!(budget.used() > PAGE_BYTES as u64);
+        let second = Frame::heap(&account, &[6; PAGE_BYTES]);
+        assert_eq!((first[0], second[PAGE_BYTES - 1]), (5, 6));
+        assert!(first.is_unique() && !first.clone().is_unique());
+        drop((first, second));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn too_many_frames_are_the_callers_mistake() {
+        let refused = FramePool::new(&Account::unlimited("frames"), usize::MAX).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+    }
+
+    /// Threads take frames, mark them, pass clones around and check that nobody else wrote them.
+    #[test]
+    fn threads_never_share_a_frame_they_write() {
+        let (threads, rounds) = if cfg!(miri) { (3, 30) } else { (4, 20_000) };
+        let pool = FramePool::new(&Account::unlimited("frames"), 3 * threads).unwrap();
+        let (mut rng, seed) = Rng::from_env();
+        let seeds: Vec<u64> = (0..threads).map(|_| rng.next_u64()).collect();
+        std::thread::scope(|scope| {
+            for (thread, own_seed) in seeds.into_iter().enumerate() {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut rng = Rng::new(own_seed);
+                    let mut held: Vec<(u8, Frame)> = Vec::new();
+                    for round in 0..rounds {
+                        if held.len() < 3 && rng.one_in(2) {
+                            let mark = (round * threads + thread) as u8;
+                            let Some(mut frame) = pool.alloc() else { continue };
+                            frame[0] = mark;
+                            frame[PAGE_BYTES - 1] = mark;
+                            held.push((mark, frame.freeze()));
+                        } else if !held.is_empty() {
+                            let at = rng.below(held.len() as u64) as usize;
+                            let (mark, frame) = held.swap_remove(at);
+                            let clone = frame.clone();
+                            drop(frame);
+                            assert_eq!(clone[0], mark, "seed {seed}");
+                            assert_eq!(clone[PAGE_BYTES - 1], mark, "seed {seed}");
+                        }
+                    }
+                });
+            }
+        });
+        let all: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(all.len(), 3 * threads, "seed {seed}");
+    }
+}
+
+/// Every interleaving of two threads on two frames: no frame is handed out twice, none is lost.
+#[cfg(feature = "shuttle")]
+#[test]
+fn shuttle_frames_are_handed_out_once() {
+    crate::sync::explore(500, || {
+        let pool = FramePool::new(&Account::unlimited("frames"), 2).unwrap();
+        let threads: Vec<_> = (0..2u8)
+            .map(|thread| {
+                let pool = pool.clone();
+                shuttle::thread::spawn(move || {
+                    for round in 0..3 {
+                        let mark = thread * 16 + round;
+                        if let Some(frame) = filled(&pool, mark) {
+                            let clone = frame.clone();
+                            drop(frame);
+                            shuttle::thread::yield_now();
+                            assert!(clone.iter().all(|byte| *byte == mark));
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let all: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(all.len(), 2);
+    });
+}
