@@ -10,6 +10,7 @@ mod distribution;
 mod key;
 mod permutation;
 mod store;
+pub mod trace;
 mod value;
 mod zipf;
 

@@ -1,0 +1,180 @@
+//! Recorded and described workloads: one stream of [`Access`]es, whatever the file's format.
+//!
+//! A reader holds one record and its decompressor's window, however long the file is. Damaged
+//! input is an error that names file and byte or line, and ends the stream.
+
+mod fixed;
+mod input;
+mod lis;
+mod properties;
+mod twitter;
+mod ycsb;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use base::{Error, Result};
+
+pub use ycsb::YcsbSize;
+
+use fixed::Fixed;
+use input::Input;
+use lis::Lis;
+use twitter::Twitter;
+use ycsb::Ycsb;
+
+/// What to do with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Op {
+    /// Read; where there is nothing, write: the life of a cache.
+    #[default]
+    GetOrPut,
+    /// Read.
+    Get,
+    /// Write.
+    Put,
+    /// Read, then write: read-modify-write, append, increment.
+    Update,
+    /// Remove.
+    Delete,
+    /// Read this many entries from the key on.
+    Scan(u32),
+}
+
+/// One access of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// What to do.
+    pub op: Op,
+    /// The key. Numeric keys are their eight big-endian bytes.
+    pub key: Vec<u8>,
+    /// The value's size, bytes, where the trace records it.
+    pub value_bytes: Option<u64>,
+}
+
+impl Access {
+    fn set(&mut self, op: Op, key: &[u8], value_bytes: Option<u64>) {
+        self.op = op;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.value_bytes = value_bytes;
+    }
+}
+
+/// How far a stream is, in a unit of its own: file bytes read, or operations made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Behind.
+    pub done: u64,
+    /// In all.
+    pub total: u64,
+}
+
+/// A stream of accesses.
+pub trait Trace: Send {
+    /// Replaces `access` by the next one that fills the store before anything is measured; says
+    /// whether there was one. Traces proper have none.
+    ///
+    /// # Errors
+    /// As [`Trace::next`].
+    fn load(&mut self, access: &mut Access) -> Result<bool> {
+        let _ = access;
+        Ok(false)
+    }
+
+    /// Replaces `access` by the next one; says whether there was one.
+    ///
+    /// # Errors
+    /// `Corrupt` where the input is damaged, with its place; the stream has then ended.
+    fn next(&mut self, access: &mut Access) -> Result<bool>;
+
+    /// How far the stream is.
+    fn position(&self) -> Position;
+}
+
+/// The format of a trace file. Any but `ycsb` may be compressed, said by an ending of `.xz` or
+/// `.zst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// libCacheSim's oracleGeneral: 24-byte records of u32 time, u64 object, u32 size, i64 next
+    /// access, little-endian. Objects have the recorded sizes.
+    OracleGeneral,
+    /// The ARC papers' text: lines `start count ignored sequence`, each standing for accesses to
+    /// `count` blocks from number `start` on.
+    Lis,
+    /// Eight-byte big-endian keys.
+    U64Be,
+    /// Four-byte big-endian keys.
+    U32,
+    /// Twitter's cache traces: lines `time,key,key size,value size,client,operation,ttl`. Sets,
+    /// updates and deletes are replayed as such, with the recorded sizes.
+    TwitterCsv,
+    /// Not a trace: a YCSB workload property file, run natively.
+    Ycsb,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 6] =
+        [Self::OracleGeneral, Self::Lis, Self::U64Be, Self::U32, Self::TwitterCsv, Self::Ycsb];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OracleGeneral => "oracle-general",
+            Self::Lis => "lis",
+            Self::U64Be => "u64be",
+            Self::U32 => "u32",
+            Self::TwitterCsv => "twitter-csv",
+            Self::Ycsb => "ycsb",
+        }
+    }
+
+    /// Opens the trace at `path`.
+    ///
+    /// # Errors
+    /// `Invalid` where the file cannot be opened, or is a workload this one cannot run;
+    /// `Corrupt` where it is damaged.
+    pub fn open(self, path: &Path) -> Result<Box<dyn Trace>> {
+        Ok(match self {
+            Self::OracleGeneral => Box::new(Fixed::oracle_general(Input::open(path)?)),
+            Self::U64Be => Box::new(Fixed::u64be(Input::open(path)?)),
+            Self::U32 => Box::new(Fixed::u32be(Input::open(path)?)),
+            Self::Lis => Box::new(Lis::new(Input::open(path)?)),
+            Self::TwitterCsv => Box::new(Twitter::new(Input::open(path)?)),
+            Self::Ycsb => return open_ycsb(path, YcsbSize::default(), 0),
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid("trace format").expected(names).got(format_args!("`{text}`"))
+        })
+    }
+}
+
+/// Opens the YCSB property file at `path` with other sizes than it names: its own are examples.
+/// `seed` chooses the run.
+///
+/// # Errors
+/// As [`Format::open`].
+pub fn open_ycsb(path: &Path, size: YcsbSize, seed: u64) -> Result<Box<dyn Trace>> {
+    Ok(Box::new(Ycsb::new(Input::open(path)?, size, seed)?))
+}
+
+#[cfg(test)]
+#[path = "trace_tests.rs"]
+mod tests;

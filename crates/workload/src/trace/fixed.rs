@@ -1,0 +1,65 @@
+//! Traces of records of one size: oracleGeneral, u64be, u32.
+
+use base::Result;
+
+use super::input::Input;
+use super::{Access, Op, Position, Trace};
+
+/// Cuts a file into records of one layout.
+pub(super) struct Fixed {
+    input: Input,
+    layout: Layout,
+}
+
+#[derive(Clone, Copy)]
+enum Layout {
+    OracleGeneral,
+    U64Be,
+    U32Be,
+}
+
+impl Fixed {
+    pub(super) fn oracle_general(input: Input) -> Self {
+        Self { input, layout: Layout::OracleGeneral }
+    }
+
+    pub(super) fn u64be(input: Input) -> Self {
+        Self { input, layout: Layout::U64Be }
+    }
+
+    pub(super) fn u32be(input: Input) -> Self {
+        Self { input, layout: Layout::U32Be }
+    }
+
+    /// The next record's key and the size it records.
+    fn record(&mut self) -> Result<Option<(u64, Option<u64>)>> {
+        Ok(match self.layout {
+            Layout::OracleGeneral => self.input.record::<24>()?.map(|record| {
+                // Time and the next access do not matter to a store.
+                let [_, _, _, _, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, s2, s3, ..] = record;
+                let key = u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]);
+                (key, Some(u64::from(u32::from_le_bytes([s0, s1, s2, s3]))))
+            }),
+            Layout::U64Be => {
+                self.input.record::<8>()?.map(|record| (u64::from_be_bytes(record), None))
+            }
+            // Web07's keys count up from zero with the last byte moving fastest.
+            Layout::U32Be => self
+                .input
+                .record::<4>()?
+                .map(|record| (u64::from(u32::from_be_bytes(record)), None)),
+        })
+    }
+}
+
+impl Trace for Fixed {
+    fn next(&mut self, access: &mut Access) -> Result<bool> {
+        let Some((key, value_bytes)) = self.record()? else { return Ok(false) };
+        access.set(Op::GetOrPut, &key.to_be_bytes(), value_bytes);
+        Ok(true)
+    }
+
+    fn position(&self) -> Position {
+        self.input.position()
+    }
+}

@@ -1,0 +1,173 @@
+//! The bytes of a trace file: decompressed, counted, cut into records or lines.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::{Error, Result};
+
+use super::Position;
+
+/// What an xz or zstd decoder may take, bytes. `xz -9` and `zstd --ultra` need 64 MiB and 128 MiB.
+const DECODER_BYTES_MAX: u32 = 160 << 20;
+
+/// The longest line, bytes: a key of the greatest length and room for the rest.
+const LINE_BYTES_MAX: usize = base::limits::KEY_BYTES_MAX + 4096;
+
+const BUFFER_BYTES: usize = 128 << 10;
+
+pub(super) struct Input {
+    reader: BufReader<Box<dyn Read + Send>>,
+    name: String,
+    /// Decompressed bytes handed out.
+    offset: u64,
+    /// Lines handed out.
+    line: u64,
+    text: Vec<u8>,
+    file_bytes_read: Arc<AtomicU64>,
+    file_bytes: u64,
+}
+
+/// Counts what is read from the file, under any decompressor.
+struct Counted {
+    file: File,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buf)?;
+        self.bytes.fetch_add(read as u64, Relaxed);
+        Ok(read)
+    }
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let refused = |error| Error::io("trace", path.display(), error);
+        let file = File::open(path).map_err(refused)?;
+        let meta = file.metadata().map_err(refused)?;
+        if meta.is_dir() {
+            return Err(Error::invalid("trace")
+                .at(path.display())
+                .expected("a file")
+                .got("a folder"));
+        }
+        let bytes = Arc::new(AtomicU64::new(0));
+        let counted = Counted { file, bytes: Arc::clone(&bytes) };
+        Ok(Self {
+            reader: BufReader::with_capacity(BUFFER_BYTES, decompressed(path, counted)?),
+            name: path.display().to_string(),
+            offset: 0,
+            line: 0,
+            text: Vec::new(),
+            file_bytes_read: bytes,
+            file_bytes: meta.len(),
+        })
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position { done: self.file_bytes_read.load(Relaxed), total: self.file_bytes }
+    }
+
+    /// The next `N` bytes; `None` at the end.
+    pub(super) fn record<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
+        let mut record = [0; N];
+        let mut filled = 0;
+        while let Some(rest) = record.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.reader.read(rest) {
+                Ok(0) if filled == 0 => return Ok(None),
+                Ok(0) => {
+                    return Err(Error::corrupt("trace record")
+                        .at(format_args!("byte {} of {}", self.offset, self.name))
+                        .expected(format_args!("{N} bytes"))
+                        .got(filled));
+                }
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        self.offset += N as u64;
+        Ok(Some(record))
+    }
+
+    /// Moves on to the next line, read by [`Input::text`]; false at the end. Lines end with LF or
+    /// CR LF, the last one with either or the file's end.
+    pub(super) fn next_line(&mut self) -> Result<bool> {
+        self.text.clear();
+        // One byte more than allowed is enough to see that a line is too long.
+        let mut limited = (&mut self.reader).take(LINE_BYTES_MAX as u64 + 1);
+        let read = match limited.read_until(b'\n', &mut self.text) {
+            Ok(read) => read,
+            Err(error) => return Err(self.failed(error)),
+        };
+        if read == 0 {
+            return Ok(false);
+        }
+        self.line += 1;
+        if read > LINE_BYTES_MAX {
+            return Err(self.bad_line(format_args!("at most {LINE_BYTES_MAX} bytes")));
+        }
+        self.offset += read as u64;
+        for end in [b'\n', b'\r'] {
+            if self.text.last() == Some(&end) {
+                self.text.pop();
+            }
+        }
+        Ok(true)
+    }
+
+    /// The line's bytes, without its end.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The error of a line that is not what was `expected`.
+    #[cold]
+    pub(super) fn bad_line(&self, expected: impl std::fmt::Display) -> Error {
+        const SHOWN: usize = 80;
+        let text = String::from_utf8_lossy(self.text.get(..SHOWN).unwrap_or(&self.text));
+        let more = if self.text.len() > SHOWN { ".." } else { "" };
+        Error::corrupt("trace line")
+            .at(format_args!("line {} of {}", self.line, self.name))
+            .expected(expected)
+            .got(format_args!("`{}`{more}", text.escape_debug()))
+    }
+
+    #[cold]
+    fn failed(&self, error: io::Error) -> Error {
+        let place = format!("byte {} of {}", self.offset, self.name);
+        if error.raw_os_error().is_some() {
+            return Error::io("trace", place, error);
+        }
+        Error::corrupt("compressed trace").at(place).caused_by(error)
+    }
+}
+
+fn decompressed(path: &Path, file: Counted) -> Result<Box<dyn Read + Send>> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("xz") => {
+            let buffered = BufReader::with_capacity(BUFFER_BYTES, file);
+            let limit = DECODER_BYTES_MAX >> 10;
+            Ok(Box::new(lzma_rust2::XzReader::new_mem_limit(buffered, true, limit)))
+        }
+        Some("zst") => zstd_reader(path, file),
+        _ => Ok(Box::new(file)),
+    }
+}
+
+#[cfg(feature = "zstd")]
+fn zstd_reader(path: &Path, file: Counted) -> Result<Box<dyn Read + Send>> {
+    let refused = |error| Error::io("trace", path.display(), error);
+    let mut reader = zstd::Decoder::new(file).map_err(refused)?;
+    reader.window_log_max(DECODER_BYTES_MAX.ilog2()).map_err(refused)?;
+    Ok(Box::new(reader))
+}
+
+#[cfg(not(feature = "zstd"))]
+fn zstd_reader(path: &Path, _: Counted) -> Result<Box<dyn Read + Send>> {
+    Err(Error::invalid("trace").at(path.display()).expected("a build with the feature `zstd`"))
+}
