@@ -1,1 +1,19 @@
-//! TerraceDB internals: table.
+//! Immutable table files: page-fit sorted tables, their codecs and dictionaries.
+//!
+//! Level 3 (docs/ARCHITECTURE.md). A flush or a compaction streams versions into a [`Writer`];
+//! reads are resumable machines ([`PointRead`], [`TableCursor`]) over an open [`Table`], driven by
+//! whoever holds the caches and queues. The formats are in docs/format/table.md and
+//! docs/format/dictionary.md.
+
+mod codec;
+mod dictionary;
+mod name;
+mod page;
+mod sorted;
+
+pub use dictionary::{
+    DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train,
+};
+pub use name::{file_name, parse_file_name};
+pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
+pub use sorted::*;

@@ -1,0 +1,70 @@
+use super::*;
+use base::{ErrorKind, Rng};
+use media::MemoryMedium;
+
+const STORE: StoreId = StoreId(7);
+
+fn samples(rng: &mut Rng) -> Vec<Vec<u8>> {
+    let record = |rng: &mut Rng| {
+        let (name, city) = (rng.below(1000), rng.below(20));
+        format!("{{\"customer\":\"name-{name}\",\"city\":\"city-{city}\",\"status\":\"active\"}}\n")
+    };
+    (0..400).map(|_| (0..8).map(|_| record(rng)).collect::<String>().into_bytes()).collect()
+}
+
+fn trained(rng: &mut Rng, account: &Account) -> Vec<u8> {
+    let samples = samples(rng);
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    train(&samples, 4096, account).unwrap()
+}
+
+#[test]
+fn a_trained_dictionary_gains_and_its_file_reads_back() {
+    let account = Account::unlimited("test");
+    let mut rng = Rng::new(1);
+    let bytes = trained(&mut rng, &account);
+    let dictionary = Arc::new(Dictionary::new(DictionaryId(3), &bytes, &account).unwrap());
+    let others = samples(&mut rng);
+    let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+    let gained = gain(&others, &dictionary, 3, &account).unwrap();
+    assert!(gained > 0.2, "{gained}");
+
+    let medium = MemoryMedium::new();
+    dictionary.write(&medium, STORE, Purpose::Compaction).unwrap();
+    let read = Dictionary::read(&medium, STORE, DictionaryId(3), &account).unwrap();
+    assert_eq!(read.bytes(), bytes);
+    let error = Dictionary::read(&medium, STORE, DictionaryId(4), &account).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    drop((read, dictionary));
+    assert_eq!(account.used(), 0);
+}
+
+/// A dictionary in another's place, or with any byte flipped, is refused.
+#[test]
+fn damage_is_refused() {
+    let account = Account::unlimited("test");
+    let dictionary = Dictionary::new(DictionaryId(3), b"some content", &account).unwrap();
+    let mut file = dictionary.encode(STORE);
+    assert_eq!(decode(&file, STORE, DictionaryId(3)).unwrap(), b"some content");
+    assert!(decode(&file, STORE, DictionaryId(4)).is_err());
+    assert!(decode(&file, StoreId(8), DictionaryId(3)).is_err());
+    file.resize(PAGE_BYTES, 0);
+    for at in 0..file.len() {
+        file[at] ^= 1 << (at % 8);
+        assert!(decode(&file, STORE, DictionaryId(3)).is_err(), "byte {at}");
+        file[at] ^= 1 << (at % 8);
+        assert!(decode(&file[..at.min(59)], STORE, DictionaryId(3)).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn senseless_requests_are_refused() {
+    let account = Account::unlimited("test");
+    assert!(Dictionary::new(DictionaryId(0), b"content", &account).is_err());
+    assert!(Dictionary::new(DictionaryId(1), b"", &account).is_err());
+    assert!(train(&[b"too few"], 4096, &account).is_err());
+    assert!(train(&[], 0, &account).is_err());
+    let name = Dictionary::file_name(DictionaryId(12));
+    assert_eq!(Dictionary::parse_file_name(&name), Some(DictionaryId(12)));
+    assert_eq!(Dictionary::parse_file_name("12.dictionary"), None);
+}

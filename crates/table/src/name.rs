@@ -1,0 +1,38 @@
+//! File names of tables.
+
+use base::TableId;
+
+/// Twenty digits hold any 64-bit id, so names sort as their ids do.
+const DIGITS: usize = 20;
+const SUFFIX: &str = ".table";
+
+/// The name of `table`'s file.
+#[must_use]
+pub fn file_name(table: TableId) -> String {
+    format!("{:0DIGITS$}{SUFFIX}", table.0)
+}
+
+/// The table whose file is called `name`; `None` where [`file_name`] never made that name.
+#[must_use]
+pub fn parse_file_name(name: &str) -> Option<TableId> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let all_digits = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| digits.parse().ok().map(TableId)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_foreign_names_are_refused() {
+        for id in [0, 7, u64::MAX] {
+            assert_eq!(parse_file_name(&file_name(TableId(id))), Some(TableId(id)));
+        }
+        for name in ["", ".table", "7.table", "+0000000000000000007.table", "00000000000000000007.log"]
+        {
+            assert_eq!(parse_file_name(name), None, "{name}");
+        }
+        assert_eq!(parse_file_name("99999999999999999999.table"), None);
+    }
+}

@@ -1,0 +1,206 @@
+//! Pages: the 4 KiB unit in which a table is written, checked, read and cached.
+//!
+//! Every page starts with a [`Header`] whose checksum covers the rest of the page and is seeded
+//! with the page's identity (I8). Content longer than one page is a *run*: consecutive pages that
+//! repeat one header, except for their number in the run, so that each can be verified and cached
+//! alone. docs/format/table.md has the byte table.
+//!
+//! Everything here is pure: bytes in, a view or an error out. A header is read in a few
+//! nanoseconds; a checksum costs about 0.15 us per page.
+
+use base::limits::{PAGE_BYTES, RUN_PAGES_MAX};
+use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result};
+
+/// The bytes of a page's header.
+pub const HEADER_BYTES: usize = 24;
+
+/// The bytes of content in a page.
+pub const PAYLOAD_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
+
+/// The bytes of the checksum, which stands first and covers everything after itself.
+const CHECKSUM_BYTES: usize = 8;
+
+// The number in the run is stored in 16 bits.
+const _: () = assert!(RUN_PAGES_MAX <= 1 << 16);
+
+/// What a page holds. Numbers are stored and append-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PageKind {
+    /// A block of entries.
+    Data = 1,
+    /// A partition's separators and filter.
+    Meta = 2,
+    /// A part of the top level: one separator and page number per partition.
+    Top = 3,
+    /// A part of the properties.
+    Properties = 4,
+    /// The last page of the file.
+    Footer = 5,
+}
+
+impl PageKind {
+    fn decode(byte: u8) -> Result<Self> {
+        match byte {
+            1 => Ok(Self::Data),
+            2 => Ok(Self::Meta),
+            3 => Ok(Self::Top),
+            4 => Ok(Self::Properties),
+            5 => Ok(Self::Footer),
+            other => Err(Error::corrupt("page kind").expected("1..=5").got(other)),
+        }
+    }
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Meta => "meta",
+            Self::Top => "top",
+            Self::Properties => "properties",
+            Self::Footer => "footer",
+        }
+    }
+}
+
+/// What stands before a page's content, checksum apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the page holds.
+    pub kind: PageKind,
+    /// How the run's payload is compressed.
+    pub codec: Codec,
+    /// The page's number in its run, from 0.
+    pub number: u16,
+    /// The dictionary the payload was compressed with; 0 for none.
+    pub dictionary: DictionaryId,
+    /// The bytes of the whole run's payload.
+    pub payload_bytes: u32,
+    /// The bytes of the payload once decompressed.
+    pub raw_bytes: u32,
+}
+
+impl Header {
+    /// Reads the header of `page`, whose checksum the caller verified.
+    ///
+    /// # Errors
+    /// `Corrupt` where the page is not 4 KiB, a field has no meaning, or the payload does not fit
+    /// a run or does not reach this page.
+    pub fn parse(page: &[u8]) -> Result<Self> {
+        if page.len() != PAGE_BYTES {
+            return Err(Error::corrupt("page length").expected(PAGE_BYTES).got(page.len()));
+        }
+        let mut cursor = Cursor::new("page header", page);
+        cursor.u64()?;
+        let header = Self {
+            kind: PageKind::decode(cursor.u8()?)?,
+            codec: Codec::decode(cursor.u8()?)?,
+            number: cursor.u16()?,
+            dictionary: DictionaryId(cursor.u32()?),
+            payload_bytes: cursor.u32()?,
+            raw_bytes: cursor.u32()?,
+        };
+        let pages = header.run_pages();
+        if pages > RUN_PAGES_MAX || usize::from(header.number) >= pages {
+            return Err(Error::corrupt("page's number in its run")
+                .expected(format_args!("below {pages}, and that at most {RUN_PAGES_MAX}"))
+                .got(header.number));
+        }
+        if header.codec == Codec::None && header.payload_bytes != header.raw_bytes {
+            return Err(Error::corrupt("raw length of an uncompressed page")
+                .expected(header.payload_bytes)
+                .got(header.raw_bytes));
+        }
+        Ok(header)
+    }
+
+    /// The pages of the run.
+    #[must_use]
+    pub const fn run_pages(&self) -> usize {
+        run_pages(self.payload_bytes as usize)
+    }
+
+    /// The payload bytes that lie on this page.
+    #[must_use]
+    pub const fn payload_here(&self) -> usize {
+        let before = self.number as usize * PAYLOAD_BYTES;
+        let left = (self.payload_bytes as usize).saturating_sub(before);
+        if left < PAYLOAD_BYTES { left } else { PAYLOAD_BYTES }
+    }
+
+    fn encode(&self, page: &mut [u8; PAGE_BYTES]) {
+        let fields = [
+            &[self.kind as u8, self.codec as u8][..],
+            &self.number.to_le_bytes(),
+            &self.dictionary.0.to_le_bytes(),
+            &self.payload_bytes.to_le_bytes(),
+            &self.raw_bytes.to_le_bytes(),
+        ];
+        let bytes = fields.into_iter().flatten();
+        for (slot, byte) in page.iter_mut().skip(CHECKSUM_BYTES).zip(bytes) {
+            *slot = *byte;
+        }
+    }
+}
+
+/// The pages that `payload_bytes` take; at least one.
+#[must_use]
+pub const fn run_pages(payload_bytes: usize) -> usize {
+    if payload_bytes == 0 { 1 } else { payload_bytes.div_ceil(PAYLOAD_BYTES) }
+}
+
+/// Verifies that `bytes` are page `page` of the table that `seed` stands for (I8).
+///
+/// # Errors
+/// `Corrupt` where they are not, naming table and page.
+pub fn verify_page(seed: PageSeed, page: u32, bytes: &[u8]) -> Result<()> {
+    let place = || format!("page {page}, table {}", seed.table());
+    let (PAGE_BYTES, Some((stored, covered))) =
+        (bytes.len(), bytes.split_first_chunk::<CHECKSUM_BYTES>())
+    else {
+        let error = Error::corrupt("page length").at(place());
+        return Err(error.expected(PAGE_BYTES).got(bytes.len()));
+    };
+    let (stored, computed) = (u64::from_le_bytes(*stored), seed.checksum(page, covered));
+    if stored != computed {
+        return Err(Error::corrupt("page checksum")
+            .at(place())
+            .expected(format_args!("{computed:016x}"))
+            .got(format_args!("{stored:016x}")));
+    }
+    Ok(())
+}
+
+/// Writes a page: `header`, then `content`, then zeros. Returns the checksum.
+pub(crate) fn seal_page(
+    page: &mut [u8; PAGE_BYTES],
+    seed: PageSeed,
+    number: u32,
+    header: &Header,
+    content: &[u8],
+) -> u64 {
+    debug_assert_eq!(content.len(), header.payload_here());
+    header.encode(page);
+    let (_, body) = page.split_at_mut(HEADER_BYTES);
+    let (filled, rest) = body.split_at_mut(content.len().min(PAYLOAD_BYTES));
+    filled.copy_from_slice(content);
+    rest.fill(0);
+    let (slot, covered) = page.split_at_mut(CHECKSUM_BYTES);
+    let checksum = seed.checksum(number, covered);
+    slot.copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+/// The content of one page whose header is `header`.
+///
+/// # Errors
+/// `Corrupt` where the page is too short.
+pub fn payload<'a>(page: &'a [u8], header: &Header) -> Result<&'a [u8]> {
+    let end = HEADER_BYTES + header.payload_here();
+    page.get(HEADER_BYTES..end)
+        .ok_or_else(|| Error::corrupt("page length").expected(end).got(page.len()))
+}
+
+#[cfg(test)]
+mod tests;

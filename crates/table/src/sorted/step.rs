@@ -1,0 +1,55 @@
+//! The words in which a resumable read asks for pages and gets them.
+//!
+//! A read is a machine that never touches a device: a step says what it needs, its driver finds
+//! the pages (in a cache, or on the medium, verifying them) and hands them to the next step. So
+//! one thread can keep many reads in flight, and every caller shares one read path.
+
+use arena::Frame;
+use base::TableId;
+use media::Buf;
+
+/// Consecutive pages of one table that a read needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The table.
+    pub table: TableId,
+    /// The first page.
+    pub first: u32,
+    /// How many pages, at least one.
+    pub pages: u32,
+    /// Whether they are metadata (a partition's separators and filter) rather than data.
+    pub meta: bool,
+}
+
+/// The content of a [`Span`]: verified by whoever supplies it (I8).
+#[derive(Debug)]
+pub enum Pages {
+    /// A single page, cached or not.
+    Frame(Frame),
+    /// The pages of a run that were cached each for itself, in order.
+    Frames(Vec<Frame>),
+    /// The pages of a run as a device returned them. The buffer may be longer than the span.
+    Run(Buf),
+}
+
+impl Pages {
+    /// The pages in order; no more than the span has where the supplier sent a longer buffer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, many, run) = match self {
+            Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
+            Self::Frames(frames) => (None, Some(frames), None),
+            Self::Run(buf) => (None, None, Some(buf.chunks_exact(base::limits::PAGE_BYTES))),
+        };
+        let many = many.into_iter().flatten().map(|frame| &**frame as &[u8]);
+        one.into_iter().chain(many).chain(run.into_iter().flatten())
+    }
+}
+
+/// What a step of a read came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The read is done.
+    Ready(T),
+    /// The read goes on once these pages are supplied.
+    Need(Span),
+}
