@@ -1,0 +1,14 @@
+//! Reads arbitrary text as a size: a number of bytes or an error, and a whole number of bytes
+//! reads back as itself.
+
+#![no_main]
+
+use base::{format_bytes, parse_bytes};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(bytes) = parse_bytes(text) {
+        assert_eq!(parse_bytes(&bytes.to_string()).ok(), Some(bytes));
+        assert!(!format_bytes(bytes).is_empty());
+    }
+});
