@@ -6,16 +6,25 @@
 //!
 //! Level 6 (docs/ARCHITECTURE.md): depends on `base` alone.
 
+pub mod bench;
 mod distribution;
+mod figures;
 mod key;
+mod latency;
 mod permutation;
+mod process;
+pub mod replay;
 mod store;
+#[cfg(test)]
+mod test_store;
 pub mod trace;
 mod value;
 mod zipf;
 
 pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
+pub use figures::{Device, Figures};
 pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
+pub use latency::{Latencies, LatencySummary};
 pub use permutation::Permutation;
 pub use store::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
 pub use value::Values;

@@ -1,0 +1,76 @@
+//! The settings of a bench.
+
+use std::time::Duration;
+
+use base::limits::VALUE_BYTES_MAX;
+use base::{Error, Result};
+
+use crate::{Distribution, KEY_NUMBER_MAX};
+
+/// The most threads of a run.
+const THREADS_MAX: usize = 4096;
+
+/// The most lookups in flight from one thread.
+const DEPTH_MAX: usize = 4096;
+
+/// The settings of a bench, with the defaults of the command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Keys there are; writes of a fill, over all threads; lookups of a read without `duration`,
+    /// over all threads.
+    pub num: u64,
+    /// The size of a key, bytes.
+    pub key_bytes: usize,
+    /// The size of a value, bytes.
+    pub value_bytes: usize,
+    /// What a codec makes of a value's size.
+    pub compression_ratio: f64,
+    /// Threads.
+    pub threads: usize,
+    /// Lookups in flight from each thread in `multireadrandom`.
+    pub depth: usize,
+    /// How long reads run, instead of `num` lookups.
+    pub duration: Option<Duration>,
+    /// Which keys are asked for.
+    pub distribution: Distribution,
+    /// Every write is synced.
+    pub sync: bool,
+    /// The store is not empty: what it holds is unknown, so a missing key is no mistake.
+    pub existing: bool,
+    /// Chooses the random keys. The same seed asks for the same keys.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            num: 1_000_000,
+            key_bytes: 16,
+            value_bytes: 100,
+            compression_ratio: 0.5,
+            threads: 1,
+            depth: 32,
+            duration: None,
+            distribution: Distribution::Uniform,
+            sync: false,
+            existing: false,
+            seed: 0,
+        }
+    }
+}
+
+impl Options {
+    /// Checks what the generators do not check themselves.
+    pub(super) fn check(&self) -> Result<()> {
+        let within = |what: &'static str, got: u64, least: u64, most: u64| {
+            if (least..=most).contains(&got) {
+                return Ok(());
+            }
+            Err(Error::invalid(what).expected(format_args!("{least}..={most}")).got(got))
+        };
+        within("number of keys", self.num, 1, KEY_NUMBER_MAX)?;
+        within("value size, bytes", self.value_bytes as u64, 0, VALUE_BYTES_MAX as u64)?;
+        within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
+        within("depth", self.depth as u64, 1, DEPTH_MAX as u64)
+    }
+}

@@ -1,0 +1,197 @@
+//! The workloads that read, and the judgement of what they read.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use base::{Result, Rng};
+
+use super::ledger::Expected;
+use super::{Name, Pace, Run};
+use crate::figures::Tally;
+use crate::{Direction, Values};
+
+/// Keys handed over in one `multi_get`, as a multiple of the depth: lookups in flight run dry at
+/// the end of a call, so a call is much longer than they are many.
+const CALL_DEPTHS: usize = 16;
+
+/// The most key bytes in one `multi_get`, depth permitting.
+const CALL_BYTES_MAX: usize = 1 << 20;
+
+pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let (first, end) = run.share(thread);
+    let bounded = run.options.duration.is_none();
+    let turns = if bounded { end - first } else { u64::MAX };
+    match run.name {
+        Name::ReadSeq => walk(run, Direction::Forward, pace),
+        Name::ReadReverse => walk(run, Direction::Reverse, pace),
+        Name::SeekRandom => seek(run, turns, rng, pace),
+        Name::MultiReadRandom => multi_read(run, turns, rng, pace),
+        _ => read(run, turns, rng, pace),
+    }
+}
+
+/// Point lookups, of keys that may be there or of keys that never are.
+fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let missing = run.name == Name::ReadMissing;
+    let mut key = Vec::new();
+    for _ in 0..turns {
+        let number = run.sampler.draw(&mut rng);
+        let expected = if missing {
+            run.keys.write_missing(number, &mut key);
+            run.ledger.expected(None)
+        } else {
+            run.keys.write(number, &mut key);
+            run.ledger.expected(Some(number))
+        };
+        let mut answer = None;
+        let found = run.store.get(&key, &mut |value| {
+            answer = Some((value.len(), run.value_is_right(expected, &key, value)));
+        })?;
+        run.count(&mut pace.tally, expected, key.len(), answer);
+        // A store that says one thing and shows another is wrong too.
+        pace.tally.wrong += u64::from(found != answer.is_some());
+        pace.tally.lookups += 1;
+        if !pace.lap() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Many lookups in flight. With `depth` of them under way, a lookup begins when the one `depth`
+/// places before it ends; its latency is counted from there.
+fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let depth = run.options.depth;
+    let call = (depth * CALL_DEPTHS).min(CALL_BYTES_MAX / run.keys.bytes()).max(depth);
+    let mut numbers = vec![0; call];
+    let mut keys = vec![Vec::new(); call];
+    let mut ends = VecDeque::with_capacity(depth + 1);
+    let mut left = turns;
+    let mut go_on = true;
+    while go_on && left > 0 {
+        let count = usize::try_from(left).unwrap_or(call).min(call);
+        left -= count as u64;
+        numbers.truncate(count);
+        for (number, key) in numbers.iter_mut().zip(&mut keys) {
+            *number = run.sampler.draw(&mut rng);
+            run.keys.write(*number, key);
+        }
+        let asked: Vec<&[u8]> = keys.iter().take(count).map(Vec::as_slice).collect();
+        ends.clear();
+        ends.resize(depth, run.clock.monotonic());
+        let mut shown = 0u64;
+        run.store.multi_get(&asked, depth, &mut |at, value| {
+            shown += 1;
+            let (Some(number), Some(key)) = (numbers.get(at), asked.get(at)) else {
+                pace.tally.wrong += 1;
+                return;
+            };
+            let expected = run.ledger.expected(Some(*number));
+            let answer = value.map(|value| (value.len(), run.value_is_right(expected, key, value)));
+            run.count(&mut pace.tally, expected, key.len(), answer);
+            let began = ends.pop_front().unwrap_or_else(|| pace.now());
+            go_on &= pace.lap_since(began);
+            ends.push_back(pace.now());
+        })?;
+        pace.tally.wrong += shown.abs_diff(count as u64);
+        pace.tally.lookups += count as u64;
+    }
+    Ok(())
+}
+
+/// Seeks; the entry there must be the first one written from the key on.
+fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let known = run.ledger.live().is_some();
+    let mut from = Vec::new();
+    for _ in 0..turns {
+        let number = run.sampler.draw(&mut rng);
+        run.keys.write(number, &mut from);
+        let mut answer = None;
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            let there = run.keys.number(key);
+            let placed = if known { run.ledger.next(number) == there } else { key >= &*from };
+            let right = placed && run.value_is_right(run.ledger.expected(there), key, value);
+            answer = Some((key.len() + value.len(), right));
+            ControlFlow::Break(())
+        };
+        run.store.scan(Some(&from), Direction::Forward, 1, visit)?;
+        let expected = match run.ledger.next(number) {
+            _ if !known => Expected::Unknown,
+            None => Expected::Absent,
+            next => run.ledger.expected(next),
+        };
+        run.count(&mut pace.tally, expected, 0, answer);
+        pace.tally.lookups += 1;
+        if !pace.lap() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One walk over the whole store. Order is checked at each step, completeness at the end.
+fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> {
+    let mut last: Vec<u8> = Vec::new();
+    let mut cut_short = false;
+    run.store.scan(None, direction, usize::MAX, &mut |key, value| {
+        let ordered = match direction {
+            Direction::Forward => last.as_slice() < key,
+            Direction::Reverse => key < last.as_slice(),
+        };
+        let ordered = ordered || last.is_empty();
+        last.clear();
+        last.extend_from_slice(key);
+        let expected = run.ledger.expected(run.keys.number(key));
+        let right = ordered && run.value_is_right(expected, key, value);
+        run.count(&mut pace.tally, expected, key.len(), Some((value.len(), right)));
+        if pace.lap() {
+            return ControlFlow::Continue(());
+        }
+        cut_short = true;
+        ControlFlow::Break(())
+    })?;
+    if let Some(live) = run.ledger.live().filter(|_| !cut_short) {
+        let lost = live.saturating_sub(pace.tally.ops);
+        pace.tally.missing += lost;
+        pace.tally.wrong += lost;
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    /// True where `value` may stand under `key`.
+    #[inline]
+    fn value_is_right(&self, expected: Expected, key: &[u8], value: &[u8]) -> bool {
+        let known = match expected {
+            Expected::Unknown => true,
+            Expected::Absent => false,
+            Expected::Written(epoch) => {
+                value.len() == self.options.value_bytes
+                    && Values::epoch(value).is_none_or(|written| written == epoch)
+            }
+        };
+        known && Values::verify(key, value)
+    }
+
+    /// Counts one answer: the bytes of a value and whether it is right, or that there was none.
+    #[inline]
+    fn count(
+        &self,
+        tally: &mut Tally,
+        expected: Expected,
+        key_bytes: usize,
+        answer: Option<(usize, bool)>,
+    ) {
+        match answer {
+            Some((bytes, right)) => {
+                tally.found += 1;
+                tally.wrong += u64::from(!right);
+                tally.read_bytes += (key_bytes + bytes) as u64;
+            }
+            None => {
+                tally.missing += 1;
+                tally.wrong += u64::from(matches!(expected, Expected::Written(_)));
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The result of one run: one line for people, one JSON object for scripts.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Name;
+use crate::figures::Figures;
+
+/// The result of one run. Serialized, the object that scripts parse; displayed, one line in the
+/// form of db_bench's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The workload.
+    pub bench: Name,
+    /// Threads.
+    pub threads: usize,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bench, threads, figures } = self;
+        let Figures { ops, seconds, ops_per_sec, found, missing, wrong, latency_us, .. } = figures;
+        // As db_bench: the time of one thread for one of its operations.
+        let micros = if *ops == 0 { 0.0 } else { seconds * 1e6 * *threads as f64 / *ops as f64 };
+        write!(
+            f,
+            "{bench:<15} : {micros:11.3} micros/op {ops_per_sec:.0} ops/sec {seconds:.3} seconds \
+             {ops} operations;"
+        )?;
+        let bytes = figures.written_bytes + figures.read_bytes;
+        if *seconds > 0.0 && bytes > 0 {
+            write!(f, " {:6.1} MB/s", bytes as f64 / 1e6 / seconds)?;
+        }
+        if !bench.writes() {
+            write!(f, " ({found} of {} found)", found + missing)?;
+        }
+        write!(
+            f,
+            " p50 {:.2} p99 {:.2} p99.9 {:.2} us",
+            latency_us.p50, latency_us.p99, latency_us.p999
+        )?;
+        if let Some(reads) = figures.device_reads_per_get.filter(|_| !bench.writes()) {
+            write!(f, " {reads:.3} device reads/get")?;
+        }
+        if let Some(amplification) = figures.write_amplification {
+            write!(f, " write amplification {amplification:.2}")?;
+        }
+        if *wrong > 0 {
+            write!(f, " {wrong} WRONG")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Every workload end to end on a map, and on maps that are broken in one way each: whatever a
+//! store does wrong, `wrong` counts it.
+
+use std::str::FromStr;
+
+use base::ErrorKind;
+
+use super::*;
+use crate::test_store::{Fault, TestStore};
+use crate::{Distribution, Figures};
+
+fn options() -> Options {
+    Options { num: 2000, threads: 3, depth: 8, ..Options::default() }
+}
+
+fn run_all(store: &TestStore, options: Options, names: &[Name]) -> Vec<Report> {
+    let mut bench = Bench::new(store, options).unwrap();
+    names.iter().map(|name| bench.run(*name, &mut |_| {}).unwrap()).collect()
+}
+
+#[test]
+fn every_workload_runs_on_a_store_filled_in_order() {
+    let store = TestStore::new(Fault::None);
+    for report in run_all(&store, options(), &Name::ALL) {
+        let Figures { ops, found, missing, wrong, .. } = report.figures;
+        let passes = if report.bench.is_scan() { 3 } else { 1 };
+        assert_eq!((ops, wrong), (2000 * passes, 0), "{report}");
+        let expected = match report.bench {
+            name if name.writes() => (0, 0),
+            Name::ReadMissing => (0, 2000),
+            _ => (2000 * passes, 0),
+        };
+        assert_eq!((found, missing), expected, "{report}");
+    }
+    assert_eq!(store.len(), 2000);
+    assert_eq!(store.synced(), 2000, "fillsync alone syncs");
+}
+
+/// With replacement about 1 - 1/e of the keys come to be; readers know which.
+#[test]
+fn a_random_fill_leaves_keys_out_and_readers_know_which() {
+    let store = TestStore::new(Fault::None);
+    let names = [
+        Name::FillRandom,
+        Name::ReadRandom,
+        Name::MultiReadRandom,
+        Name::ReadSeq,
+        Name::ReadReverse,
+        Name::SeekRandom,
+        Name::ReadMissing,
+        Name::Overwrite,
+        Name::ReadRandom,
+    ];
+    let reports = run_all(&store, Options { num: 20_000, ..options() }, &names);
+    for report in &reports {
+        assert_eq!(report.figures.wrong, 0, "{report}");
+    }
+    let found = reports[1].figures.found as f64 / 20_000.0;
+    assert!((found - 0.632).abs() < 0.03, "{found}");
+    assert_eq!(reports[1].figures.found + reports[1].figures.missing, 20_000);
+    assert_eq!(reports[3].figures.ops, reports[4].figures.ops);
+    assert!(reports[8].figures.found > reports[1].figures.found, "overwrites add keys");
+}
+
+/// Each fault, in each workload that can see it, counted exactly where it can be.
+#[test]
+fn a_broken_store_is_caught() {
+    use Fault::{Cuts, Flips, Invents, Loses, Neighbour, Stale};
+    let reads = [Name::ReadRandom, Name::MultiReadRandom, Name::SeekRandom, Name::ReadSeq];
+    for fault in [Neighbour, Flips, Cuts, Loses, Stale] {
+        let store = TestStore::new(fault);
+        let mut bench = Bench::new(&store, options()).unwrap();
+        // The second fill makes the first one's values stale.
+        for name in [Name::FillSeq, Name::FillSeq] {
+            assert_eq!(bench.run(name, &mut |_| {}).unwrap().figures.wrong, 0);
+        }
+        for name in reads {
+            let report = bench.run(name, &mut |_| {}).unwrap();
+            let part = report.figures.wrong as f64 / report.figures.ops as f64;
+            assert!((0.03..0.1).contains(&part), "{fault:?}: {report}");
+        }
+    }
+    let store = TestStore::new(Invents);
+    let reports = run_all(&store, options(), &[Name::FillSeq, Name::ReadMissing]);
+    let Figures { found, wrong, .. } = reports[1].figures;
+    assert!(found > 50 && found == wrong, "{found} {wrong}");
+}
+
+/// A store of unknown content: missing keys are no mistake, values are verified still.
+#[test]
+fn an_existing_store_is_read_without_a_ledger() {
+    for (fault, wrong) in [(Fault::None, false), (Fault::Flips, true)] {
+        let store = TestStore::new(fault);
+        let filled = Options { value_bytes: 33, compression_ratio: 0.9, ..options() };
+        run_all(&store, filled, &[Name::FillRandom]);
+        let existing = Options { existing: true, seed: 9, ..options() };
+        let names = [Name::ReadRandom, Name::ReadSeq, Name::SeekRandom, Name::ReadMissing];
+        for report in run_all(&store, existing, &names) {
+            let caught = report.figures.wrong > 0;
+            assert_eq!(caught, wrong && report.bench != Name::ReadMissing, "{fault:?}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_failing_store_ends_the_run() {
+    let store = TestStore::new(Fault::Fails);
+    let mut bench = Bench::new(&store, options()).unwrap();
+    assert_eq!(bench.run(Name::FillSeq, &mut |_| {}).unwrap_err().kind(), ErrorKind::NoSpace);
+    // What the failed fill wrote is unknown from here on, and held against nobody.
+    let report = bench.run(Name::ReadRandom, &mut |_| {}).unwrap();
+    assert_eq!(report.figures.wrong, 0, "{report}");
+}
+
+#[test]
+fn duration_bounds_reads_and_not_fills() {
+    let store = TestStore::new(Fault::None);
+    let duration = Some(Duration::from_millis(30));
+    let options = Options { duration, distribution: Distribution::Latest, ..options() };
+    let names = [Name::FillRandom, Name::ReadRandom, Name::MultiReadRandom, Name::SeekRandom];
+    let reports = run_all(&store, options, &names);
+    assert_eq!(reports[0].figures.ops, 2000);
+    for report in &reports[1..] {
+        assert!(report.figures.ops > 0 && report.figures.wrong == 0, "{report}");
+        assert!(report.figures.seconds >= 0.03, "{report}");
+    }
+    let none = Options { duration: Some(Duration::ZERO), ..options };
+    assert_eq!(run_all(&store, none, &[Name::ReadRandom])[0].figures.ops, 3, "one for a thread");
+}
+
+/// The figures follow from the store's counters: device reads over lookups, bytes written over
+/// bytes put with the settling included, space over live bytes.
+#[test]
+fn figures_follow_from_the_counters() {
+    let store = TestStore::new(Fault::None);
+    let names = [Name::FillSeq, Name::ReadRandom];
+    let reports = run_all(&store, Options { threads: 1, ..options() }, &names);
+    let (fill, read) = (&reports[0].figures, &reports[1].figures);
+    assert_eq!(fill.written_bytes, 2000 * 116);
+    assert_eq!((fill.write_amplification, fill.device_reads_per_get), (Some(3.0), None));
+    assert_eq!((read.write_amplification, read.device_reads_per_get), (None, Some(2.0)));
+    assert_eq!(read.space_amplification, Some(3.0));
+    assert_eq!((read.hits.row, read.hits.flash), (1000, 1000));
+    assert_eq!(read.read_bytes, 2000 * 116);
+    assert!((fill.stall_seconds - 2.0).abs() < 1e-9);
+    assert_eq!((fill.memory_bytes, store.settled()), (7, 1));
+    assert_eq!(read.device.by_purpose["data"], read.device.total);
+    assert!(read.latency_us.mean > 0.0 && read.cpu_seconds > 0.0);
+    assert!(read.latency_us.p50 <= read.latency_us.max);
+}
+
+/// Scripts parse these names; every one of them is here.
+#[test]
+fn the_report_has_the_promised_fields() {
+    let store = TestStore::new(Fault::None);
+    let reports = run_all(&store, options(), &[Name::FillSeq, Name::ReadRandom]);
+    let json = serde_json::to_value(&reports[1]).unwrap();
+    for name in [
+        "bench",
+        "threads",
+        "ops",
+        "seconds",
+        "ops_per_sec",
+        "found",
+        "missing",
+        "wrong",
+        "latency_us",
+        "device",
+        "device_reads_per_get",
+        "write_amplification",
+        "space_amplification",
+        "cpu_seconds",
+        "rss_bytes",
+        "peak_rss_bytes",
+        "memory_bytes",
+        "stall_seconds",
+        "hits",
+    ] {
+        assert!(json.get(name).is_some(), "{name} in {json}");
+    }
+    let fields = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(fields(&json["latency_us"]), ["max", "mean", "p50", "p95", "p99", "p999"]);
+    let traffic = ["read_bytes", "read_ops", "write_bytes", "write_ops"];
+    assert_eq!(fields(&json["device"])[1..], traffic);
+    assert_eq!(fields(&json["device"]["by_purpose"]["log"]), traffic);
+    assert_eq!(fields(&json["hits"]), ["flash", "page", "row", "scm"]);
+    assert_eq!(json["bench"], "readrandom");
+    assert!(json["write_amplification"].is_null(), "nothing was written");
+    let line = reports[1].to_string();
+    assert!(line.starts_with("readrandom      : ") && line.contains("(2000 of 2000 found)"));
+    assert!(!line.contains('\n') && !line.contains("WRONG"), "{line}");
+}
+
+#[test]
+fn progress_ends_at_the_total() {
+    let store = TestStore::new(Fault::None);
+    let mut bench = Bench::new(&store, options()).unwrap();
+    let mut ticks = Vec::new();
+    bench.run(Name::FillRandom, &mut |tick| ticks.push(tick)).unwrap();
+    let last = ticks.last().unwrap();
+    assert_eq!((last.done, last.total), (2000, Some(2000)));
+}
+
+#[test]
+fn names_and_options_are_checked() {
+    for name in Name::ALL {
+        assert_eq!(Name::from_str(name.name()).unwrap(), name);
+    }
+    let error = Name::from_str("readrandon").unwrap_err().to_string();
+    assert!(error.contains("multireadrandom") && error.contains("readrandon"), "{error}");
+    let store = TestStore::new(Fault::None);
+    for bad in [
+        Options { num: 0, ..options() },
+        Options { key_bytes: 7, ..options() },
+        Options { value_bytes: 65 << 20, ..options() },
+        Options { threads: 0, ..options() },
+        Options { depth: 0, ..options() },
+        Options { compression_ratio: 1.5, ..options() },
+    ] {
+        assert_eq!(Bench::new(&store, bad).err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
+    }
+}

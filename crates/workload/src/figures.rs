@@ -1,0 +1,174 @@
+//! What a run is measured by: the figures every report carries, and the meter that takes them.
+//!
+//! Processor time, device traffic and space include the settling after a run that wrote, so that a
+//! run is charged with the background work it left behind; seconds and rates do not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{Clock, Result};
+use serde::Serialize;
+
+use crate::latency::{Latencies, LatencySummary};
+use crate::process;
+use crate::store::{Counters, Hits, Store, Traffic};
+
+/// Device traffic of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Device {
+    /// All of it.
+    #[serde(flatten)]
+    pub total: Traffic,
+    /// The same by purpose.
+    pub by_purpose: BTreeMap<&'static str, Traffic>,
+}
+
+/// The figures of one run. Field names are an interface that scripts parse.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Operations; a scan counts the entries it read.
+    pub ops: u64,
+    /// Wall time, from the first thread's start to the last one's end.
+    pub seconds: f64,
+    /// Operations per second of wall time.
+    pub ops_per_sec: f64,
+    /// Lookups that gave a value.
+    pub found: u64,
+    /// Lookups that gave none.
+    pub missing: u64,
+    /// Answers that cannot be right: a value that is not its key's, a stale version, a key that
+    /// was written and is gone, or never written and there. Must be 0.
+    pub wrong: u64,
+    /// Latency of an operation, microseconds.
+    pub latency_us: LatencySummary,
+    /// Device traffic, settling included.
+    pub device: Device,
+    /// Device reads that callers waited for, for each lookup.
+    pub device_reads_per_get: Option<f64>,
+    /// Bytes written to the device for each byte of key and value written, settling included.
+    pub write_amplification: Option<f64>,
+    /// Device space for each byte of key and value in the store.
+    pub space_amplification: Option<f64>,
+    /// Processor time of the whole process, user and system, settling included.
+    pub cpu_seconds: f64,
+    /// Resident memory at the end.
+    pub rss_bytes: u64,
+    /// The most resident memory during the run.
+    pub peak_rss_bytes: u64,
+    /// Memory charged to the store's budget at the end of the operations.
+    pub memory_bytes: u64,
+    /// How long writers were held back, summed over writers.
+    pub stall_seconds: f64,
+    /// How long the store took to settle after the operations.
+    pub settle_seconds: f64,
+    /// Bytes of keys and values written.
+    pub written_bytes: u64,
+    /// Bytes of keys and values read.
+    pub read_bytes: u64,
+    /// Where reads were answered.
+    pub hits: Hits,
+}
+
+/// What a thread counts while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub ops: u64,
+    /// Point lookups and seeks: what device reads are divided by.
+    pub lookups: u64,
+    pub found: u64,
+    pub missing: u64,
+    pub wrong: u64,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+    pub latencies: Latencies,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            ops: 0,
+            lookups: 0,
+            found: 0,
+            missing: 0,
+            wrong: 0,
+            written_bytes: 0,
+            read_bytes: 0,
+            latencies: Latencies::new()?,
+        })
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.lookups += other.lookups;
+        self.found += other.found;
+        self.missing += other.missing;
+        self.wrong += other.wrong;
+        self.written_bytes += other.written_bytes;
+        self.read_bytes += other.read_bytes;
+        self.latencies.merge(&other.latencies);
+    }
+}
+
+/// Takes the readings before and after a run.
+pub(crate) struct Meter<'a> {
+    store: &'a dyn Store,
+    clock: &'a dyn Clock,
+    before: Counters,
+    cpu_before: Duration,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn start(store: &'a dyn Store, clock: &'a dyn Clock) -> Self {
+        process::reset_peak();
+        Self { store, clock, before: store.counters(), cpu_before: process::cpu_time() }
+    }
+
+    /// Settles the store if anything was `tally`ed as written, and sums up. `live_bytes` is what
+    /// the driver knows the store to hold; where it does not know, the store is asked.
+    pub(crate) fn finish(
+        self,
+        tally: &Tally,
+        elapsed: Duration,
+        live_bytes: Option<u64>,
+    ) -> Result<Figures> {
+        let memory_bytes = self.store.counters().memory_bytes;
+        let rss_bytes = process::resident().now;
+        let settle_start = self.clock.monotonic();
+        if tally.written_bytes > 0 {
+            self.store.settle()?;
+        }
+        let settle = self.clock.monotonic().saturating_sub(settle_start);
+        let cpu = process::cpu_time().saturating_sub(self.cpu_before);
+        let counted = self.store.counters().since(&self.before);
+        let device = counted.total();
+        let live_bytes = live_bytes.or(counted.logical_bytes);
+        Ok(Figures {
+            ops: tally.ops,
+            seconds: elapsed.as_secs_f64(),
+            ops_per_sec: ratio(tally.ops as f64, elapsed.as_secs_f64()).unwrap_or_default(),
+            found: tally.found,
+            missing: tally.missing,
+            wrong: tally.wrong,
+            latency_us: tally.latencies.summary(),
+            device_reads_per_get: ratio(counted.foreground_read_ops as f64, tally.lookups as f64),
+            write_amplification: ratio(device.write_bytes as f64, tally.written_bytes as f64),
+            space_amplification: live_bytes
+                .and_then(|live| ratio(counted.space_bytes as f64, live as f64)),
+            device: Device { total: device, by_purpose: counted.device },
+            cpu_seconds: cpu.as_secs_f64(),
+            rss_bytes,
+            peak_rss_bytes: process::resident().peak,
+            memory_bytes,
+            stall_seconds: counted.stall.as_secs_f64(),
+            settle_seconds: settle.as_secs_f64(),
+            written_bytes: tally.written_bytes,
+            read_bytes: tally.read_bytes,
+            hits: counted.hits,
+        })
+    }
+}
+
+/// `part / whole`, or `None` where there is nothing to divide by.
+pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then_some(part / whole)
+}

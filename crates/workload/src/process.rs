@@ -1,0 +1,68 @@
+//! What this process takes: processor time and resident memory, as Linux tells them. Elsewhere,
+//! or where `/proc` is not mounted, memory reads as zero.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of all threads so far, user and system.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Resident memory, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// Now.
+    pub now: u64,
+    /// The most since [`reset_peak`], or since the process began where that was refused.
+    pub peak: u64,
+}
+
+pub(crate) fn resident() -> Resident {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    parse_status(&status)
+}
+
+/// Starts the peak anew from what is resident now. A system that refuses leaves the old peak.
+pub(crate) fn reset_peak() {
+    let _refused_in_some_containers = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+fn parse_status(status: &str) -> Resident {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kib.map_or(0, |kib| kib << 10)
+    };
+    Resident { now: field("VmRSS:"), peak: field("VmHWM:") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lines_are_read() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t     512 kB\n";
+        assert_eq!(parse_status(status), Resident { now: 512 << 10, peak: 2 << 20 });
+        assert_eq!(parse_status("VmRSS: lots\n"), Resident::default());
+    }
+
+    #[test]
+    fn work_takes_processor_time_and_memory() {
+        let before = cpu_time();
+        let mut sum = 0u64;
+        // Bounded by the clock it waits for: processor time moves while this runs.
+        while cpu_time() == before {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(cpu_time() > before);
+        if cfg!(target_os = "linux") {
+            let Resident { now, peak } = resident();
+            assert!(now > 0 && peak >= now / 2, "{now} {peak}");
+        }
+    }
+}
