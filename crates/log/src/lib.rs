@@ -1,1 +1,39 @@
-//! TerraceDB internals: log.
+//! The commit log: write batches become records in the segments of a lane, groups of them with
+//! one store and one sync, and recovery replays them in seqno order.
+//!
+//! Level 2 (docs/ARCHITECTURE.md): knows devices, and nothing of what a batch's body means. The
+//! formats are in docs/format/log.md.
+//!
+//! Writing: [`Log`] -> combiner (many callers, one writer) -> lane (room, Mark, one store) ->
+//! supply (the next segment) and retention (what keeps a segment). Reading: reader (one segment)
+//! -> chain (one lane) -> recovery (all lanes, in seqno order).
+
+mod chain;
+mod combiner;
+mod group;
+mod header;
+mod inspect;
+mod lane;
+mod log;
+mod name;
+mod options;
+mod pins;
+mod reader;
+mod record;
+mod recover;
+mod retention;
+mod shared;
+mod statistics;
+mod supply;
+mod sync;
+mod syncer;
+
+pub use chain::Cut;
+pub use header::{FORMAT_VERSION, SegmentHeader};
+pub use inspect::{Entry, check, inspect};
+pub use log::Log;
+pub use name::{parse_segment_name, segment_name};
+pub use options::{Batch, Options, Recover, SEGMENT_BYTES_MIN};
+pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
+pub use recover::Recovery;
+pub use statistics::Statistics;

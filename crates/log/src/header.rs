@@ -1,0 +1,165 @@
+//! A segment's first page: whose it is, and which one.
+//!
+//! It is written and durable before the first record, and never written again. A segment learns
+//! where in the lane it begins only when it is put to use, from its `Begin` record.
+//! docs/format/log.md has the byte table.
+
+use base::limits::PAGE_BYTES;
+use base::{Cursor, Error, LaneId, Result, SegmentId, StoreId, crc32c};
+use base::{put_u16, put_u32, put_u64, put_u128};
+
+use crate::name::segment_name;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"TERRALOG");
+
+/// The version of the log format that this code writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Where the header's checksum lies, in every version: it covers the bytes before it.
+const CRC_AT: usize = PAGE_BYTES - 4;
+
+/// The identity of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The store.
+    pub store: StoreId,
+    /// The lane.
+    pub lane: LaneId,
+    /// The segment within the lane. Never reused.
+    pub segment: SegmentId,
+}
+
+impl SegmentHeader {
+    /// The header page.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut page = Vec::with_capacity(PAGE_BYTES);
+        put_u64(&mut page, MAGIC);
+        put_u32(&mut page, FORMAT_VERSION);
+        put_u16(&mut page, self.lane.0);
+        put_u16(&mut page, 0);
+        put_u128(&mut page, self.store.0);
+        put_u64(&mut page, self.segment.0);
+        page.resize(CRC_AT, 0);
+        let crc = crc32c(&page);
+        put_u32(&mut page, crc);
+        page
+    }
+
+    /// Reads a header page.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is damaged, `Invalid` where a newer version wrote it.
+    pub fn decode(page: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new("log segment header", page);
+        let covered = cursor.take(CRC_AT)?;
+        let (stored, computed) = (cursor.u32()?, crc32c(covered));
+        if stored != computed {
+            return Err(Error::corrupt("log segment header checksum")
+                .expected(format_args!("{computed:#010x}"))
+                .got(format_args!("{stored:#010x}")));
+        }
+        let mut cursor = Cursor::new("log segment header", covered);
+        let magic = cursor.u64()?;
+        if magic != MAGIC {
+            return Err(Error::corrupt("log segment magic")
+                .expected(format_args!("{MAGIC:#018x}"))
+                .got(format_args!("{magic:#018x}")));
+        }
+        let version = cursor.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(Error::invalid("log format version")
+                .expected(format_args!("at most {FORMAT_VERSION}"))
+                .got(version));
+        }
+        let lane = LaneId(cursor.u16()?);
+        let reserved = cursor.u16()?;
+        let (store, segment) = (StoreId(cursor.u128()?), SegmentId(cursor.u64()?));
+        if reserved != 0 || cursor.rest().iter().any(|byte| *byte != 0) {
+            return Err(Error::corrupt("log segment header").expected("zeros in reserved bytes"));
+        }
+        Ok(Self { store, lane, segment })
+    }
+
+    /// Checks that this is the header of `lane` and `segment`, and of `store` where one is given.
+    ///
+    /// # Errors
+    /// `Invalid` where it is another store's, `Corrupt` where the file stands in another's place.
+    pub fn check(&self, store: Option<StoreId>, lane: LaneId, segment: SegmentId) -> Result<()> {
+        if let Some(store) = store.filter(|store| *store != self.store) {
+            return Err(Error::invalid("log segment of another store")
+                .expected(format_args!("store {store}"))
+                .got(format_args!("store {}", self.store)));
+        }
+        if (self.lane, self.segment) != (lane, segment) {
+            return Err(Error::corrupt("log segment in another's place")
+                .expected(segment_name(lane, segment))
+                .got(segment_name(self.lane, self.segment)));
+        }
+        Ok(())
+    }
+
+    /// What the checksums of the segment's records are masked with, so that a record of another
+    /// segment, lane or store never passes for one of this (I8).
+    #[must_use]
+    pub fn seed(&self) -> u32 {
+        let mut identity = Vec::with_capacity(26);
+        put_u128(&mut identity, self.store.0);
+        put_u16(&mut identity, self.lane.0);
+        put_u64(&mut identity, self.segment.0);
+        crc32c(&identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: SegmentHeader =
+        SegmentHeader { store: StoreId(7), lane: LaneId(1), segment: SegmentId(9) };
+
+    /// `page` with the checksum its other bytes ask for.
+    fn sealed(mut page: Vec<u8>) -> Vec<u8> {
+        page.truncate(CRC_AT);
+        let crc = crc32c(&page);
+        put_u32(&mut page, crc);
+        page
+    }
+
+    #[test]
+    fn a_header_round_trips_and_no_flip_passes() {
+        let page = HEADER.encode();
+        assert_eq!(page.len(), PAGE_BYTES);
+        assert_eq!(SegmentHeader::decode(&page).unwrap(), HEADER);
+        for at in 0..PAGE_BYTES {
+            let mut bad = page.clone();
+            bad[at] ^= 1;
+            assert!(SegmentHeader::decode(&bad).is_err(), "byte {at}");
+            assert!(SegmentHeader::decode(&page[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_and_used_reserved_bytes_are_refused() {
+        let mut page = HEADER.encode();
+        page[8] = 2;
+        let error = SegmentHeader::decode(&sealed(page)).unwrap_err();
+        assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+        for at in [14, 40, CRC_AT - 1] {
+            let mut page = HEADER.encode();
+            page[at] = 1;
+            assert!(SegmentHeader::decode(&sealed(page)).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn another_store_lane_or_segment_is_refused_by_name() {
+        HEADER.check(Some(StoreId(7)), LaneId(1), SegmentId(9)).unwrap();
+        HEADER.check(None, LaneId(1), SegmentId(9)).unwrap();
+        let foreign = HEADER.check(Some(StoreId(8)), LaneId(1), SegmentId(9)).unwrap_err();
+        assert_eq!(foreign.kind(), base::ErrorKind::Invalid, "{foreign}");
+        let moved = HEADER.check(None, LaneId(1), SegmentId(8)).unwrap_err();
+        assert!(moved.to_string().contains("log-1-0000000009"), "{moved}");
+        assert!(HEADER.check(None, LaneId(0), SegmentId(9)).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! A lane: one device's append log, and the segment it is writing.
+//!
+//! Only the combiner's holder has it. The flow of a group: room (rotating to the next segment if
+//! need be), a Mark if one is due, one store. After [`Lane::seal`] the next record begins a new
+//! page, so that a written page that holds synced records is never written again (I11).
+//!
+//! A failed store poisons the log: what it left is unknown, and only the next recovery decides it.
+//! A segment that cannot be made fails the group before anything of it is written, and the next
+//! group tries again.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{LaneId, Result, Seqno};
+use media::{File, Purpose};
+
+use crate::combiner::Writer;
+use crate::group::Group;
+use crate::pins::Pins;
+use crate::record::{Begin, MARK_BYTES, begin, mark};
+use crate::retention::{Retention, Sealed};
+use crate::shared::{Shared, count_alone};
+use crate::supply::{Fresh, Supply};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    id: LaneId,
+    supply: Arc<Supply>,
+    shared: Arc<Shared>,
+    retention: Arc<Retention>,
+    /// None until the first segment since the log was opened could be made.
+    active: Option<Segment>,
+    /// The lane sequence of the next record.
+    sequence: u64,
+    /// The next seqno.
+    next: u64,
+    /// What the latest Mark or Begin says.
+    marked: u64,
+    /// Files of full segments that were not synced since they were written.
+    unsynced: Vec<Arc<dyn File>>,
+}
+
+/// The segment being written.
+#[derive(Debug)]
+struct Segment {
+    fresh: Fresh,
+    /// The lane sequence of its Begin.
+    begin: u64,
+    /// Where the next record goes.
+    tail: u64,
+    /// True where something was stored since the last seal.
+    dirty: bool,
+    pins: Pins,
+}
+
+/// A point to sync to.
+#[derive(Debug)]
+pub(crate) struct SyncPoint {
+    pub(crate) files: Vec<Arc<dyn File>>,
+    pub(crate) sequence: u64,
+    pub(crate) last: u64,
+}
+
+impl Lane {
+    /// A lane whose next record is `sequence` and whose next seqno is `next`. Everything before
+    /// is durable.
+    pub(crate) fn new(
+        id: LaneId,
+        supply: Supply,
+        shared: Arc<Shared>,
+        retention: &Arc<Retention>,
+        sequence: u64,
+        next: u64,
+    ) -> Self {
+        Self {
+            id,
+            supply: Arc::new(supply),
+            shared,
+            retention: Arc::clone(retention),
+            active: None,
+            sequence,
+            next,
+            marked: 0,
+            unsynced: Vec::new(),
+        }
+    }
+
+    /// The next seqno.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The lane sequence of the segment's Begin; `None` where the lane has no segment yet.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        self.active.as_ref().map(|segment| segment.begin)
+    }
+
+    /// Where the lane's segments come from.
+    pub(crate) fn supply(&self) -> Arc<Supply> {
+        Arc::clone(&self.supply)
+    }
+
+    /// Leaves the segment without a next one.
+    pub(crate) fn close(mut self) {
+        if let Some(old) = self.active.take() {
+            self.retire(old);
+        }
+    }
+
+    /// What keeps the segment alive.
+    pub(crate) fn pins(&self) -> Option<&Pins> {
+        self.active.as_ref().map(|segment| &segment.pins)
+    }
+
+    /// True where the segment holds nothing but its Begin and Marks.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.active.as_ref().is_none_or(|segment| segment.pins.is_empty())
+    }
+
+    /// Goes on in a new segment with room for `bytes`; the file it left.
+    ///
+    /// The first segment since the log was opened states where recovery ended, durably, before
+    /// anything is appended: what recovery cut off can never come back, though its seqnos are
+    /// given out again.
+    pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<(Arc<dyn File>, u64)>> {
+        self.shared.check()?;
+        let fresh = self.supply.take(2 * PAGE + MARK_BYTES as u64 + bytes)?;
+        let opened = self.active.is_none();
+        let durable = self.shared.durable_sequence();
+        let first = Begin { sequence: self.sequence, durable, opened };
+        let record = begin(fresh.seed, self.next, first);
+        self.try_store(&fresh, PAGE, &record)?;
+        if opened {
+            fresh.file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
+            self.shared.set_durable(self.sequence + 1, 0);
+        }
+        let next = Segment {
+            fresh,
+            begin: self.sequence,
+            // What was synced is on a page of its own.
+            tail: if opened { 2 * PAGE } else { PAGE + record.len() as u64 },
+            dirty: !opened,
+            pins: Pins::default(),
+        };
+        self.sequence += 1;
+        self.marked = self.shared.durable_sequence();
+        self.shared.set_active_bytes(next.tail);
+        Ok(self.active.replace(next).map(|old| self.retire(old)))
+    }
+
+    fn retire(&mut self, old: Segment) -> (Arc<dyn File>, u64) {
+        let Segment { fresh: Fresh { file, charge, .. }, tail, dirty, pins, .. } = old;
+        if dirty {
+            self.unsynced.push(Arc::clone(&file));
+        }
+        let name = file.name().to_owned();
+        self.retention.seal(self.id, Sealed { name, bytes: tail, pins, charge });
+        (file, tail)
+    }
+
+    /// The point up to which everything is stored. The next record begins a new page.
+    pub(crate) fn seal(&mut self) -> SyncPoint {
+        let mut files = std::mem::take(&mut self.unsynced);
+        if let Some(segment) = self.active.as_mut().filter(|segment| segment.dirty) {
+            files.push(Arc::clone(&segment.fresh.file));
+            let page = segment.tail.next_multiple_of(PAGE);
+            count_alone(&self.shared.counters.padding_bytes, page - segment.tail);
+            segment.tail = page;
+            segment.dirty = false;
+        }
+        SyncPoint { files, sequence: self.sequence, last: self.next - 1 }
+    }
+
+    /// Stores a Mark where the lane is durable further than the last one says and a page begins.
+    pub(crate) fn mark(&mut self) -> Result<()> {
+        let durable = self.shared.durable_sequence();
+        let Some(segment) = self.active.as_ref() else { return Ok(()) };
+        let fits = segment.tail + MARK_BYTES as u64 <= segment.fresh.capacity;
+        if durable <= self.marked || !segment.tail.is_multiple_of(PAGE) || !fits {
+            return Ok(());
+        }
+        let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
+        self.store(&record, &[])?;
+        self.sequence += 1;
+        self.marked = durable;
+        count_alone(&self.shared.counters.marks, 1);
+        Ok(())
+    }
+
+    /// Stores `record`, then `rest`, at the tail.
+    fn store(&mut self, record: &[u8], rest: &[u8]) -> Result<()> {
+        let Some(segment) = self.active.as_ref() else { return Ok(()) };
+        let tail = segment.tail;
+        let end = tail + record.len() as u64;
+        self.try_store(&segment.fresh, tail, record)?;
+        if !rest.is_empty() {
+            self.try_store(&segment.fresh, end, rest)?;
+        }
+        if let Some(segment) = self.active.as_mut() {
+            segment.tail = end + rest.len() as u64;
+            segment.dirty = true;
+            self.shared.set_active_bytes(segment.tail);
+        }
+        Ok(())
+    }
+
+    fn try_store(&self, segment: &Fresh, at: u64, bytes: &[u8]) -> Result<()> {
+        let stored = segment.file.store(at, bytes, Purpose::Log);
+        stored.map_err(|error| self.shared.poisoned_by(error))
+    }
+
+    /// Sees to it that a Mark and `bytes` more fit in the segment.
+    fn make_room(&mut self, bytes: u64) -> Result<()> {
+        let needed = MARK_BYTES as u64 + bytes;
+        match &self.active {
+            Some(segment) if segment.tail + needed <= segment.fresh.capacity => Ok(()),
+            _ => self.rotate(bytes).map(drop),
+        }
+    }
+}
+
+impl Writer for Lane {
+    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
+        self.shared.check()?;
+        let bytes = (group.image().len() + rest.len()) as u64;
+        self.make_room(bytes)?;
+        self.mark()?;
+        let Some(segment) = self.active.as_ref() else {
+            return Err(base::Error::closed("log lane without a segment"));
+        };
+        group.finish(segment.fresh.seed, self.sequence, self.next);
+        self.store(group.image(), rest)?;
+        if let Some(segment) = self.active.as_mut() {
+            group.pins(self.next, |keyspace, end| segment.pins.pin(keyspace, Seqno::new(end)));
+        }
+        let first = Seqno::new(self.next);
+        self.sequence += group.len() as u64;
+        self.next += group.ops();
+        self.shared.set_last(self.next - 1);
+        let counters = &self.shared.counters;
+        count_alone(&counters.records, group.len() as u64);
+        count_alone(&counters.groups, 1);
+        count_alone(&counters.record_bytes, bytes);
+        count_alone(&counters.body_bytes, group.body_bytes());
+        Ok(first)
+    }
+}

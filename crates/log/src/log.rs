@@ -1,0 +1,318 @@
+//! The commit log: one lane, its callers, and what they may ask.
+//!
+//! Invariants: I1, the record of a batch is in memory that outlives the process before `append`
+//! returns. I7, a segment is removed only when every record in it is dead. I11, what `sync`
+//! acknowledged survives any crash, and a batch is whole or absent.
+//!
+//! Concurrency: every method may be called from any thread. Lock order: freeing, syncing, lane
+//! (see [`crate::combiner`]), supply, retention.
+//!
+//! Cost: an append is one checksum over the body, one encoding and one store, about as much for
+//! many threads as for one; nothing is allocated. A sync costs one page of padding and one Mark.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, Seqno};
+use media::{Medium, Purpose};
+use parking_lot::Mutex;
+
+use crate::chain::{Chain, Source};
+use crate::combiner::Combiner;
+use crate::lane::Lane;
+use crate::options::{Batch, Options, SEGMENT_BYTES_MIN};
+use crate::recover::{Recovery, Replay, list, merge, settle, trim};
+use crate::retention::Retention;
+use crate::shared::{Shared, count};
+use crate::statistics::Statistics;
+use crate::supply::Supply;
+use crate::syncer::Syncer;
+
+/// The lane that is appended to.
+const LANE: LaneId = LaneId(0);
+
+/// The most bytes of records written in one piece.
+const GROUP_BYTES_MAX: u64 = 1 << 20;
+
+/// See the module.
+pub struct Log {
+    medium: Arc<dyn Medium>,
+    shared: Arc<Shared>,
+    supply: Arc<Supply>,
+    retention: Arc<Retention>,
+    combiner: Combiner<Lane>,
+    syncer: Syncer,
+    /// Held while segments are removed; what recovery left to remove.
+    freeing: Mutex<Vec<String>>,
+    /// The two groups of the combiner.
+    _groups: Charge,
+}
+
+impl Log {
+    /// Opens the log on `medium`, replaying what is there.
+    ///
+    /// `from` says below which seqno a keyspace's records are in tables, or that the keyspace was
+    /// dropped. `replay` gets the first seqno and the body of every record that some keyspace
+    /// still needs, in order.
+    ///
+    /// What was replayed is durable when this returns, and what was cut off never comes back.
+    /// Where the device has no space for a new segment, the log opens all the same, and appends
+    /// fail until there is.
+    ///
+    /// # Errors
+    /// `Invalid` for segments of another store or a newer version, `Corrupt` where records that
+    /// were durable are damaged and recovery is strict, whatever `replay` returns, and the
+    /// device's.
+    pub fn open(
+        medium: Arc<dyn Medium>,
+        options: Options,
+        account: &Account,
+        from: &dyn Fn(KeyspaceId) -> Option<Seqno>,
+        replay: &mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+    ) -> Result<(Self, Recovery)> {
+        options.check()?;
+        let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
+        let groups = account.charge(2 * group_bytes)?;
+        let source = Source {
+            medium: Arc::clone(&medium),
+            store: Some(options.store),
+            purpose: Purpose::Replay,
+            account: account.clone(),
+            recover: options.recover,
+        };
+        let mut lanes = list(&source)?;
+        lanes.entry(LANE).or_default();
+        let mut chains = Vec::with_capacity(lanes.len());
+        for (lane, ids) in &lanes {
+            chains.push(Chain::open(&source, *lane, ids)?);
+        }
+        let retention = Arc::new(Retention::default());
+        let mut sink = Replay { from, record: replay, retention: &retention };
+        let (mut recovery, next) = merge(&mut chains, &mut sink)?;
+        let next = next.max(options.floor.get() + 1);
+        recovery.last = Seqno::try_from(next - 1)?;
+
+        let shared = Arc::new(Shared::default());
+        shared.set_last(next - 1);
+        let (mut writer, mut stale) = (None, Vec::new());
+        for chain in chains {
+            let newest = lanes.get(&chain.lane).and_then(|ids| ids.last()).map_or(0, |id| id.0);
+            let identity = (options.store, chain.lane);
+            let appended = chain.lane == LANE;
+            let shared = if appended { Arc::clone(&shared) } else { Arc::default() };
+            let bytes = if appended { options.segment_bytes } else { SEGMENT_BYTES_MIN };
+            let supply = Supply::new(&medium, identity, bytes, newest + 1, account, &shared);
+            let sequence = chain.sequence();
+            let tail = settle(chain, &source, &retention, &mut stale)?;
+            shared.set_durable(sequence, next - 1);
+            let mut lane = Lane::new(identity.1, supply, shared, &retention, sequence, next);
+            match lane.rotate(0) {
+                // After damage the rest stays where it is, for whoever wants to look at it.
+                Ok(_) if recovery.damage.is_none() => trim(tail)?,
+                Ok(_) => {}
+                Err(error) if appended && error.kind() == ErrorKind::NoSpace => {}
+                Err(error) => return Err(error),
+            }
+            if appended {
+                writer = Some(lane);
+            } else {
+                // Nothing is appended to other lanes: they only learn where they end.
+                lane.close();
+            }
+        }
+        let Some(writer) = writer else {
+            return Err(Error::closed("commit log without a lane"));
+        };
+        let log = Self {
+            medium,
+            shared,
+            supply: writer.supply(),
+            retention,
+            combiner: Combiner::new(writer, usize::try_from(group_bytes).unwrap_or(usize::MAX)),
+            syncer: Syncer::default(),
+            freeing: Mutex::new(stale),
+            _groups: groups,
+        };
+        log.remove_stale(&mut log.freeing.lock())?;
+        Ok((log, recovery))
+    }
+
+    /// Appends a batch; its first seqno. When this returns, the record survives the death of the
+    /// process; it survives a power cut once [`Log::durable`] has reached its last seqno.
+    ///
+    /// # Errors
+    /// `Invalid` for a batch outside the limits, `NoSpace` or `Retry` where a new segment is
+    /// needed and cannot be made (nothing is written, a later append may succeed), `Poisoned`
+    /// where this or an earlier write failed: then the batch may or may not come back after the
+    /// next open, whole.
+    pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
+        batch.check()?;
+        self.combiner.append(&batch)
+    }
+
+    /// Returns once everything up to `upto` is durable. Callers share one device sync.
+    ///
+    /// # Errors
+    /// `Invalid` where `upto` was not appended, `Poisoned` where the log is: a failed sync is
+    /// final.
+    pub fn sync(&self, upto: Seqno) -> Result<()> {
+        if upto > self.last() {
+            return Err(Error::invalid("seqno to sync")
+                .expected(format_args!("at most {}", self.last()))
+                .got(upto));
+        }
+        self.sync_until(|| self.durable() >= upto)
+    }
+
+    /// Everything up to this seqno is durable.
+    #[must_use]
+    pub fn durable(&self) -> Seqno {
+        self.shared.durable()
+    }
+
+    /// The last seqno appended.
+    #[must_use]
+    pub fn last(&self) -> Seqno {
+        self.shared.last()
+    }
+
+    /// Runs `f` with the next seqno while nothing is being appended: every earlier append has
+    /// seqnos below it, every later one at or above it. `f` must not use the log.
+    pub fn barrier(&self, f: &mut dyn FnMut(Seqno)) {
+        self.combiner.with(|lane| f(Seqno::new(lane.next())));
+    }
+
+    /// The records of `keyspace` below `below` are in tables: they are dead.
+    pub fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
+        self.retention.flushed(keyspace, below);
+    }
+
+    /// The keyspace was dropped: all its records are dead.
+    pub fn forget(&self, keyspace: KeyspaceId) {
+        self.retention.flushed(keyspace, Seqno::MAX);
+    }
+
+    /// Removes the oldest segments as long as every record in them is dead (I7); how many. Never
+    /// the one being written: [`Log::rotate`] makes it an older one.
+    ///
+    /// # Errors
+    /// The device's. What was removed stays counted, the rest is kept.
+    pub fn free(&self) -> Result<usize> {
+        let mut stale = self.freeing.lock();
+        self.remove_stale(&mut stale)?;
+        let mut freed = 0;
+        loop {
+            let active = self.combiner.with(|lane| lane.begin());
+            let keep = active.is_none().then_some(LANE);
+            let Some((lane, name)) = self.retention.dead(keep) else { return Ok(freed) };
+            // The log never is without a durable Begin, so that a missing one is damage.
+            if let Some(begin) = active {
+                self.sync_until(|| self.shared.durable_sequence() > begin)?;
+            }
+            self.medium.remove(&name)?;
+            self.retention.freed(lane);
+            // One by one, so that a power cut never leaves an older segment without a newer one.
+            self.sync_names()?;
+            count(&self.shared.counters.segments_freed, 1);
+            freed += 1;
+        }
+    }
+
+    /// Goes on in a new segment, so that the old one can be freed once its records are dead. No
+    /// effect where nothing was appended to it. Gives back the space that it had left.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn rotate(&self) -> Result<()> {
+        let left = self.combiner.with(|lane| match lane.is_blank() && lane.begin().is_some() {
+            true => Ok(None),
+            false => lane.rotate(0),
+        })?;
+        match left {
+            Some((file, tail)) => file.set_len(tail.next_multiple_of(PAGE_BYTES as u64)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the next segment ahead of need; whether it did. The engine calls it from a
+    /// background task when [`Log::bytes`] has grown.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn prepare(&self) -> Result<bool> {
+        if self.combiner.with(|lane| lane.begin()).is_none() {
+            self.combiner.with(|lane| lane.rotate(0))?;
+        }
+        self.supply.prepare()
+    }
+
+    /// The keyspaces that keep the oldest segment alive, each with the seqno to flush below.
+    #[must_use]
+    pub fn pinning(&self) -> Vec<(KeyspaceId, Seqno)> {
+        self.combiner.with(|lane| self.retention.pinning(lane.pins()))
+    }
+
+    /// Written bytes of the segments in use: what recovery would read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.retention.sealed().1 + self.shared.active_bytes()
+    }
+
+    /// Counters since the log was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.shared.statistics(self.retention.sealed().0)
+    }
+
+    /// The failure that ended writing, if one did.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<Error> {
+        self.shared.poison().cloned()
+    }
+
+    fn sync_until(&self, reached: impl Fn() -> bool) -> Result<()> {
+        let settled = || if reached() { Some(Ok(())) } else { self.shared.check().err().map(Err) };
+        self.syncer.sync(settled, || self.sync_once())
+    }
+
+    /// Syncs everything appended so far.
+    fn sync_once(&self) -> Result<()> {
+        let point = self.combiner.with(Lane::seal);
+        for file in &point.files {
+            file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
+            count(&self.shared.counters.syncs, 1);
+        }
+        self.shared.set_durable(point.sequence, point.last);
+        // The callers have what they asked for. Should the Mark fail, the log is poisoned by it,
+        // and the next append says so.
+        let _ = self.combiner.with(Lane::mark);
+        Ok(())
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        self.medium.sync_names().map_err(|error| self.shared.poisoned_by(error))
+    }
+
+    /// Removes what recovery cut off, once the segment that says so is durable.
+    fn remove_stale(&self, stale: &mut Vec<String>) -> Result<()> {
+        if stale.is_empty() || self.combiner.with(|lane| lane.begin()).is_none() {
+            return Ok(());
+        }
+        while let Some(name) = stale.last() {
+            self.medium.remove(name)?;
+            stale.pop();
+        }
+        self.sync_names()
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("last", &self.last()).field("durable", &self.durable()).finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! What a log is opened with.
+
+use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
+use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
+
+/// The smallest segment, bytes: a header page and a few groups.
+pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The store the log belongs to; segments of another store are refused.
+    pub store: StoreId,
+    /// The length of a segment, bytes: a multiple of a page. One record that is larger gets a
+    /// larger segment of its own.
+    pub segment_bytes: u64,
+    /// Every seqno given out is above this one, whatever the log holds. The engine passes the
+    /// largest seqno in its tables, so that no seqno is used twice after a log was lost (I4).
+    pub floor: Seqno,
+    /// What to do about damage to records that were durable.
+    pub recover: Recover,
+}
+
+impl Options {
+    /// Segments of 64 MiB, strict recovery, no floor.
+    #[must_use]
+    pub const fn new(store: StoreId) -> Self {
+        Self { store, segment_bytes: 64 << 20, floor: Seqno::ZERO, recover: Recover::Strict }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let whole = self.segment_bytes.is_multiple_of(PAGE_BYTES as u64);
+        if whole && (SEGMENT_BYTES_MIN..=1 << 40).contains(&self.segment_bytes) {
+            return Ok(());
+        }
+        Err(Error::invalid("log segment size")
+            .expected(format_args!(
+                "a multiple of {PAGE_BYTES}, from {} to 1 TiB",
+                format_bytes(SEGMENT_BYTES_MIN)
+            ))
+            .got(self.segment_bytes))
+    }
+}
+
+/// What recovery does about damage to records that were durable.
+///
+/// A tail that never became durable is not damage: either setting cuts it off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recover {
+    /// Refuse to open: acknowledged writes would be lost.
+    #[default]
+    Strict,
+    /// Replay up to the damage, give up what follows, and report both.
+    UpToDamage,
+}
+
+/// One write batch: it becomes one record, whole or absent (I11).
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The keyspaces it writes to, each once. The record lives until it is dead in all of them.
+    pub keyspaces: &'a [KeyspaceId],
+    /// How many operations it holds: it takes that many seqnos.
+    pub ops: u32,
+    /// The operations, in the engine's encoding.
+    pub body: &'a [u8],
+}
+
+impl Batch<'_> {
+    pub(crate) fn check(&self) -> Result<()> {
+        let refused = |what: &'static str, most: usize, got: usize| {
+            Err(Error::invalid(what).expected(format_args!("from 1 to {most}")).got(got))
+        };
+        if self.ops == 0 || self.ops as usize > BATCH_OPS_MAX {
+            return refused("operations in a batch", BATCH_OPS_MAX, self.ops as usize);
+        }
+        if self.keyspaces.is_empty() || self.keyspaces.len() > KEYSPACES_MAX {
+            return refused("keyspaces in a batch", KEYSPACES_MAX, self.keyspaces.len());
+        }
+        if self.body.len() > BATCH_BYTES_MAX {
+            return Err(Error::invalid("batch")
+                .expected(format_args!("at most {}", format_bytes(BATCH_BYTES_MAX as u64)))
+                .got(format_bytes(self.body.len() as u64)));
+        }
+        Ok(())
+    }
+}

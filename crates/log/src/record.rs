@@ -1,0 +1,215 @@
+//! The record: the unit that recovery finds whole or not at all (I11).
+//!
+//! ```text
+//! 0        4              8            12        20
+//! | crc u32 | kind:4 len:28 | sequence u32 | seqno u64 | names | body |
+//! ```
+//! `len` counts names and body. Names are varints: operations, how many keyspaces, each keyspace.
+//! Marks and Begins have none. The checksum covers the body, then everything before the body but
+//! itself, and is masked with the segment's seed: a writer sums its body before it knows the
+//! record's place, outside every lock. docs/format/log.md has the byte tables.
+
+use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX};
+use base::{Cursor, Error, KeyspaceId, Result, Seqno, crc32c, crc32c_append, put_u64};
+
+/// The fixed part of a record, bytes.
+pub const FIXED_BYTES: usize = 20;
+
+/// A whole Mark, bytes.
+pub(crate) const MARK_BYTES: usize = FIXED_BYTES + 8;
+
+/// A whole Begin, bytes.
+pub(crate) const BEGIN_BYTES: usize = FIXED_BYTES + 17;
+
+/// The most bytes after the fixed part.
+const LENGTH_MAX: usize = BATCH_BYTES_MAX + 5 * (2 + KEYSPACES_MAX);
+const _: () = assert!(LENGTH_MAX < 1 << 28);
+
+/// What a record is. The numbers are stored, append-only; 0 is no record: zeros are free space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A write batch.
+    Batch = 1,
+    /// How far the lane was durable; only ever the first record of a page.
+    Mark = 2,
+    /// The first record of a segment.
+    Begin = 3,
+}
+
+/// A record of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The low half of its lane sequence: its number among the lane's records.
+    pub sequence: u32,
+    /// A batch's first seqno; otherwise the next seqno when the record was written.
+    pub seqno: Seqno,
+    /// The rest.
+    pub content: Content<'a>,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// A write batch.
+    Batch {
+        /// Operations, and seqnos taken.
+        ops: u32,
+        /// The keyspaces it writes to.
+        keyspaces: Keyspaces<'a>,
+        /// The operations, in the engine's encoding.
+        body: &'a [u8],
+    },
+    /// The lane was durable below this lane sequence.
+    Mark {
+        /// The lane sequence.
+        durable: u64,
+    },
+    /// The segment begins here.
+    Begin(Begin),
+}
+
+/// Where in the lane a segment begins. Replay of the segments before it ends there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// The lane sequence of the Begin itself.
+    pub sequence: u64,
+    /// The lane was durable below this lane sequence.
+    pub durable: u64,
+    /// The log was opened here: every seqno below the record's is settled in every lane.
+    pub opened: bool,
+}
+
+/// The keyspaces of a batch, as stored and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspaces<'a>(&'a [u8]);
+
+impl<'a> Keyspaces<'a> {
+    pub(crate) const fn of(stored: &'a [u8]) -> Self {
+        Self(stored)
+    }
+
+    pub(crate) const fn none() -> Self {
+        Self(&[])
+    }
+
+    /// How many bytes they are stored in.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Iterator for Keyspaces<'_> {
+    type Item = KeyspaceId;
+
+    fn next(&mut self) -> Option<KeyspaceId> {
+        let mut cursor = Cursor::new("keyspaces", self.0);
+        let id = u32::try_from(cursor.varint().ok()?).ok()?;
+        self.0 = cursor.rest();
+        Some(KeyspaceId(id))
+    }
+}
+
+/// How long the record is whose first bytes these are; `None` where none can begin so.
+#[must_use]
+pub fn record_bytes(bytes: &[u8]) -> Option<usize> {
+    let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
+    let [_, _, _, _, word @ .., _, _, _, _, _, _, _, _, _, _, _, _] = *fixed;
+    let word = u32::from_le_bytes(word);
+    let length = (word & 0x0fff_ffff) as usize;
+    (matches!(word >> 28, 1..=3) && length <= LENGTH_MAX).then_some(FIXED_BYTES + length)
+}
+
+/// Reads the record that begins `bytes`, in a segment whose seed is `seed`.
+///
+/// # Errors
+/// `Corrupt` where the bytes end before it does, its checksum does not match (I8), or what it
+/// says is not possible.
+pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
+    let Some(whole) = record_bytes(bytes) else {
+        return Err(Error::corrupt("log record").expected("a kind and a length"));
+    };
+    let mut cursor = Cursor::new("log record", bytes);
+    let record = cursor.take(whole)?;
+    let mut cursor = Cursor::new("log record", record);
+    let stored = cursor.u32()?;
+    let kind = cursor.u32()? >> 28;
+    let (sequence, seqno) = (cursor.u32()?, cursor.u64()?);
+    let mut names = None;
+    if kind == Kind::Batch as u32 {
+        let ops = cursor.length(BATCH_OPS_MAX)?;
+        let count = cursor.length(KEYSPACES_MAX)?;
+        let start = cursor.rest();
+        for _ in 0..count {
+            cursor.length(u32::MAX as usize)?;
+        }
+        let taken = start.len() - cursor.rest().len();
+        names = Some((ops, count, Keyspaces(start.get(..taken).unwrap_or_default())));
+    }
+    let body = cursor.rest();
+    let head = record.get(4..cursor.position()).unwrap_or_default();
+    let computed = crc32c_append(crc32c(body), head) ^ seed;
+    if stored != computed {
+        return Err(Error::corrupt("log record checksum")
+            .expected(format_args!("{computed:#010x}"))
+            .got(format_args!("{stored:#010x}")));
+    }
+    let content = match names {
+        Some((0, ..) | (_, 0, _)) => {
+            return Err(Error::corrupt("log record").expected("an operation and a keyspace"));
+        }
+        Some((ops, _, keyspaces)) => Content::Batch { ops: ops as u32, keyspaces, body },
+        None => {
+            let content = if kind == Kind::Mark as u32 {
+                Content::Mark { durable: cursor.u64()? }
+            } else {
+                let (sequence, durable) = (cursor.u64()?, cursor.u64()?);
+                Content::Begin(Begin { sequence, durable, opened: cursor.u8()? == 1 })
+            };
+            cursor.finish()?;
+            content
+        }
+    };
+    Ok(Record { sequence, seqno: Seqno::try_from(seqno)?, content })
+}
+
+/// Fills in the fixed part of `head`, which is a record up to its body. The body is `body_bytes`
+/// long and its CRC-32C is `body_crc`.
+pub(crate) fn finish_record(
+    head: &mut [u8],
+    seed: u32,
+    kind: Kind,
+    sequence: u64,
+    seqno: u64,
+    body_bytes: usize,
+    body_crc: u32,
+) {
+    let length = head.len().saturating_sub(FIXED_BYTES) + body_bytes;
+    debug_assert!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    let Some((crc, rest)) = head.split_first_chunk_mut::<4>() else { return };
+    if let Some(fixed) = rest.first_chunk_mut::<16>() {
+        let word = u128::from((kind as u32) << 28 | length as u32);
+        let fields = word | u128::from(sequence as u32) << 32 | u128::from(seqno) << 64;
+        *fixed = fields.to_le_bytes();
+    }
+    *crc = (crc32c_append(body_crc, rest) ^ seed).to_le_bytes();
+}
+
+/// A whole Mark or Begin.
+fn small(seed: u32, kind: Kind, sequence: u64, seqno: u64, body: &[u8]) -> Vec<u8> {
+    let mut record = vec![0; FIXED_BYTES];
+    finish_record(&mut record, seed, kind, sequence, seqno, body.len(), crc32c(body));
+    record.extend_from_slice(body);
+    record
+}
+
+pub(crate) fn mark(seed: u32, sequence: u64, seqno: u64, durable: u64) -> Vec<u8> {
+    small(seed, Kind::Mark, sequence, seqno, &durable.to_le_bytes())
+}
+
+pub(crate) fn begin(seed: u32, seqno: u64, begin: Begin) -> Vec<u8> {
+    let mut body = Vec::with_capacity(17);
+    put_u64(&mut body, begin.sequence);
+    put_u64(&mut body, begin.durable);
+    body.push(u8::from(begin.opened));
+    small(seed, Kind::Begin, begin.sequence, seqno, &body)
+}

@@ -1,0 +1,184 @@
+//! Recovery: the lanes of a log, replayed in seqno order up to the first gap.
+//!
+//! The flow: find every segment, order each lane's into a [`Chain`], merge the chains, and end
+//! where no lane has the next seqno. Lanes become durable independently, so a later seqno may
+//! exist in one lane though an earlier one was lost in another; the earlier one was then never
+//! durable as a whole, and neither was the later one (I11).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use media::{Access, File, Purpose};
+
+use crate::chain::{Chain, Cut, End, Source};
+use crate::name::{parse_segment_name, segment_name};
+use crate::reader::{Located, What};
+use crate::retention::{Retention, Sealed};
+use crate::supply::SEGMENT_MEMORY;
+
+/// What recovery found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// The next seqno at the log's oldest point: what is older was freed.
+    pub first: Seqno,
+    /// The last seqno in use: of the last record, or the floor asked for.
+    pub last: Seqno,
+    /// Records replayed.
+    pub records: u64,
+    /// Records not replayed, because every keyspace they write to has them flushed.
+    pub skipped: u64,
+    /// Bytes of log up to where replay ended.
+    pub bytes: u64,
+    /// Segments in use.
+    pub segments: usize,
+    /// Where the tail was cut off, if anything was there: what was appended but never durable.
+    pub torn: Option<Cut>,
+    /// The damage at which replay ended, with [`crate::Recover::UpToDamage`].
+    pub damage: Option<Error>,
+}
+
+/// The segments of every lane of a medium, in order.
+pub(crate) fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
+    let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
+    for file in source.medium.list()? {
+        if let Some((lane, segment)) = parse_segment_name(&file.name) {
+            lanes.entry(lane).or_default().push(segment);
+        }
+    }
+    lanes.values_mut().for_each(|segments| segments.sort_unstable());
+    Ok(lanes)
+}
+
+/// Whom the records are for.
+pub(crate) struct Replay<'a> {
+    /// As in [`crate::Log::open`].
+    pub(crate) from: &'a dyn Fn(KeyspaceId) -> Option<Seqno>,
+    /// As in [`crate::Log::open`].
+    pub(crate) record: &'a mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+    /// Told what `from` says.
+    pub(crate) retention: &'a Retention,
+}
+
+/// Replays `chains` in seqno order, leaving each at the end of what was replayed; what was found,
+/// and the next seqno.
+pub(crate) fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64)> {
+    let mut recovery = Recovery::default();
+    let begins = || chains.iter().filter_map(|chain| Some(chain.begin()?.1));
+    recovery.first = Seqno::try_from(begins().min().unwrap_or(0))?;
+    // Below this seqno, gaps are segments that were freed, or were settled by an earlier open.
+    let mut settled = begins().max().unwrap_or(0);
+    let mut expected = 0;
+    let mut heads = Vec::with_capacity(chains.len());
+    for chain in chains.iter_mut() {
+        heads.push(chain.next()?);
+    }
+    loop {
+        // At one seqno, Begins come first: they say that what precedes it is settled.
+        let key = |head: &Located| (head.seqno, matches!(head.what, What::Batch { .. }));
+        let present = heads.iter().zip(chains.iter_mut()).enumerate();
+        let next = present.filter_map(|(at, (head, chain))| Some((at, (*head)?, chain)));
+        let Some((at, head, chain)) = next.min_by_key(|(_, head, _)| key(head)) else { break };
+        if let What::Batch { ops, .. } = head.what {
+            let due = settled.max(expected);
+            if head.seqno < expected || head.seqno > due && heads.iter().all(Option::is_some) {
+                return Err(Error::corrupt("log record's seqno")
+                    .at(format_args!("lane {}, lane sequence {}", chain.lane, head.sequence))
+                    .expected(due)
+                    .got(head.seqno));
+            }
+            if head.seqno > due {
+                break;
+            }
+            expected = head.seqno + u64::from(ops);
+            consume(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+        } else {
+            settled = settled.max(head.seqno);
+        }
+        let following = chain.next()?;
+        if let Some(slot) = heads.get_mut(at) {
+            *slot = following;
+        }
+    }
+    for (chain, head) in chains.iter_mut().zip(&heads) {
+        if let Some(head) = head {
+            chain.cut(head);
+        }
+        if let Some(End::Damaged(error)) = &chain.end {
+            recovery.damage.get_or_insert(error.clone());
+        }
+        recovery.torn = recovery.torn.or(chain.torn());
+        let reached = chain.reached().iter().filter_map(|at| chain.segments.get(*at));
+        recovery.bytes += reached.map(|found| found.tail).sum::<u64>();
+        recovery.segments += chain.reached().len();
+    }
+    Ok((recovery, expected.max(settled)))
+}
+
+/// Hands a record to the engine if a keyspace still needs it, and notes what it keeps alive (I7).
+fn consume(
+    chain: &mut Chain,
+    head: &Located,
+    end: Seqno,
+    replay: &mut Replay<'_>,
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let Some(reader) = chain.reader() else { return Ok(()) };
+    let mut needed = false;
+    let mut pinned = Vec::new();
+    for keyspace in reader.keyspaces(head) {
+        needed |= replay.retention.below_or(keyspace, replay.from) < end;
+        pinned.push(keyspace);
+    }
+    if needed {
+        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head))?;
+        recovery.records += 1;
+    } else {
+        recovery.skipped += 1;
+    }
+    if let Some(found) = chain.current() {
+        for keyspace in pinned {
+            found.pins.pin(keyspace, end);
+        }
+    }
+    Ok(())
+}
+
+/// The file in which replay of a lane ended, and the length of what is used of it.
+pub(crate) type Tail = Option<(Arc<dyn File>, u64)>;
+
+/// Keeps the segments that were replayed, durably: a process may have died with nothing synced.
+/// The others are named in `stale`.
+pub(crate) fn settle(
+    chain: Chain,
+    source: &Source,
+    retention: &Retention,
+    stale: &mut Vec<String>,
+) -> Result<Tail> {
+    let (lane, end) = (chain.lane, chain.sequence());
+    let (reached, durable) = (chain.reached().to_vec(), chain.durable);
+    let mut tail = None;
+    for (index, found) in chain.segments.into_iter().enumerate() {
+        let name = segment_name(lane, found.id);
+        if !reached.contains(&index) {
+            stale.push(name);
+            continue;
+        }
+        let file = source.medium.open(&name, Access::Bytes)?;
+        if found.limit.min(end) > durable {
+            file.sync(Purpose::Log)?;
+        }
+        tail = Some((file, found.tail));
+        let charge = source.account.charge(SEGMENT_MEMORY)?;
+        retention.seal(lane, Sealed { name, bytes: found.tail, pins: found.pins, charge });
+    }
+    Ok(tail)
+}
+
+/// Gives back the space behind `tail`, now that a later segment says that nothing follows.
+pub(crate) fn trim(tail: Tail) -> Result<()> {
+    let Some((file, bytes)) = tail else { return Ok(()) };
+    let used = bytes.next_multiple_of(PAGE_BYTES as u64);
+    if file.size()? > used { file.set_len(used) } else { Ok(()) }
+}

@@ -1,0 +1,114 @@
+//! The supply of segments: the next one is made ahead, off the path of the writers.
+//!
+//! A made segment has its space reserved, its header durable and its name durable: nothing in it
+//! can later be lost because the file was.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, LaneId, Result, SegmentId, StoreId, limits::KEYSPACES_MAX};
+use media::{Access, File, Medium, Purpose};
+use parking_lot::Mutex;
+
+use crate::header::SegmentHeader;
+use crate::name::segment_name;
+use crate::shared::{Shared, count};
+
+/// What one live segment may take in memory: its pins, and room for its file and name.
+pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
+
+/// A segment that holds nothing yet.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    pub(crate) seed: u32,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) capacity: u64,
+    pub(crate) charge: Charge,
+}
+
+/// Makes segments of one lane.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    pub(crate) medium: Arc<dyn Medium>,
+    store: StoreId,
+    lane: LaneId,
+    segment_bytes: u64,
+    account: Account,
+    shared: Arc<Shared>,
+    /// Held while a segment is made: a writer that runs out meanwhile waits for that segment
+    /// instead of making a second one.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Ids are never reused (I8), and grow in the order of use.
+    next: u64,
+    ready: Option<Fresh>,
+}
+
+impl Supply {
+    pub(crate) fn new(
+        medium: &Arc<dyn Medium>,
+        (store, lane): (StoreId, LaneId),
+        segment_bytes: u64,
+        next: u64,
+        account: &Account,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        Self {
+            medium: Arc::clone(medium),
+            store,
+            lane,
+            segment_bytes,
+            account: account.clone(),
+            shared: Arc::clone(shared),
+            state: Mutex::new(State { next, ready: None }),
+        }
+    }
+
+    /// Makes the next segment unless there is one; whether it did.
+    pub(crate) fn prepare(&self) -> Result<bool> {
+        let mut state = self.state.lock();
+        if state.ready.is_some() {
+            return Ok(false);
+        }
+        state.ready = Some(self.make(&mut state.next, self.segment_bytes)?);
+        Ok(true)
+    }
+
+    /// A segment of at least `needed` bytes: the one made ahead, or a new one.
+    pub(crate) fn take(&self, needed: u64) -> Result<Fresh> {
+        let mut state = self.state.lock();
+        if let Some(ready) = state.ready.take() {
+            if ready.capacity >= needed {
+                return Ok(ready);
+            }
+            // Ids grow in the order of use, so the smaller one cannot wait for its turn.
+            self.medium.remove(ready.file.name())?;
+        }
+        count(&self.shared.counters.segments_inline, 1);
+        let capacity = self.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
+        self.make(&mut state.next, capacity)
+    }
+
+    fn make(&self, next: &mut u64, capacity: u64) -> Result<Fresh> {
+        self.shared.check()?;
+        let charge = self.account.charge(SEGMENT_MEMORY)?;
+        let id = SegmentId(*next);
+        let name = segment_name(self.lane, id);
+        let header = SegmentHeader { store: self.store, lane: self.lane, segment: id };
+        let file = self.medium.create(&name, Access::Bytes, capacity)?;
+        *next += 1;
+        if let Err(error) = file.store(0, &header.encode(), Purpose::Log) {
+            // Nothing was in it. Where the name stays, recovery finds an empty segment.
+            let _ = self.medium.remove(&name);
+            return Err(error);
+        }
+        file.sync(Purpose::Log)
+            .and_then(|()| self.medium.sync_names())
+            .map_err(|error| self.shared.poisoned_by(error))?;
+        count(&self.shared.counters.segments_created, 1);
+        Ok(Fresh { seed: header.seed(), file, capacity, charge })
+    }
+}
