@@ -13,17 +13,16 @@
 //! its own first. A clone touches the frame's own count and nothing shared with other frames.
 //! Cost: 8 B of DRAM for each 4 KiB frame; some 20 ns for taking and giving back one.
 
-use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crate::sync::{Mutex, Padded, lock};
@@ -32,9 +31,6 @@ use crate::sync::{Mutex, Padded, lock};
 pub type Page = [u8; PAGE_BYTES];
 
 const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
-
-/// More stacks than threads that often miss at once need; empty ones cost a load each to pass by.
-const STACKS: usize = 8;
 
 /// The end of a stack, and the number no frame has.
 const NO_FRAME: u32 = u32::MAX;
@@ -46,7 +42,7 @@ pub struct FramePool(Arc<Pool>);
 struct Pool {
     account: Account,
     frames_max: usize,
-    stacks: [Padded<Stack>; STACKS],
+    stacks: [Padded<Stack>; STRIPES],
     /// Chunk `n` holds the frames from `n * FRAMES_PER_CHUNK`; set in order, under `growing`.
     chunks: Box<[OnceLock<Box<FrameChunk>>]>,
     /// How many chunks are set.
@@ -137,9 +133,9 @@ impl FramePool {
 
     fn pop(&self) -> Option<FrameMut> {
         let pool = &*self.0;
-        let own = own_stack();
-        let number = (0..STACKS)
-            .filter_map(|step| pool.stacks.get((own + step) % STACKS))
+        let own = own_stripe();
+        let number = (0..STRIPES)
+            .filter_map(|step| pool.stacks.get((own + step) % STRIPES))
             .find_map(|stack| stack.0.pop(pool))?;
         let (chunk, slot) = pool.locate(number)?;
         chunk.headers.get(slot)?.references.store(1, Relaxed);
@@ -181,7 +177,7 @@ impl FramePool {
             return false;
         }
         *grown = number + 1;
-        if let Some(stack) = pool.stacks.get(own_stack()) {
+        if let Some(stack) = pool.stacks.get(own_stripe()) {
             stack.0.push(pool, first as u32, last as u32);
         }
         true
@@ -260,19 +256,6 @@ const fn follow(head: u64, number: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | number as u64
 }
 
-/// The stack this thread uses first.
-fn own_stack() -> usize {
-    // `std`'s: it lives longer than one run of a shuttle test.
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static OWN: Cell<usize> = const { Cell::new(usize::MAX) });
-    OWN.with(|own| {
-        if own.get() == usize::MAX {
-            own.set(THREADS.fetch_add(1, Relaxed) % STACKS);
-        }
-        own.get()
-    })
-}
-
 /// One counted handle of a frame of a pool.
 struct Pooled {
     data: NonNull<u8>,
@@ -332,7 +315,7 @@ impl Drop for Pooled {
         // handle takes it back, and `_pool` drops it after the frame is on its stack.
         let pool = unsafe { Arc::from_raw(pool) };
         let number = (self.chunk().number * FRAMES_PER_CHUNK + self.slot()) as u32;
-        if let Some(stack) = pool.stacks.get(own_stack()) {
+        if let Some(stack) = pool.stacks.get(own_stripe()) {
             stack.0.push(&pool, number, number);
         }
     }

@@ -7,6 +7,7 @@
 mod chunk;
 mod frame;
 mod publish;
+mod stripe;
 mod sync;
 
 pub use frame::{Frame, FrameMut, FramePool, Page};

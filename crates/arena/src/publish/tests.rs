@@ -171,7 +171,7 @@ fn shuttle_publish_and_read() {
             assert!(visible >= seen);
             board.check(visible);
             seen = visible;
-            shuttle::thread::yield_now();
+            yield_now();
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         assert_eq!(ring.visible().get(), end);
