@@ -4,10 +4,8 @@
 //! upward or sideways edge is refused, and so is a crate without a level. A test crate stands
 //! beside the levels: it may use anything, and is used in tests only.
 
-use serde::Deserialize;
-
-use crate::command::cargo;
-use crate::{Result, workspace};
+use crate::Result;
+use crate::metadata::{Dependency, Kind, Package, packages};
 
 #[cfg(test)]
 mod tests;
@@ -30,47 +28,10 @@ const LEVELS: [(&str, u8); 11] = [
 /// Crates beside the levels.
 const TEST_CRATES: [&str; 2] = ["terrace-sim", "xtask"];
 
-/// What `cargo metadata` says, as far as it matters here.
-#[derive(Debug, Deserialize)]
-struct Graph {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Dependency {
-    name: String,
-    kind: Option<Kind>,
-    /// Set where the dependency is a folder: a crate of the workspace.
-    path: Option<String>,
-}
-
-/// Absent for a normal dependency.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Dev,
-    Build,
-}
-
 /// Fails where the workspace breaks the rule.
 pub(crate) fn check() -> Result {
-    let broken = violations(&graph()?);
+    let broken = violations(&packages()?);
     if broken.is_empty() { Ok(()) } else { Err(format!("layering:\n{}", broken.join("\n")).into()) }
-}
-
-fn graph() -> Result<Graph> {
-    let mut command = cargo(["metadata", "--no-deps", "--format-version", "1"]);
-    let output = command.current_dir(workspace::root()).output()?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn level(name: &str) -> Option<u8> {
@@ -78,9 +39,9 @@ fn level(name: &str) -> Option<u8> {
 }
 
 /// Every breach of the rule, one line each.
-fn violations(graph: &Graph) -> Vec<String> {
+fn violations(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
-    for package in &graph.packages {
+    for package in packages {
         let from = &package.name;
         if TEST_CRATES.contains(&from.as_str()) {
             continue;

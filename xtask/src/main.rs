@@ -10,6 +10,7 @@ mod check;
 mod command;
 mod fuzz;
 mod layering;
+mod metadata;
 mod test;
 mod tidy;
 mod workspace;
@@ -26,6 +27,7 @@ usage: cargo xtask HABIT
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`
   ci                        check, then test: what must pass before a merge
   long [ARGS]               every test, the long ones too, optimised, with assertions on
+  miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
@@ -36,6 +38,7 @@ fn run(arguments: &[&str]) -> Result {
         ["test", rest @ ..] => test::run(rest),
         ["ci"] => check::run().and_then(|()| test::run(&[])),
         ["long", rest @ ..] => test::run_long(rest),
+        ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         [] | ["help" | "--help" | "-h"] => {

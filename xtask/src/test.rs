@@ -1,11 +1,44 @@
 //! The tests: the default ones, which anyone runs at any time, and all of them.
 
 use crate::Result;
-use crate::command::{self, cargo};
+use crate::command::{self, cargo, cargo_nightly, succeeds};
+use crate::metadata::packages;
 
-/// Runs the default tests: minutes, no setting needed.
+/// The feature that puts a crate's concurrent code on shuttle's scheduler, and the name its tests
+/// begin with.
+const SHUTTLE: &str = "shuttle";
+
+/// The crates whose unsafe code Miri can interpret: those that make no system calls.
+const MIRI_CRATES: [&str; 1] = ["terrace-arena"];
+
+/// Runs the default tests, on shuttle's scheduler too where a crate asks for it: minutes, no
+/// setting needed.
 pub(crate) fn run(arguments: &[&str]) -> Result {
-    command::run(cargo(["test", "--workspace"].iter().chain(arguments).copied()))
+    command::run(cargo(["test", "--workspace"].iter().chain(arguments).copied()))?;
+    if !arguments.is_empty() {
+        return Ok(());
+    }
+    for package in packages()? {
+        if package.features.contains_key(SHUTTLE) {
+            let name = package.name.as_str();
+            command::run(cargo(["test", "--package", name, "--features", SHUTTLE, SHUTTLE]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the tests of unsafe code under Miri.
+pub(crate) fn run_miri(arguments: &[&str]) -> Result {
+    if !succeeds(cargo_nightly(["miri", "--version"])) {
+        return Err("this needs Miri:\n\
+             \x20 rustup toolchain install nightly --profile minimal --component miri,rust-src"
+            .into());
+    }
+    for name in MIRI_CRATES {
+        let words = ["miri", "test", "--package", name];
+        command::run(cargo_nightly(words.iter().chain(arguments).copied()))?;
+    }
+    Ok(())
 }
 
 /// Runs every test: ignored ones too, and more rounds where a test loops (`TERRACE_LONG=1`).

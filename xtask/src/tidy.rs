@@ -49,4 +49,15 @@ mod tests {
         assert!(texts.iter().any(|text| text.path == "crates/base/src/lib.rs"));
         check().unwrap();
     }
+
+    /// What a reader is told to run is what runs before a merge.
+    #[test]
+    fn ci_runs_the_command_of_the_readme() {
+        let texts = workspace::texts().unwrap();
+        for path in [".ci/run", "README.md"] {
+            let text = texts.iter().find(|text| text.path == path).unwrap();
+            let runs = text.content.lines().any(|line| line == ".ci/with-rust cargo xtask ci");
+            assert!(runs, "{path}");
+        }
+    }
 }
