@@ -62,6 +62,19 @@ fn a_random_fill_leaves_keys_out_and_readers_know_which() {
     assert!(reports[8].figures.found > reports[1].figures.found, "overwrites add keys");
 }
 
+/// Two stores filled by the same seed are the same, whatever the threads' turns; another seed
+/// makes another.
+#[test]
+fn the_seed_chooses_the_keys() {
+    let fill = |seed| {
+        let store = TestStore::new(Fault::None);
+        run_all(&store, Options { seed, ..options() }, &[Name::FillRandom]);
+        store.keys()
+    };
+    assert_eq!(fill(1), fill(1));
+    assert_ne!(fill(1), fill(2));
+}
+
 /// Each fault, in each workload that can see it, counted exactly where it can be.
 #[test]
 fn a_broken_store_is_caught() {

@@ -135,7 +135,8 @@ impl Progress<'_> {
         self.last = now;
         let position = trace.position();
         let elapsed = now.saturating_sub(self.began);
-        (self.tick)(Tick { done: position.done, total: Some(position.total), elapsed });
+        let total = Some(position.total).filter(|total| *total > 0);
+        (self.tick)(Tick { done: position.done, total, elapsed });
     }
 }
 

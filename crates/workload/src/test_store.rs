@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Error, Result};
@@ -57,7 +57,11 @@ impl TestStore {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.map.lock().unwrap().len()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.map.lock().unwrap().keys().cloned().collect()
     }
 
     pub(crate) fn synced(&self) -> u64 {

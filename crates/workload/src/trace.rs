@@ -11,6 +11,7 @@ mod twitter;
 mod ycsb;
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -67,7 +68,7 @@ impl Access {
 pub struct Position {
     /// Behind.
     pub done: u64,
-    /// In all.
+    /// In all; 0 where that is unknown.
     pub total: u64,
 }
 
@@ -138,13 +139,26 @@ impl Format {
     /// `Invalid` where the file cannot be opened, or is a workload this one cannot run;
     /// `Corrupt` where it is damaged.
     pub fn open(self, path: &Path) -> Result<Box<dyn Trace>> {
+        self.over(Input::open(path)?)
+    }
+
+    /// Reads a trace from `source`, a pipe for example. `name` stands in errors, and its ending
+    /// says how the bytes are compressed. The position's total is unknown, 0.
+    ///
+    /// # Errors
+    /// As [`Format::open`].
+    pub fn read(self, name: &str, source: Box<dyn Read + Send>) -> Result<Box<dyn Trace>> {
+        self.over(Input::new(name.to_owned(), source)?)
+    }
+
+    fn over(self, input: Input) -> Result<Box<dyn Trace>> {
         Ok(match self {
-            Self::OracleGeneral => Box::new(Fixed::oracle_general(Input::open(path)?)),
-            Self::U64Be => Box::new(Fixed::u64be(Input::open(path)?)),
-            Self::U32 => Box::new(Fixed::u32be(Input::open(path)?)),
-            Self::Lis => Box::new(Lis::new(Input::open(path)?)),
-            Self::TwitterCsv => Box::new(Twitter::new(Input::open(path)?)),
-            Self::Ycsb => return open_ycsb(path, YcsbSize::default(), 0),
+            Self::OracleGeneral => Box::new(Fixed::oracle_general(input)),
+            Self::U64Be => Box::new(Fixed::u64be(input)),
+            Self::U32 => Box::new(Fixed::u32be(input)),
+            Self::Lis => Box::new(Lis::new(input)),
+            Self::TwitterCsv => Box::new(Twitter::new(input)),
+            Self::Ycsb => Box::new(Ycsb::new(input, YcsbSize::default(), 0)?),
         })
     }
 }

@@ -30,15 +30,15 @@ pub(super) struct Input {
     file_bytes: u64,
 }
 
-/// Counts what is read from the file, under any decompressor.
+/// Counts what is read from the source, under any decompressor.
 struct Counted {
-    file: File,
+    source: Box<dyn Read + Send>,
     bytes: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buf)?;
+        let read = self.source.read(buf)?;
         self.bytes.fetch_add(read as u64, Relaxed);
         Ok(read)
     }
@@ -55,16 +55,21 @@ impl Input {
                 .expected("a file")
                 .got("a folder"));
         }
+        let input = Self::new(path.display().to_string(), Box::new(file))?;
+        Ok(Self { file_bytes: meta.len(), ..input })
+    }
+
+    pub(super) fn new(name: String, source: Box<dyn Read + Send>) -> Result<Self> {
         let bytes = Arc::new(AtomicU64::new(0));
-        let counted = Counted { file, bytes: Arc::clone(&bytes) };
+        let counted = Counted { source, bytes: Arc::clone(&bytes) };
         Ok(Self {
-            reader: BufReader::with_capacity(BUFFER_BYTES, decompressed(path, counted)?),
-            name: path.display().to_string(),
+            reader: BufReader::with_capacity(BUFFER_BYTES, decompressed(&name, counted)?),
+            name,
             offset: 0,
             line: 0,
             text: Vec::new(),
             file_bytes_read: bytes,
-            file_bytes: meta.len(),
+            file_bytes: 0,
         })
     }
 
@@ -147,27 +152,27 @@ impl Input {
     }
 }
 
-fn decompressed(path: &Path, file: Counted) -> Result<Box<dyn Read + Send>> {
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("xz") => {
-            let buffered = BufReader::with_capacity(BUFFER_BYTES, file);
+fn decompressed(name: &str, source: Counted) -> Result<Box<dyn Read + Send>> {
+    match name.rsplit_once('.') {
+        Some((_, "xz")) => {
+            let buffered = BufReader::with_capacity(BUFFER_BYTES, source);
             let limit = DECODER_BYTES_MAX >> 10;
             Ok(Box::new(lzma_rust2::XzReader::new_mem_limit(buffered, true, limit)))
         }
-        Some("zst") => zstd_reader(path, file),
-        _ => Ok(Box::new(file)),
+        Some((_, "zst")) => zstd_reader(name, source),
+        _ => Ok(Box::new(source)),
     }
 }
 
 #[cfg(feature = "zstd")]
-fn zstd_reader(path: &Path, file: Counted) -> Result<Box<dyn Read + Send>> {
-    let refused = |error| Error::io("trace", path.display(), error);
-    let mut reader = zstd::Decoder::new(file).map_err(refused)?;
+fn zstd_reader(name: &str, source: Counted) -> Result<Box<dyn Read + Send>> {
+    let refused = |error| Error::io("trace", name, error);
+    let mut reader = zstd::Decoder::new(source).map_err(refused)?;
     reader.window_log_max(DECODER_BYTES_MAX.ilog2()).map_err(refused)?;
     Ok(Box::new(reader))
 }
 
 #[cfg(not(feature = "zstd"))]
-fn zstd_reader(path: &Path, _: Counted) -> Result<Box<dyn Read + Send>> {
-    Err(Error::invalid("trace").at(path.display()).expected("a build with the feature `zstd`"))
+fn zstd_reader(name: &str, _: Counted) -> Result<Box<dyn Read + Send>> {
+    Err(Error::invalid("trace").at(name).expected("a build with the feature `zstd`"))
 }
