@@ -144,3 +144,19 @@ fn the_report_has_the_promised_fields() {
     assert_eq!(json["ops"], 2);
     assert!(report.to_string().contains("50.00 %"), "{report}");
 }
+
+/// A real trace against a store that forgets nothing: misses are the first accesses, exactly.
+#[test]
+fn a_real_trace_misses_each_object_once() {
+    let Some(data) = std::env::var_os("TERRACE_DATA").map(std::path::PathBuf::from) else {
+        println!("skipped: set TERRACE_DATA to a folder with traces/ to run this test");
+        return;
+    };
+    let path = data.join("traces/cloudPhysicsIO.oracleGeneral.bin");
+    let mut trace = crate::trace::Format::OracleGeneral.open(&path).unwrap();
+    let store = TestStore::new(Fault::None);
+    let options = Options { value_bytes: Some(16), ..Options::default() };
+    let report = run(&store, trace.as_mut(), &options, &mut |_| {}).unwrap();
+    assert_eq!((report.gets, report.puts, store.len()), (113_872, 48_974, 48_974));
+    assert_eq!((report.figures.missing, report.figures.wrong), (48_974, 0));
+}
