@@ -27,4 +27,6 @@ for _ in range(RECORDS):
     records += keys[rank].to_bytes(8, "big")
 
 path = pathlib.Path(__file__).with_name("zipfian.u64be.xz")
-path.write_bytes(lzma.compress(bytes(records), preset=9))
+# A dictionary no larger than the trace, so that reading it takes little memory.
+filters = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 20}]
+path.write_bytes(lzma.compress(bytes(records), filters=filters))
