@@ -1,13 +1,14 @@
 //! What every medium does, whatever it is made of: one suite, run over each of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{ErrorKind, Rng};
+use base::{ErrorKind, ManualClock, Rng};
 
 use crate::{
-    Access, Buf, Completion, File, FileMedium, FileOptions, Medium, MemoryMedium, Metered, Op,
-    Purpose, Queue, Request,
+    Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Medium, MemoryMedium, Metered,
+    Op, Pace, Purpose, Queue, Rate, Request, Throttled,
 };
 
 /// A medium and what must live as long as it.
@@ -77,6 +78,13 @@ conformance! {
     pool: on_disk(FileOptions { io_uring: false, ..FileOptions::default() });
     cached: on_disk(FileOptions { direct: false, ..FileOptions::default() });
     shallow: on_disk(FileOptions { io_uring: false, queue_depth: 1, ..FileOptions::default() });
+    faulty: (Arc::new(Faulty::new(1)), None);
+    throttled_faulty: {
+        let pace = Pace::manual(Arc::new(ManualClock::default()));
+        let rate = Rate { bytes_per_second: 1 << 20, ops_per_second: 1000 };
+        let inner = Arc::new(Faulty::new(2));
+        (Arc::new(Throttled::new(inner, rate, Duration::ZERO, pace)), None)
+    };
     metered_memory: (Arc::new(Metered::new(Arc::new(MemoryMedium::new()))), None);
     metered_twice: {
         let (disk, directory) = on_disk(FileOptions::default());

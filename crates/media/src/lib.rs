@@ -6,6 +6,7 @@
 
 mod buf;
 mod check;
+mod faulty;
 mod file;
 mod immediate;
 mod medium;
@@ -20,6 +21,7 @@ mod usage;
 mod conformance;
 
 pub use buf::Buf;
+pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request,

@@ -24,7 +24,10 @@ impl Pace {
     #[must_use]
     pub fn manual(clock: Arc<ManualClock>) -> Self {
         let moved = Arc::clone(&clock);
-        Self { clock, wait: Arc::new(move |time| moved.advance(time)) }
+        // The clock counts microseconds: less than one would not move it, and a waiter would wait
+        // for ever.
+        let wait = move |time: Duration| moved.advance(time + Duration::from_nanos(999));
+        Self { clock, wait: Arc::new(wait) }
     }
 
     /// Monotonic time.
