@@ -52,24 +52,47 @@ mod mapped {
         /// # Errors
         /// `Retry` where the operating system has none to give.
         pub(crate) fn map(bytes: usize) -> Result<Self> {
+            let chunk = Self::map_with(bytes, MapFlags::PRIVATE)?;
+            if chunk.bytes >= CHUNK_BYTES {
+                chunk.advise(0);
+            }
+            Ok(chunk)
+        }
+
+        /// Takes `bytes` of address space. Pages become memory when first touched: small ones in
+        /// the first [`CHUNK_BYTES`], huge ones after.
+        ///
+        /// # Errors
+        /// `Retry` where the process may not have that much.
+        pub(crate) fn reserve(bytes: usize) -> Result<Self> {
+            let chunk = Self::map_with(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
+            chunk.advise(CHUNK_BYTES);
+            Ok(chunk)
+        }
+
+        fn map_with(bytes: usize, flags: MapFlags) -> Result<Self> {
             let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
             // A mapping starts at any page: take as much more as aligning the start can cost.
             let padded = bytes + CHUNK_BYTES - PAGE_BYTES;
             let access = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: the kernel picks the address, so no existing mapping is replaced.
-            let mapped = unsafe { mmap_anonymous(null_mut(), padded, access, MapFlags::PRIVATE) };
+            let mapped = unsafe { mmap_anonymous(null_mut(), padded, access, flags) };
             let mapped = mapped.map_err(|error| Self::refused(bytes, error))?.cast::<u8>();
             let head = mapped.addr().next_multiple_of(CHUNK_BYTES) - mapped.addr();
             let start = mapped.wrapping_add(head);
             unmap(mapped, head);
             unmap(start.wrapping_add(bytes), padded - head - bytes);
-            if bytes >= CHUNK_BYTES {
-                // SAFETY: the range is this mapping's own. Only advice: without huge pages all is
-                // slower and nothing is wrong, so a refusal is no error.
-                let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
-            }
             let start = NonNull::new(start).ok_or_else(|| Self::refused(bytes, "address 0"))?;
             Ok(Self { start, bytes })
+        }
+
+        /// Asks for huge pages from offset `from` on.
+        fn advise(&self, from: usize) {
+            let start = self.start.as_ptr().wrapping_add(from);
+            let bytes = self.bytes.saturating_sub(from);
+            // SAFETY: the range is this mapping's own. Only advice: without huge pages all is
+            // slower and nothing is wrong, so a refusal is no error.
+            let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
         }
     }
 
@@ -108,6 +131,10 @@ mod allocated {
             let start = NonNull::new(unsafe { alloc_zeroed(layout) });
             let start = start.ok_or_else(|| Self::refused(bytes, "none left"))?;
             Ok(Self { start, bytes })
+        }
+
+        pub(crate) fn reserve(bytes: usize) -> Result<Self> {
+            Self::map(bytes)
         }
     }
 

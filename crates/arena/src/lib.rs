@@ -1,14 +1,23 @@
-//! Concurrent containers and raw memory: the row in which writers publish, and frames for pages.
+//! Concurrent containers and raw memory: the ordered map of a memtable, the row in which writers
+//! publish, and frames for pages.
 //!
 //! Level 1 (docs/ARCHITECTURE.md). `unsafe` is allowed here: raw memory from the operating system,
 //! and structures that threads change at once, live in this crate and nowhere else. All of them
 //! are used through safe interfaces.
 
 mod chunk;
+mod cursor;
+mod entry;
 mod frame;
+mod node;
+mod ordered_map;
+mod prefetch;
 mod publish;
+mod region;
 mod stripe;
 mod sync;
 
+pub use cursor::Cursor;
 pub use frame::{Frame, FrameMut, FramePool, Page};
+pub use ordered_map::{OrderedMap, ValueRef};
 pub use publish::PublishRing;
