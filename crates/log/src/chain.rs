@@ -17,7 +17,7 @@ use media::{Medium, Purpose};
 use crate::name::segment_name;
 use crate::options::Recover;
 use crate::pins::Pins;
-use crate::reader::{Located, SegmentReader, Survey, What};
+use crate::reader::{Located, SegmentReader, What};
 use crate::record::{BEGIN_BYTES, Begin};
 
 /// Where and how segments are read.
@@ -61,6 +61,8 @@ pub(crate) struct Found {
 enum State {
     /// Nothing was ever appended.
     Blank,
+    /// There is nothing, not even a header: a power cut came before it was durable.
+    Unmade(Error),
     /// It begins so; and the next seqno there.
     Begun(Begin, u64),
     /// Something was appended, but the Begin is lost: with a tail, or by damage.
@@ -131,7 +133,11 @@ impl Chain {
                 // durably: either by an open, or before the segments before it were freed.
                 State::Headless(error) if live.is_empty() => broken = Some(error.clone()),
                 State::Damaged(error) => broken = Some(error.clone()),
-                State::Blank | State::Begun(..) | State::Headless(_) => {}
+                // Its maker died, so the next segment in use was made by an open.
+                State::Unmade(error) if !opened_behind(&segments, index) => {
+                    broken = Some(error.clone());
+                }
+                State::Blank | State::Unmade(_) | State::Begun(..) | State::Headless(_) => {}
             }
             if broken.is_some() {
                 break;
@@ -251,16 +257,28 @@ impl Chain {
         let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
             return Ok(End::Clean);
         };
+        if let Some(error) = reader.shortened()
+            && index + 1 == self.segments.len()
+        {
+            return Ok(End::Damaged(error));
+        }
         let mut survey = reader.survey();
         for found in self.segments.get(index + 1..).unwrap_or_default() {
-            let later = match &found.state {
-                State::Blank => continue,
-                State::Begun(begin, _) => Survey { durable: begin.durable, dirty: true },
-                State::Headless(_) | State::Damaged(_) => Survey { durable: 0, dirty: true },
-            };
-            let marks = open(&self.source, self.lane, found.id)?.survey();
-            survey.dirty |= later.dirty;
-            survey.durable = survey.durable.max(later.durable).max(marks.durable);
+            match &found.state {
+                State::Blank | State::Unmade(_) => continue,
+                State::Begun(begin, _) => survey.durable = survey.durable.max(begin.durable),
+                State::Headless(_) | State::Damaged(_) => {}
+            }
+            survey.dirty = true;
+            if !matches!(found.state, State::Damaged(_)) {
+                let marks = open(&self.source, self.lane, found.id)?.survey();
+                survey.durable = survey.durable.max(marks.durable);
+                survey.unreadable = survey.unreadable.or(marks.unreadable);
+            }
+        }
+        // What cannot be read might say that the lane was durable further.
+        if let Some(error) = survey.unreadable {
+            return Ok(End::Damaged(error));
         }
         if self.sequence < survey.durable {
             let error = reader.explain(self.sequence).expected(format_args!(
@@ -311,9 +329,17 @@ impl Chain {
     }
 }
 
+/// True where the next segment in use, if there is one, was made by an open.
+fn opened_behind(segments: &[Found], index: usize) -> bool {
+    let mut behind = segments.iter().skip(index + 1);
+    behind.find_map(|found| found.state.begin()).is_none_or(|(begin, _)| begin.opened)
+}
+
+/// A reader of a segment whose header was read before.
 fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
     let Source { medium, store, purpose, account, .. } = source;
-    Ok(SegmentReader::open(&**medium, (lane, id), *store, *purpose, account)?.0)
+    let (reader, header) = SegmentReader::open(&**medium, (lane, id), *store, *purpose, account)?;
+    header.map(|_| reader)
 }
 
 fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<State> {
@@ -322,19 +348,21 @@ fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<State> {
         SegmentReader::open(&**medium, (lane, id), *store, *purpose, account)?;
     if let Err(error) = header {
         return match error.kind() {
-            ErrorKind::Corrupt if reader.survey().dirty => Ok(State::Damaged(error)),
-            // Made, but a power cut came before the header was durable.
-            ErrorKind::Corrupt => Ok(State::Blank),
+            ErrorKind::Corrupt if reader.survey().is_clean() => Ok(State::Unmade(error)),
+            ErrorKind::Corrupt => Ok(State::Damaged(error)),
             _ => Err(error),
         };
     }
     if let Some((begin, seqno)) = reader.begin()? {
         return Ok(State::Begun(begin, seqno));
     }
+    if let Some(error) = reader.shortened() {
+        return Ok(State::Damaged(error));
+    }
     // A Begin that was being stored when the power went is torn, but has nothing behind it.
     let error = Error::corrupt("first record of a log segment")
         .at(segment_name(lane, id))
         .expected("a Begin, which was durable");
     reader.skip(BEGIN_BYTES as u64);
-    Ok(if reader.survey().dirty { State::Headless(error) } else { State::Blank })
+    Ok(if reader.survey().is_clean() { State::Blank } else { State::Headless(error) })
 }

@@ -200,7 +200,3 @@ impl<W: Writer> Combiner<W> {
         Some(ticket)
     }
 }
-
-#[cfg(test)]
-#[path = "combiner_tests.rs"]
-mod tests;

@@ -27,6 +27,9 @@ pub struct SegmentHeader {
     pub lane: LaneId,
     /// The segment within the lane. Never reused.
     pub segment: SegmentId,
+    /// The length of its file, bytes. Only a segment behind which another one durably begins is
+    /// ever cut shorter.
+    pub capacity: u64,
 }
 
 impl SegmentHeader {
@@ -40,6 +43,7 @@ impl SegmentHeader {
         put_u16(&mut page, 0);
         put_u128(&mut page, self.store.0);
         put_u64(&mut page, self.segment.0);
+        put_u64(&mut page, self.capacity);
         page.resize(CRC_AT, 0);
         let crc = crc32c(&page);
         put_u32(&mut page, crc);
@@ -75,10 +79,11 @@ impl SegmentHeader {
         let lane = LaneId(cursor.u16()?);
         let reserved = cursor.u16()?;
         let (store, segment) = (StoreId(cursor.u128()?), SegmentId(cursor.u64()?));
+        let capacity = cursor.u64()?;
         if reserved != 0 || cursor.rest().iter().any(|byte| *byte != 0) {
             return Err(Error::corrupt("log segment header").expected("zeros in reserved bytes"));
         }
-        Ok(Self { store, lane, segment })
+        Ok(Self { store, lane, segment, capacity })
     }
 
     /// Checks that this is the header of `lane` and `segment`, and of `store` where one is given.
@@ -115,8 +120,12 @@ impl SegmentHeader {
 mod tests {
     use super::*;
 
-    const HEADER: SegmentHeader =
-        SegmentHeader { store: StoreId(7), lane: LaneId(1), segment: SegmentId(9) };
+    const HEADER: SegmentHeader = SegmentHeader {
+        store: StoreId(7),
+        lane: LaneId(1),
+        segment: SegmentId(9),
+        capacity: 1 << 20,
+    };
 
     /// `page` with the checksum its other bytes ask for.
     fn sealed(mut page: Vec<u8>) -> Vec<u8> {
@@ -145,7 +154,7 @@ mod tests {
         page[8] = 2;
         let error = SegmentHeader::decode(&sealed(page)).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
-        for at in [14, 40, CRC_AT - 1] {
+        for at in [14, 48, CRC_AT - 1] {
             let mut page = HEADER.encode();
             page[at] = 1;
             assert!(SegmentHeader::decode(&sealed(page)).is_err(), "byte {at}");

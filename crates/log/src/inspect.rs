@@ -85,7 +85,7 @@ pub fn inspect(
         sequence += 1;
     }
     let (offset, why) = (reader.at(), reader.explain(sequence));
-    let unreadable = reader.survey().dirty.then_some(why);
+    let unreadable = (!reader.survey().is_clean()).then_some(why);
     see(Entry::End { offset, unreadable })
 }
 

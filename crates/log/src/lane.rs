@@ -98,6 +98,12 @@ impl Lane {
         self.active.as_ref().map(|segment| segment.begin)
     }
 
+    /// Leaves seqnos to other lanes.
+    #[cfg(test)]
+    pub(crate) const fn skip_to(&mut self, next: u64) {
+        self.next = next;
+    }
+
     /// Where the lane's segments come from.
     pub(crate) fn supply(&self) -> Arc<Supply> {
         Arc::clone(&self.supply)
@@ -127,7 +133,9 @@ impl Lane {
     /// given out again.
     pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<(Arc<dyn File>, u64)>> {
         self.shared.check()?;
-        let fresh = self.supply.take(2 * PAGE + MARK_BYTES as u64 + bytes)?;
+        // The header, the Begin, a Mark with the bytes, and a Mark behind them.
+        let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
+        let fresh = self.supply.take(3 * PAGE + bytes)?;
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
         let first = Begin { sequence: self.sequence, durable, opened };
@@ -178,8 +186,7 @@ impl Lane {
     pub(crate) fn mark(&mut self) -> Result<()> {
         let durable = self.shared.durable_sequence();
         let Some(segment) = self.active.as_ref() else { return Ok(()) };
-        let fits = segment.tail + MARK_BYTES as u64 <= segment.fresh.capacity;
-        if durable <= self.marked || !segment.tail.is_multiple_of(PAGE) || !fits {
+        if durable <= self.marked || !segment.tail.is_multiple_of(PAGE) {
             return Ok(());
         }
         let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
@@ -212,13 +219,17 @@ impl Lane {
         stored.map_err(|error| self.shared.poisoned_by(error))
     }
 
-    /// Sees to it that a Mark and `bytes` more fit in the segment.
+    /// Sees to it that a Mark and `bytes` more fit in the segment, and, once they are sealed,
+    /// another Mark behind them: what was synced last is then always vouched for.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
-        let needed = MARK_BYTES as u64 + bytes;
-        match &self.active {
-            Some(segment) if segment.tail + needed <= segment.fresh.capacity => Ok(()),
-            _ => self.rotate(bytes).map(drop),
+        let mark = MARK_BYTES as u64;
+        let fits = |segment: &Segment| {
+            (segment.tail + mark + bytes).next_multiple_of(PAGE) + mark <= segment.fresh.capacity
+        };
+        if self.active.as_ref().is_some_and(fits) {
+            return Ok(());
         }
+        self.rotate(bytes).map(drop)
     }
 }
 

@@ -37,3 +37,8 @@ pub use options::{Batch, Options, Recover, SEGMENT_BYTES_MIN};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
 pub use statistics::Statistics;
+
+#[cfg(test)]
+mod shuttled;
+#[cfg(test)]
+mod tests;

@@ -229,10 +229,11 @@ impl Log {
             true => Ok(None),
             false => lane.rotate(0),
         })?;
-        match left {
-            Some((file, tail)) => file.set_len(tail.next_multiple_of(PAGE_BYTES as u64)),
-            None => Ok(()),
-        }
+        let Some((file, tail)) = left else { return Ok(()) };
+        // Until the next segment's Begin is durable, a short one would look damaged.
+        let begin = self.combiner.with(|lane| lane.begin());
+        self.sync_until(|| begin.is_none_or(|begin| self.shared.durable_sequence() > begin))?;
+        file.set_len(tail.next_multiple_of(PAGE_BYTES as u64))
     }
 
     /// Makes the next segment ahead of need; whether it did. The engine calls it from a
@@ -312,7 +313,3 @@ impl fmt::Debug for Log {
         f.debug_struct("Log").field("last", &self.last()).field("durable", &self.durable()).finish()
     }
 }
-
-#[cfg(test)]
-#[path = "log_tests.rs"]
-mod tests;

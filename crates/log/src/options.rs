@@ -4,7 +4,7 @@ use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
 use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
 
 /// The smallest segment, bytes: a header page and a few groups.
-pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+pub const SEGMENT_BYTES_MIN: u64 = 32 << 10;
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug)]

@@ -23,8 +23,9 @@ pub(crate) struct SegmentReader {
     file: Arc<dyn File>,
     purpose: Purpose,
     seed: u32,
-    /// The end of the file.
+    /// The end of the file, and where its header says it should be.
     end: u64,
+    capacity: u64,
     /// Where the next record is looked for.
     at: u64,
     window: Window,
@@ -50,12 +51,21 @@ pub(crate) enum What {
 }
 
 /// What lies behind the last record that could be read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// The lane was durable below this lane sequence, as Marks say.
     pub(crate) durable: u64,
     /// True where anything was ever stored there.
     pub(crate) dirty: bool,
+    /// The device's first refusal to read a page.
+    pub(crate) unreadable: Option<Error>,
+}
+
+impl Survey {
+    /// True where surely nothing was ever stored there.
+    pub(crate) const fn is_clean(&self) -> bool {
+        !self.dirty && self.unreadable.is_none()
+    }
 }
 
 impl SegmentReader {
@@ -71,7 +81,7 @@ impl SegmentReader {
         let file = medium.open(&name, Access::Bytes)?;
         let end = file.size()?.next_multiple_of(PAGE);
         let window = Window::new(account)?;
-        let mut reader = Self { file, purpose, seed: 0, end, at: PAGE, window };
+        let mut reader = Self { file, purpose, seed: 0, end, capacity: 0, at: PAGE, window };
         let header = reader.bytes(0, PAGE_BYTES).and_then(SegmentHeader::decode);
         let header = header.and_then(|header| {
             header.check(store, lane, segment)?;
@@ -80,8 +90,19 @@ impl SegmentReader {
         let header = header.map_err(|error| error.at(&name));
         if let Ok(header) = &header {
             reader.seed = header.seed();
+            reader.capacity = header.capacity;
         }
         Ok((reader, header))
+    }
+
+    /// What is wrong with the file's length, where it was cut.
+    pub(crate) fn shortened(&self) -> Option<Error> {
+        (self.end < self.capacity).then(|| {
+            Error::corrupt("log segment's length")
+                .at(self.file.name())
+                .expected(self.capacity)
+                .got(self.end)
+        })
     }
 
     /// Where the next record is looked for.
@@ -150,8 +171,7 @@ impl SegmentReader {
         self.at += bytes;
     }
 
-    /// Looks through everything from here to the end of the segment. Pages that cannot be read
-    /// count as written.
+    /// Looks through everything from here to the end of the segment.
     pub(crate) fn survey(&mut self) -> Survey {
         let mut survey = Survey::default();
         let mut at = self.at;
@@ -159,7 +179,7 @@ impl SegmentReader {
             let (seed, starts_page) = (self.seed, at.is_multiple_of(PAGE));
             let next = (at + 1).next_multiple_of(PAGE);
             match self.bytes(at, (next - at) as usize) {
-                Err(_) => survey.dirty = true,
+                Err(error) => survey.unreadable = survey.unreadable.or(Some(error)),
                 Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
                 Ok(bytes) => {
                     survey.dirty = true;

@@ -97,7 +97,7 @@ impl Supply {
         let charge = self.account.charge(SEGMENT_MEMORY)?;
         let id = SegmentId(*next);
         let name = segment_name(self.lane, id);
-        let header = SegmentHeader { store: self.store, lane: self.lane, segment: id };
+        let header = SegmentHeader { store: self.store, lane: self.lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         *next += 1;
         if let Err(error) = file.store(0, &header.encode(), Purpose::Log) {

@@ -1,0 +1,224 @@
+//! Power cuts and process deaths, one after another: what was synced comes back, everything comes
+//! back whole, in order, and as it was last written (I11). What a recovery cut off stays away.
+//!
+//! A script of random operations runs on a device that is frozen at a chosen moment. What a crash
+//! leaves is opened and compared with the history, and the script goes on from there: three
+//! crashes in a row, each also while the log is being opened.
+
+use std::collections::BTreeMap;
+
+use base::Rng;
+use media::{Faulty, Freeze};
+
+use super::*;
+
+/// The keyspace that is never flushed, and the one that is.
+const KEPT: KeyspaceId = KeyspaceId(1);
+const FLUSHED: KeyspaceId = KeyspaceId(2);
+
+/// What the engine knows: it stands for the manifest and the tables, whose own crash safety is
+/// tested elsewhere. So a flush counts only if it was over before the crash.
+#[derive(Clone, Default)]
+struct Engine {
+    /// Every record that the log may hold: its end, keyspace and body.
+    history: BTreeMap<u64, (u64, KeyspaceId, Vec<u8>)>,
+    /// The last seqno that a sync acknowledged.
+    synced: u64,
+    /// Records of `FLUSHED` below this are in tables.
+    below: u64,
+    /// The last seqno appended.
+    last: u64,
+}
+
+impl Engine {
+    fn open(&self, medium: &Arc<dyn Medium>) -> Result<(Log, Recovery, Replayed)> {
+        let floor = Seqno::new(self.below.saturating_sub(1));
+        let below =
+            |keyspace| Some(if keyspace == FLUSHED { Seqno::new(self.below) } else { Seqno::ZERO });
+        open_with(medium, Options { floor, ..options() }, &below)
+    }
+
+    /// Compares what was replayed with the history, which then ends where the log does.
+    fn compare(&mut self, recovery: &Recovery, replayed: &Replayed, context: &str) {
+        let last = recovery.last.get();
+        assert!(last >= self.synced, "{context}: synced up to {}, got {last}", self.synced);
+        self.history.retain(|first, _| *first <= last);
+        let needed = self
+            .history
+            .iter()
+            .filter(|(_, (end, keyspace, _))| *keyspace == KEPT || *end > self.below);
+        let needed: Vec<_> = needed.map(|(first, (_, _, body))| (*first, body)).collect();
+        let got: Vec<_> = replayed.iter().map(|(first, body)| (*first, body)).collect();
+        assert!(needed == got, "{context}: {}", difference(&needed, &got));
+        self.last = last;
+    }
+}
+
+fn difference(needed: &[(u64, &Vec<u8>)], got: &[(u64, &Vec<u8>)]) -> String {
+    let at = needed.iter().zip(got).take_while(|(needed, got)| needed == got).count();
+    let seqno = |list: &[(u64, &Vec<u8>)]| list.get(at).map(|(seqno, _)| *seqno);
+    format!(
+        "record {at} of {} and {}: needed {:?}, got {:?}",
+        needed.len(),
+        got.len(),
+        seqno(needed),
+        seqno(got)
+    )
+}
+
+/// Runs `steps` random operations. What happens once the device is frozen does not count.
+fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u32) {
+    for _ in 0..steps {
+        match rng.below(16) {
+            0..9 => {
+                let keyspace = if rng.one_in(3) { FLUSHED } else { KEPT };
+                let ops = 1 + rng.below(5) as u32;
+                let size = match rng.below(12) {
+                    0 => rng.below(30_000),
+                    1..4 => rng.below(3000),
+                    _ => rng.below(200),
+                };
+                let mut body = vec![0; size as usize];
+                rng.fill(&mut body);
+                let batch = Batch { keyspaces: &[keyspace], ops, body: &body };
+                let first = log.append(batch).unwrap().get();
+                assert_eq!(first, engine.last + 1);
+                engine.last = first + u64::from(ops) - 1;
+                engine.history.insert(first, (engine.last + 1, keyspace, body));
+            }
+            9..12 => {
+                let upto = Seqno::new(engine.last);
+                log.sync(upto).unwrap();
+                assert!(log.durable() >= upto);
+                if !device.is_frozen() {
+                    engine.synced = engine.last;
+                }
+            }
+            12 => {
+                log.prepare().unwrap();
+            }
+            13 => log.rotate().unwrap(),
+            14 => {
+                // Else a batch could be half in a table and lost from the log.
+                log.sync(Seqno::new(engine.last)).unwrap();
+                if !device.is_frozen() {
+                    engine.synced = engine.last;
+                    engine.below = engine.last + 1;
+                    log.flushed(FLUSHED, Seqno::new(engine.below));
+                }
+            }
+            _ => {
+                log.free().unwrap();
+            }
+        }
+    }
+}
+
+/// Three lives of a log, each ended by a power cut or a death at the moment that `at` picks.
+fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
+    let mut rng = Rng::new(seed);
+    let mut device = Arc::new(Faulty::new(seed));
+    let mut engine = Engine::default();
+    for life in 0..3 {
+        let moment = at(life, &mut rng);
+        let context = format!("TERRACE_SEED={seed}, life {life}, {moment:?}");
+        device.freeze(moment);
+        let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+        let (log, recovery, replayed) = engine.open(&medium).unwrap_or_else(|error| {
+            panic!("{context}: {error}");
+        });
+        engine.compare(&recovery, &replayed, &context);
+        if !device.is_frozen() {
+            // What an open replayed is durable when it returns.
+            engine.synced = engine.last;
+        }
+        let steps = 5 + rng.below(60) as u32;
+        run(&device, &log, &mut engine, &mut rng, steps);
+        let image = if life == 1 && rng.one_in(2) {
+            device.process_death_image()
+        } else {
+            device.crash_image(rng.next_u64())
+        };
+        drop(log);
+        device = Arc::new(Faulty::over(&image.unwrap(), rng.next_u64()).unwrap());
+    }
+    let medium: Arc<dyn Medium> = device;
+    let context = format!("TERRACE_SEED={seed}, the end");
+    let (_, recovery, replayed) =
+        engine.open(&medium).unwrap_or_else(|error| panic!("{context}: {error}"));
+    engine.compare(&recovery, &replayed, &context);
+}
+
+#[test]
+fn every_sync_point_of_three_lives_can_be_the_last() {
+    let (mut rng, seed) = Rng::from_env();
+    for point in 0..60 {
+        for _ in 0..4 {
+            // A failure prints the seed of its own script, which is enough to see it again here.
+            let script =
+                if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
+            lives(script, |life, rng| {
+                Freeze::AtSync(if life == 0 { point } else { rng.below(40) })
+            });
+        }
+    }
+}
+
+#[test]
+fn any_change_of_three_lives_can_be_the_last() {
+    let (mut rng, seed) = Rng::from_env();
+    for _ in 0..300 {
+        let script = if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
+        lives(script, |_, rng| Freeze::AtChange(rng.below(100)));
+    }
+}
+
+/// The open itself is cut: few changes, many crashes, so that a log is recovered again and again
+/// before anything is appended to it.
+#[test]
+fn a_recovery_can_be_cut_as_often_as_it_likes() {
+    let (mut rng, seed) = Rng::from_env();
+    for _ in 0..150 {
+        let script = if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
+        lives(script, |life, rng| {
+            Freeze::AtChange(if life == 0 { rng.below(100) } else { rng.below(8) })
+        });
+    }
+}
+
+/// Records beyond a gap: the first life leaves later records without an earlier one; the second
+/// gives their seqnos out again and crashes too; they never come back.
+#[test]
+fn records_beyond_a_gap_never_come_back() {
+    let medium = Arc::new(MemoryMedium::new());
+    let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
+    let (log, ..) = open(&device).unwrap();
+    for at in 0..6u8 {
+        append(&log, 1, 1, &vec![at; 5000]).unwrap();
+    }
+    drop(log);
+    // Loses the third record, in the second segment or the first, wherever it lies.
+    let lost = find(&medium, &[2; 100]);
+    let mut content = medium.content(&lost.0).unwrap();
+    content[lost.1..lost.1 + 50].fill(0);
+    medium.insert(&lost.0, content).unwrap();
+    for life in 0..3u8 {
+        let (log, recovery, replayed) = open(&device).unwrap();
+        let kept = 2 + u64::from(life);
+        assert_eq!(recovery.last.get(), kept, "life {life}");
+        let bodies: Vec<u8> = replayed.iter().map(|(_, body)| body[0]).collect();
+        assert_eq!(bodies, [0, 1, 10, 11][..2 + usize::from(life)]);
+        assert_eq!(append(&log, 1, 1, &[10 + life; 10]).unwrap().get(), kept + 1);
+    }
+}
+
+/// The file and the offset where `bytes` first are.
+fn find(medium: &MemoryMedium, bytes: &[u8]) -> (String, usize) {
+    for file in medium.list().unwrap() {
+        let content = medium.content(&file.name).unwrap();
+        if let Some(at) = content.windows(bytes.len()).position(|window| window == bytes) {
+            return (file.name, at);
+        }
+    }
+    panic!("the bytes are nowhere");
+}

@@ -1,0 +1,175 @@
+//! Devices that fail: a failed store or sync ends writing, a full device does not.
+
+use base::ErrorKind;
+use media::{Fault, Faulty, OpKind, Purpose, Rule};
+
+use super::*;
+
+fn faulty() -> (Arc<Faulty>, Arc<dyn Medium>) {
+    let device = Arc::new(Faulty::new(1));
+    (Arc::clone(&device), device)
+}
+
+fn assert_poisoned(log: &Log) {
+    let first = log.poisoned().unwrap();
+    for error in [append(log, 1, 1, b"x").unwrap_err(), log.sync(log.last()).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains(&first.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn a_failed_store_poisons_and_what_was_synced_comes_back() {
+    let (device, medium) = faulty();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, 1, 1, b"kept").unwrap();
+    log.sync(log.last()).unwrap();
+    append(&log, 1, 1, b"not synced").unwrap();
+    device.inject(Rule::new(OpKind::Write, Fault::Io).purpose(Purpose::Log)).unwrap();
+    assert_eq!(append(&log, 1, 1, b"lost").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_poisoned(&log);
+    assert_eq!((log.last().get(), log.durable().get()), (2, 1));
+    // The device is well again, the log is not: nothing is retried.
+    device.heal();
+    assert_poisoned(&log);
+    drop(log);
+    let (_, _, replayed) = open(&medium).unwrap();
+    assert_eq!(replayed[0], (1, b"kept".to_vec()));
+}
+
+#[test]
+fn a_failed_sync_poisons_and_acknowledges_nothing() {
+    for at in 0..2 {
+        let (device, medium) = faulty();
+        let (log, ..) = open(&medium).unwrap();
+        append(&log, 1, 1, b"kept").unwrap();
+        log.sync(log.last()).unwrap();
+        append(&log, 1, 1, &[at; 3000]).unwrap();
+        device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
+        assert_eq!(log.sync(log.last()).unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(log.durable().get(), 1);
+        assert_poisoned(&log);
+        let image: Arc<dyn Medium> = Arc::new(device.crash_image(u64::from(at)).unwrap());
+        let (_, _, replayed) = open(&image).unwrap();
+        assert_eq!(replayed[0], (1, b"kept".to_vec()));
+    }
+}
+
+#[test]
+fn a_failed_sync_of_names_poisons() {
+    let (device, medium) = faulty();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, 1, 1, b"x").unwrap();
+    device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory")).unwrap();
+    assert_eq!(log.prepare().unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_poisoned(&log);
+}
+
+/// No space for a next segment: nothing is half-written, no seqno is lost, reads of what is there
+/// go on, and appends work again when space returns.
+#[test]
+fn a_full_device_refuses_and_recovers() {
+    let (device, medium) = faulty();
+    let (log, ..) = open(&medium).unwrap();
+    device.set_capacity(Some(options().segment_bytes + 100));
+    let mut appended = 0;
+    let error = loop {
+        match append(&log, 1, 1, &[1; 700]) {
+            Ok(seqno) => {
+                appended += 1;
+                assert_eq!(seqno.get(), appended);
+            }
+            Err(error) => break error,
+        }
+        assert!(appended < 100, "the device fills");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert_eq!(log.prepare().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert!(log.poisoned().is_none());
+    log.sync(log.last()).unwrap();
+    assert_eq!(log.durable().get(), appended);
+    assert_eq!(append(&log, 1, 1, &[1; 8000]).unwrap_err().kind(), ErrorKind::NoSpace);
+    device.set_capacity(None);
+    assert_eq!(append(&log, 1, 1, b"again").unwrap().get(), appended + 1);
+    drop(log);
+    let (_, _, replayed) = open(&medium).unwrap();
+    assert_eq!(replayed.len() as u64, appended + 1);
+}
+
+/// A full device does not keep a store from being opened and read; what recovery cut off stays
+/// away when appends go on.
+#[test]
+fn a_log_opens_on_a_full_device() {
+    let (device, medium) = faulty();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, 1, 1, b"one").unwrap();
+    drop(log);
+    device.set_capacity(Some(options().segment_bytes));
+    let (log, _, replayed) = open(&medium).unwrap();
+    assert_eq!((replayed.len(), log.last().get(), log.durable().get()), (1, 1, 1));
+    assert_eq!(append(&log, 1, 1, b"two").unwrap_err().kind(), ErrorKind::NoSpace);
+    log.flushed(KeyspaceId(1), Seqno::new(2));
+    assert_eq!(log.free().unwrap(), 0, "the only segment says where the log ends");
+    device.set_capacity(None);
+    assert_eq!(append(&log, 1, 1, b"two").unwrap().get(), 2);
+    assert_eq!(log.free().unwrap(), 1);
+    drop(log);
+    assert_eq!(open(&medium).unwrap().2, [(2, b"two".to_vec())]);
+}
+
+/// A record that the device put elsewhere, or flipped, is found by its checksum (I8).
+#[test]
+fn misdirected_and_flipped_stores_never_pass() {
+    for fault in [
+        Fault::Misdirected { name: None, at: 12_000 },
+        Fault::Misdirected { name: None, at: 8192 },
+        Fault::Lost,
+        Fault::Flip,
+    ] {
+        let (device, medium) = faulty();
+        let (log, ..) = open(&medium).unwrap();
+        append(&log, 1, 1, &[1; 100]).unwrap();
+        device.inject(Rule::new(OpKind::Write, fault.clone()).purpose(Purpose::Log)).unwrap();
+        append(&log, 1, 1, &[2; 100]).unwrap();
+        append(&log, 1, 1, &[3; 100]).unwrap();
+        log.sync(log.last()).unwrap();
+        drop(log);
+        let error = open(&medium).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{fault:?}: {error}");
+    }
+}
+
+/// An unreadable page is never taken for the end of the log.
+#[test]
+fn a_device_that_cannot_read_stops_recovery() {
+    let (device, medium) = faulty();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, 1, 1, &[1; 100]).unwrap();
+    drop(log);
+    for after in 0..2 {
+        let rule = Rule::new(OpKind::Read, Fault::Io).after(after);
+        device.inject(rule).unwrap();
+        assert_eq!(open(&medium).unwrap_err().kind(), ErrorKind::Corrupt);
+        device.heal();
+    }
+    assert_eq!(open(&medium).unwrap().2.len(), 1);
+}
+
+/// Memory is charged before it is taken (I10): a log that does not fit is refused.
+#[test]
+fn a_log_over_its_budget_is_refused() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, 1, 1, &vec![1; 3 << 20]).unwrap();
+    drop(log);
+    let open = |limit| {
+        let budget = base::Budget::new(limit);
+        let (account, medium) = (budget.account("log"), Arc::clone(&medium));
+        let mut replay = |_: Seqno, _: &[u8]| Ok(());
+        Log::open(medium, options(), &account, &|_| Some(Seqno::ZERO), &mut replay)
+            .map(|_| account.peak())
+    };
+    assert!(open(1 << 20).unwrap_err().is_retryable());
+    let peak = open(8 << 20).unwrap();
+    assert!(peak >= 3 << 20, "{peak} bytes were charged for a record of 3 MiB");
+}

@@ -1,0 +1,114 @@
+//! A segment is removed only when every record in it is dead, and no keyspace pins it by being
+//! idle (I7).
+
+use super::*;
+
+const BUSY: u32 = 1;
+const IDLE: u32 = 2;
+
+fn names(medium: &Arc<dyn Medium>) -> Vec<String> {
+    medium.list().unwrap().into_iter().map(|file| file.name).collect()
+}
+
+/// Appends about `segments` segments of records of the busy keyspace.
+fn fill(log: &Log, segments: usize) {
+    for _ in 0..segments * 24 {
+        append(log, BUSY, 1, &[1; 1000]).unwrap();
+    }
+}
+
+#[test]
+fn an_idle_keyspace_pins_until_it_is_flushed() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, IDLE, 3, b"idle").unwrap();
+    fill(&log, 4);
+    let next = Seqno::new(log.last().get() + 1);
+    log.flushed(KeyspaceId(BUSY), next);
+    let before = log.bytes();
+    assert_eq!(log.free().unwrap(), 0, "the idle keyspace's record is alive");
+    assert_eq!(log.pinning(), [(KeyspaceId(IDLE), Seqno::new(4))]);
+    log.flushed(KeyspaceId(IDLE), Seqno::new(3));
+    assert_eq!(log.free().unwrap(), 0, "its last operation is not flushed");
+    log.flushed(KeyspaceId(IDLE), Seqno::new(4));
+    let freed = log.free().unwrap();
+    assert!(freed >= 3, "{freed} segments");
+    assert!(log.bytes() < before / 3);
+    assert_eq!(log.pinning(), []);
+    assert_eq!(names(&medium).len() as u64, log.statistics().segments_live);
+    let last = log.last();
+    drop(log);
+    let (log, recovery, replayed) = open_with(&medium, options(), &|_| Some(next)).unwrap();
+    assert_eq!((replayed.len(), log.last()), (0, last));
+    assert!(recovery.skipped > 0);
+}
+
+#[test]
+fn a_dropped_keyspace_pins_nothing_now_or_after_recovery() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    fill(&log, 2);
+    append(&log, IDLE, 1, b"alive").unwrap();
+    log.forget(KeyspaceId(BUSY));
+    assert!(log.free().unwrap() >= 1);
+    drop(log);
+    let from = |keyspace| (keyspace == KeyspaceId(IDLE)).then_some(Seqno::ZERO);
+    let (_, _, replayed) = open_with(&medium, options(), &from).unwrap();
+    assert_eq!(replayed.len(), 1);
+    assert_eq!(replayed[0].1, b"alive");
+}
+
+/// A record of two keyspaces lives until both are flushed.
+#[test]
+fn a_record_is_dead_when_all_its_keyspaces_are() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    let keyspaces = [KeyspaceId(BUSY), KeyspaceId(IDLE)];
+    log.append(Batch { keyspaces: &keyspaces, ops: 2, body: b"both" }).unwrap();
+    log.rotate().unwrap();
+    log.flushed(KeyspaceId(BUSY), Seqno::new(3));
+    assert_eq!(log.free().unwrap(), 0);
+    drop(log);
+    let from = |keyspace| Some(Seqno::new(if keyspace == KeyspaceId(BUSY) { 3 } else { 0 }));
+    let (log, _, replayed) = open_with(&medium, options(), &from).unwrap();
+    assert_eq!(replayed, [(1, b"both".to_vec())]);
+    log.flushed(KeyspaceId(IDLE), Seqno::new(3));
+    assert_eq!(log.free().unwrap(), 2, "and the blank one behind it");
+}
+
+#[test]
+fn the_segment_being_written_is_kept_until_rotated() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    append(&log, BUSY, 1, b"x").unwrap();
+    log.flushed(KeyspaceId(BUSY), Seqno::new(2));
+    assert_eq!(log.free().unwrap(), 0);
+    log.rotate().unwrap();
+    let before = names(&medium);
+    log.rotate().unwrap();
+    assert_eq!(names(&medium), before, "a blank segment is not rotated");
+    assert_eq!(log.free().unwrap(), 1);
+    assert_eq!(log.statistics().segments_freed, 1);
+    assert_eq!(append(&log, BUSY, 1, b"y").unwrap().get(), 2);
+}
+
+/// What is appended while segments are freed is not: two threads, many segments.
+#[test]
+fn freeing_while_appending_loses_nothing_alive() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| fill(&log, 20));
+        while !writer.is_finished() {
+            let below = Seqno::new(log.last().get() / 2);
+            log.flushed(KeyspaceId(BUSY), below);
+            log.free().unwrap();
+            log.prepare().unwrap();
+        }
+    });
+    let (last, below) = (log.last().get(), log.last().get() / 2);
+    drop(log);
+    let (_, _, replayed) = open_with(&medium, options(), &|_| Some(Seqno::new(below))).unwrap();
+    let seqnos: Vec<u64> = replayed.iter().map(|(seqno, _)| *seqno).collect();
+    assert!(seqnos.iter().copied().eq(below..=last), "{below}..={last}");
+}

@@ -1,0 +1,100 @@
+//! Recovery of several lanes: merged in seqno order, up to the first gap. Nothing appends to a
+//! second lane yet, so the lanes are written here, one by one.
+
+use base::LaneId;
+
+use super::*;
+use crate::combiner::Writer;
+use crate::group::Group;
+use crate::lane::Lane;
+use crate::retention::Retention;
+use crate::shared::Shared;
+use crate::supply::Supply;
+
+/// Writes a lane of records at `seqnos`, one operation each; the first `synced` are durable.
+fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
+    let (shared, retention) = (Arc::new(Shared::default()), Arc::new(Retention::default()));
+    let account = Account::unlimited("log");
+    let identity = (options().store, LaneId(lane));
+    let supply = Supply::new(medium, identity, options().segment_bytes, 1, &account, &shared);
+    // The shared counter of seqnos: a lane is told where each record stands.
+    let mut writer = Lane::new(LaneId(lane), supply, shared, &retention, 0, begin);
+    writer.rotate(0).unwrap();
+    for seqno in seqnos {
+        writer.skip_to(*seqno);
+        let body = seqno.to_le_bytes();
+        let mut group = Group::default();
+        let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: &body };
+        group.push(&batch, base::crc32c(&body));
+        assert_eq!(writer.write(&mut group, &[]).unwrap().get(), *seqno);
+    }
+}
+
+fn seqnos(replayed: &Replayed) -> Vec<u64> {
+    assert!(replayed.iter().all(|(seqno, body)| seqno.to_le_bytes() == **body));
+    replayed.iter().map(|(seqno, _)| *seqno).collect()
+}
+
+#[test]
+fn lanes_are_merged_in_seqno_order() {
+    let medium = memory();
+    lane(&medium, 0, 1, &[1, 4, 5, 8]);
+    lane(&medium, 1, 1, &[2, 3, 6, 7]);
+    let (log, recovery, replayed) = open(&medium).unwrap();
+    assert_eq!(seqnos(&replayed), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!((log.last().get(), recovery.torn), (8, None));
+}
+
+/// The record with seqno 3, the last of its lane, was never durable, so nothing behind it was
+/// acknowledged, though it is there in the other lane. It stays away when its seqnos are given out again.
+#[test]
+fn replay_stops_at_the_first_gap_for_good() {
+    let medium = memory();
+    lane(&medium, 0, 1, &[1, 4, 5]);
+    lane(&medium, 1, 1, &[2]);
+    let (log, recovery, replayed) = open(&medium).unwrap();
+    assert_eq!(seqnos(&replayed), [1, 2]);
+    assert_eq!(recovery.torn.unwrap().sequence, 2);
+    for seqno in 3..=7u64 {
+        assert_eq!(append(&log, 1, 1, &seqno.to_le_bytes()).unwrap().get(), seqno);
+    }
+    drop(log);
+    for _ in 0..3 {
+        let (_, recovery, replayed) = open(&medium).unwrap();
+        assert_eq!(seqnos(&replayed), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(recovery.torn, None);
+    }
+}
+
+/// Where one lane's old segments were freed, the other lane's old records stand alone: no gap.
+#[test]
+fn seqnos_before_the_oldest_segment_of_a_lane_are_no_gap() {
+    let medium = memory();
+    lane(&medium, 0, 10, &[10, 12]);
+    lane(&medium, 1, 3, &[3, 7, 11]);
+    let (_, _, replayed) = open(&medium).unwrap();
+    assert_eq!(seqnos(&replayed), [3, 7, 10, 11, 12]);
+}
+
+/// A lane that nothing is appended to any more is freed like any other.
+#[test]
+fn an_old_lane_is_freed() {
+    let medium = memory();
+    lane(&medium, 0, 1, &[1]);
+    lane(&medium, 1, 1, &[2]);
+    let (log, ..) = open(&medium).unwrap();
+    log.flushed(KeyspaceId(1), Seqno::new(3));
+    log.free().unwrap();
+    let names: Vec<_> = medium.list().unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["log-0-0000000002"]);
+}
+
+/// Where every lane goes on behind a gap, no tail was lost: the log is not what was written.
+#[test]
+fn a_gap_that_no_lost_tail_explains_is_damage() {
+    let medium = memory();
+    lane(&medium, 0, 1, &[1, 4]);
+    lane(&medium, 1, 1, &[2, 5]);
+    let error = open(&medium).unwrap_err();
+    assert!(error.to_string().contains("seqno"), "{error}");
+}
