@@ -74,6 +74,12 @@ impl Pool {
         Ok(Line { pool: Arc::clone(self), mailbox: Arc::default(), running: 0 })
     }
 
+    /// Threads started so far.
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> usize {
+        self.threads.lock().len()
+    }
+
     fn spawn(&self, number: usize) -> std::io::Result<JoinHandle<()>> {
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new()

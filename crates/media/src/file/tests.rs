@@ -1,1 +1,263 @@
+//! What only a real directory can show: the death of a process, limits of the system, fallbacks.
+//!
+//! Tests about processes run this test binary again with an environment variable that tells the
+//! child which part to play.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base::{ErrorKind, Rng};
+
+use super::*;
+use crate::{Buf, Op, Purpose, Request};
+
+const PART: &str = "TERRACE_MEDIA_TEST_PART";
+const DIRECTORY: &str = "TERRACE_MEDIA_TEST_DIRECTORY";
+
+/// Starts the test `name` of this binary in a child that plays its part in `directory`.
+fn child(name: &str, directory: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("file::tests::{name}"), "--nocapture", "--test-threads=1"])
+        .env(PART, name)
+        .env(DIRECTORY, directory)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The directory, where this process is the child of the test `name`.
+fn part(name: &str) -> Option<PathBuf> {
+    (std::env::var(PART).ok()? == name).then(|| std::env::var_os(DIRECTORY).unwrap().into())
+}
+
+fn open(path: &Path) -> FileMedium {
+    FileMedium::open(path, FileOptions::default()).unwrap()
+}
+
+/// Waits for a condition that another process brings about.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} never came");
+}
+
+/// A child stores numbered records, each then counted in a second file, until it is killed. Every
+/// record that was counted is there whole.
+#[test]
+fn stores_survive_the_death_of_the_process() {
+    const RECORD: u64 = 150;
+    const LEN: u64 = 2 << 20;
+    let name = "stores_survive_the_death_of_the_process";
+    let record = |number: u64| {
+        let mut bytes = [0; RECORD as usize];
+        Rng::new(number).fill(&mut bytes);
+        bytes
+    };
+    if let Some(directory) = part(name) {
+        let medium = open(&directory);
+        let log = medium.create("log", Access::Bytes, LEN).unwrap();
+        let count = medium.create("count", Access::Bytes, 4096).unwrap();
+        for number in 0..LEN / RECORD {
+            log.store(number * RECORD, &record(number), Purpose::Log).unwrap();
+            count.store(0, &(number + 1).to_le_bytes(), Purpose::Log).unwrap();
+        }
+        // All stored: wait for the end.
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    let mut writer = child(name, directory.path());
+    let counted = || {
+        let file = medium.open("count", Access::Bytes).ok()?;
+        let (buf, result) = file.read(0, Buf::pages(1), Purpose::Replay);
+        result.ok()?;
+        Some(u64::from_le_bytes(buf[..8].try_into().unwrap()))
+    };
+    eventually("a thousand records", || counted().is_some_and(|count| count > 1000));
+    // SIGKILL: nothing in the child runs any more.
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let count = counted().unwrap();
+    let log = medium.open("log", Access::Bytes).unwrap();
+    let (bytes, result) = log.read(0, Buf::pages(LEN as usize / 4096), Purpose::Replay);
+    result.unwrap();
+    for (number, stored) in bytes.chunks(RECORD as usize).take(count as usize).enumerate() {
+        assert_eq!(*stored, record(number as u64), "record {number} of {count}");
+    }
+}
+
+#[test]
+fn another_process_cannot_take_the_lock() {
+    let name = "another_process_cannot_take_the_lock";
+    if let Some(directory) = part(name) {
+        let medium = open(&directory);
+        let _guard = medium.lock().unwrap();
+        medium.create("taken", Access::Bytes, 0).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut owner = child(name, directory.path());
+    let medium = open(directory.path());
+    eventually("the lock", || medium.open("taken", Access::Bytes).is_ok());
+    let error = medium.lock().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains(&format!("process {}", owner.id())), "{error}");
+    // The lock dies with its owner.
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    medium.lock().unwrap();
+}
+
+#[test]
+fn running_out_of_handles_is_a_clear_error_that_passes() {
+    let name = "running_out_of_handles_is_a_clear_error_that_passes";
+    let Some(directory) = part(name) else {
+        let directory = tempfile::tempdir().unwrap();
+        let status = child(name, directory.path()).wait().unwrap();
+        assert!(status.success(), "the child's assertions are above");
+        return;
+    };
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let medium = open(&directory);
+    let limit = Rlimit { current: Some(64), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let mut files = Vec::new();
+    let error = loop {
+        match medium.create(&format!("f{}", files.len()), Access::Direct, 0) {
+            Ok(file) => files.push(file),
+            Err(error) => break error,
+        }
+        assert!(files.len() < 64, "the limit holds");
+    };
+    assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+    assert!(error.to_string().contains("ulimit -n"), "{error}");
+    assert_eq!(medium.queue(4).err().unwrap().kind(), ErrorKind::Retry);
+    files.pop();
+    files.push(medium.create("after", Access::Direct, 0).unwrap());
+    // What is open works on.
+    files[0].write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
+}
+
+#[test]
+fn space_that_is_not_there_is_no_space_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    for access in [Access::Direct, Access::Bytes] {
+        let error = medium.create("huge", access, 15 << 40).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(error.to_string().contains("huge"), "{error}");
+        assert_eq!(medium.list().unwrap(), []);
+    }
+}
+
+#[test]
+fn a_directory_is_made_only_where_that_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a").join("b");
+    let options = FileOptions { create: false, ..FileOptions::default() };
+    let error = FileMedium::open(&path, options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(!path.exists());
+    FileMedium::open(&path, FileOptions::default()).unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, b"").unwrap();
+    assert_eq!(FileMedium::open(&file, options).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn what_is_refused_is_said_once_and_in_the_backend() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = FileOptions { io_uring: false, direct: false, ..FileOptions::default() };
+    let plain = FileMedium::open(directory.path(), options).unwrap();
+    assert_eq!(plain.capabilities().backend, "pread pool cached");
+    assert!(plain.notice().unwrap().contains("threads"), "{:?}", plain.notice());
+    let best = open(directory.path());
+    assert_eq!(best.capabilities().backend.contains("io_uring"), Ring::probe().is_ok());
+    assert_eq!(best.notice().is_none(), best.capabilities().backend == "io_uring");
+}
+
+#[test]
+fn foreign_files_in_the_directory_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    fs::create_dir(directory.path().join("lost+found")).unwrap();
+    fs::create_dir(directory.path().join("folder")).unwrap();
+    fs::write(directory.path().join("a file"), b"x").unwrap();
+    medium.create("mine", Access::Bytes, 10).unwrap();
+    let names: Vec<String> = medium.list().unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["mine"]);
+}
+
+/// A panic with operations in flight must not free a buffer that the kernel still fills.
+#[test]
+fn a_panic_waits_for_what_is_in_flight() {
+    for io_uring in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = FileOptions { io_uring, ..FileOptions::default() };
+        let medium = FileMedium::open(directory.path(), options).unwrap();
+        let file = medium.create("f", Access::Direct, 0).unwrap();
+        file.write(0, Buf::pages(256), Purpose::Flush).1.unwrap();
+        for _ in 0..20 {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let mut queue = medium.queue(32).unwrap();
+                for token in 0..32 {
+                    let op = Op::Read { at: token * 4096, buf: Buf::pages(8) };
+                    let file = Arc::clone(&file);
+                    queue.submit(Request { file, op, purpose: Purpose::Data, token }).unwrap();
+                }
+                queue.complete(1, &mut Vec::new()).unwrap();
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(Arc::strong_count(&file), 1, "every operation let go of the file");
+        }
+    }
+}
+
+/// Ring and pool give the same bytes for the same random reads, and the pool stays in its bound.
+#[test]
+fn the_pool_equals_the_ring() {
+    const PAGES: u64 = 256;
+    let (mut rng, seed) = Rng::from_env();
+    let directory = tempfile::tempdir().unwrap();
+    let ring = open(directory.path());
+    let options = FileOptions { io_uring: false, queue_depth: 4, ..FileOptions::default() };
+    let pool = FileMedium::open(directory.path(), options).unwrap();
+    let mut content = Buf::pages(PAGES as usize);
+    rng.fill(&mut content);
+    let file = ring.create("f", Access::Direct, 0).unwrap();
+    let (content, result) = file.write(0, content, Purpose::Flush);
+    result.unwrap();
+    let places: Vec<u64> = (0..500).map(|_| rng.below(PAGES)).collect();
+    for medium in [&ring, &pool] {
+        let file = medium.open("f", Access::Direct).unwrap();
+        let mut queue = medium.queue(64).unwrap();
+        let (mut out, mut next) = (Vec::new(), 0);
+        let mut left = places.len();
+        while left > 0 {
+            while let Some(place) = places.get(next) {
+                let op = Op::Read { at: place * 4096, buf: Buf::pages(1) };
+                let (file, purpose) = (Arc::clone(&file), Purpose::ALL[next % 9]);
+                if queue.submit(Request { file, op, purpose, token: *place }).is_err() {
+                    break;
+                }
+                next += 1;
+            }
+            queue.complete(8, &mut out).unwrap();
+            left -= out.len();
+            for done in out.drain(..) {
+                done.result.unwrap();
+                let from = done.token as usize * 4096;
+                assert_eq!(done.buf[..], content[from..from + 4096], "TERRACE_SEED={seed}");
+            }
+        }
+    }
+    assert!(pool.pool.as_ref().unwrap().threads() <= 4);
+}
