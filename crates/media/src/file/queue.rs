@@ -1,8 +1,8 @@
 //! Many operations of one thread in flight: turns by class in front of a ring or a pool.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use base::Result;
@@ -25,22 +25,42 @@ pub(super) trait Carrier: Send {
     fn running(&self) -> usize;
 }
 
-/// An operation under way. Owns what the device works on.
+/// An operation under way, or waiting for its turn. Owns what the device works on.
 pub(super) struct Operation {
     pub(super) transfer: Transfer,
+    /// Keeps `handle` open.
     file: Arc<dyn File>,
+    handle: RawFd,
     token: u64,
-    turn: Turn,
+    class: Class,
+    turn: Option<Turn>,
 }
 
 impl Operation {
-    /// The operating system's handle.
-    pub(super) fn handle(&self) -> Result<&fs::File> {
-        own(&*self.file).map(DiskFile::file)
+    /// # Errors
+    /// The failed completion where the file is not a directory's, or the range not aligned.
+    fn new(request: Request) -> std::result::Result<Self, Completion> {
+        let Request { file, op, purpose, token } = request;
+        let transfer = match own(&*file) {
+            Ok(own) => Transfer::new(own.name(), op).map(|transfer| (transfer, own)),
+            Err(error) => Err((op.into_buf(), error)),
+        };
+        match transfer {
+            Ok((transfer, own)) => {
+                let (handle, class) = (own.file().as_raw_fd(), purpose.class());
+                Ok(Self { transfer, file, handle, token, class, turn: None })
+            }
+            Err((buf, error)) => Err(Completion { token, buf, result: Err(error) }),
+        }
+    }
+
+    /// The operating system's handle; open as long as the operation lives.
+    pub(super) const fn handle(&self) -> RawFd {
+        self.handle
     }
 
     pub(super) const fn class(&self) -> Class {
-        self.turn.class()
+        self.class
     }
 
     /// Carries the operation to its end on the calling thread.
@@ -65,25 +85,12 @@ fn own(file: &dyn File) -> Result<&DiskFile> {
     file.undecorated().downcast_ref().ok_or_else(|| check::foreign(file.name()))
 }
 
-/// An operation that waits for its turn.
-struct Held {
-    transfer: Transfer,
-    file: Arc<dyn File>,
-    token: u64,
-    class: Class,
-}
-
-impl Held {
-    fn start(self, turn: Turn) -> Operation {
-        Operation { transfer: self.transfer, file: self.file, token: self.token, turn }
-    }
-}
-
 /// The queue of a directory's files.
 pub(super) struct FileQueue<C> {
     carrier: C,
     turns: Arc<Turns>,
-    held: VecDeque<Held>,
+    /// Background operations that wait for their turn, oldest first.
+    held: VecDeque<Operation>,
     /// Refused at the edge; handed out with the next completions.
     refused: Vec<Completion>,
     depth: usize,
@@ -97,11 +104,17 @@ impl<C: Carrier> FileQueue<C> {
     /// Starts what may start, in the order it came.
     fn start_held(&mut self) {
         for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else { return };
-            match self.turns.try_take(held.class) {
-                Some(turn) => self.carrier.start(held.start(turn)),
-                None => self.held.push_back(held),
-            }
+            let Some(operation) = self.held.pop_front() else { return };
+            self.start_or_hold(operation);
+        }
+    }
+
+    fn start_or_hold(&mut self, mut operation: Operation) {
+        operation.turn = self.turns.try_take(operation.class);
+        if operation.turn.is_some() {
+            self.carrier.start(operation);
+        } else {
+            self.held.push_back(operation);
         }
     }
 }
@@ -111,25 +124,13 @@ impl<C: Carrier> Queue for FileQueue<C> {
         if self.in_flight() >= self.depth {
             return Err(Refused(request));
         }
-        let Request { file, op, purpose, token } = request;
-        let transfer = match own(&*file) {
-            Ok(own) => Transfer::new(own.name(), op),
-            Err(error) => Err((op.into_buf(), error)),
-        };
-        match transfer {
-            Ok(transfer) => {
-                let held = Held { transfer, file, token, class: purpose.class() };
-                let turn = if self.held.is_empty() || purpose.class() <= Class::Read {
-                    self.turns.try_take(held.class)
-                } else {
-                    None
-                };
-                match turn {
-                    Some(turn) => self.carrier.start(held.start(turn)),
-                    None => self.held.push_back(held),
-                }
+        match Operation::new(request) {
+            // Behind others that wait, unless it never has to.
+            Ok(operation) if operation.class > Class::Read && !self.held.is_empty() => {
+                self.held.push_back(operation);
             }
-            Err((buf, error)) => self.refused.push(Completion { token, buf, result: Err(error) }),
+            Ok(operation) => self.start_or_hold(operation),
+            Err(completion) => self.refused.push(completion),
         }
         Ok(())
     }
@@ -143,9 +144,9 @@ impl<C: Carrier> Queue for FileQueue<C> {
             let running = self.carrier.running();
             if wanted > 0 && running == 0 {
                 // Only held operations are left, if any: wait for the first one's turn.
-                let Some(held) = self.held.pop_front() else { return Ok(()) };
-                let turn = self.turns.take(held.class);
-                self.carrier.start(held.start(turn));
+                let Some(mut operation) = self.held.pop_front() else { return Ok(()) };
+                operation.turn = Some(self.turns.take(operation.class));
+                self.carrier.start(operation);
                 continue;
             }
             // While some are held, look again after each completion: it may free a turn.

@@ -8,11 +8,11 @@
 //! until its completion was reaped. Dropping the ring, in a panic too, waits for that; where even
 //! waiting fails they are leaked, never freed.
 
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
 
 use base::{Error, Result};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 
 use super::queue::{Carrier, Operation};
 use super::transfer::Step;
@@ -27,7 +27,7 @@ pub(super) struct Ring {
     slots: Vec<Option<Operation>>,
     free: Vec<usize>,
     /// Slots whose next call is not in the submission queue yet.
-    ready: Vec<usize>,
+    ready: VecDeque<usize>,
 }
 
 impl Ring {
@@ -36,7 +36,7 @@ impl Ring {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
         let ring = IoUring::builder().dontfork().build(entries)?;
         let slots = (0..depth).map(|_| None).collect();
-        Ok(Self { ring, slots, free: (0..depth).collect(), ready: Vec::new() })
+        Ok(Self { ring, slots, free: (0..depth).collect(), ready: VecDeque::new() })
     }
 
     /// Whether the kernel lets this process use a ring, with the operations it takes.
@@ -51,19 +51,20 @@ impl Ring {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Moves the calls of `ready` slots to the submission queue.
-    fn push_ready(&mut self) -> Result<()> {
-        while let Some(slot) = self.ready.pop() {
+    /// Moves the calls of `ready` slots to the submission queue, in order.
+    fn push_ready(&mut self) {
+        let mut queue = self.ring.submission();
+        while let Some(slot) = self.ready.pop_front() {
             let Some(operation) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
                 continue;
             };
-            let fd = types::Fd(operation.handle()?.as_raw_fd());
+            let fd = types::Fd(operation.handle());
             let (priority, is_read) = (priority(operation.class()), operation.transfer.is_read());
             let (at, bytes) = operation.transfer.rest();
             // A transfer's call is at most 1 GiB.
             let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let start = bytes.as_mut_ptr();
-            let entry: squeue::Entry = if is_read {
+            let entry = if is_read {
                 opcode::Read::new(fd, start, len).offset(at).ioprio(priority).build()
             } else {
                 opcode::Write::new(fd, start, len).offset(at).ioprio(priority).build()
@@ -71,21 +72,18 @@ impl Ring {
             let entry = entry.user_data(slot as u64);
             // SAFETY: the entry's file and bytes belong to the operation in `slots`, which stays
             // there, its heap buffer unmoved and untouched, until this entry's completion.
-            let pushed = unsafe { self.ring.submission().push(&entry) };
+            let pushed = unsafe { queue.push(&entry) };
             if pushed.is_err() {
-                // Cannot be: the queue has an entry for each slot. Kept for the next round.
-                self.ready.push(slot);
-                return Ok(());
+                // Full: cannot be, as there is an entry for each slot. Kept for the next round.
+                self.ready.push_front(slot);
+                return;
             }
         }
-        Ok(())
     }
 
-    /// Takes in every completion there is; whether there was one.
-    fn drain(&mut self, out: &mut Vec<Completion>) -> bool {
-        let mut any = false;
+    /// Takes in every completion there is.
+    fn drain(&mut self, out: &mut Vec<Completion>) {
         for entry in self.ring.completion() {
-            any = true;
             let Ok(slot) = usize::try_from(entry.user_data()) else { continue };
             let Some(place) = self.slots.get_mut(slot) else { continue };
             let Some(mut operation) = place.take() else { continue };
@@ -94,7 +92,7 @@ impl Ring {
             match operation.advance(outcome) {
                 Step::Again => {
                     *place = Some(operation);
-                    self.ready.push(slot);
+                    self.ready.push_back(slot);
                 }
                 Step::Done(result) => {
                     self.free.push(slot);
@@ -102,7 +100,6 @@ impl Ring {
                 }
             }
         }
-        any
     }
 }
 
@@ -115,7 +112,7 @@ impl Carrier for Ring {
         });
         if let Some(place) = self.slots.get_mut(slot) {
             *place = Some(operation);
-            self.ready.push(slot);
+            self.ready.push_back(slot);
         }
     }
 
@@ -123,7 +120,7 @@ impl Carrier for Ring {
         let (before, mut interrupts) = (out.len(), 0);
         loop {
             self.drain(out);
-            self.push_ready()?;
+            self.push_ready();
             let wanted = least.saturating_sub(out.len() - before).min(self.running());
             if wanted == 0 && self.ring.submission().is_empty() {
                 return Ok(());

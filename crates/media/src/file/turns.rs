@@ -108,12 +108,6 @@ pub(crate) struct Turn {
     class: Class,
 }
 
-impl Turn {
-    pub(crate) const fn class(&self) -> Class {
-        self.class
-    }
-}
-
 impl Drop for Turn {
     fn drop(&mut self) {
         self.turns.count(self.class).fetch_sub(1, Relaxed);
