@@ -1,0 +1,169 @@
+use std::collections::VecDeque;
+
+use base::{Budget, Rng};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn cache(capacity: u64) -> PageCache {
+    PageCache::new(&Account::unlimited("test"), capacity).unwrap()
+}
+
+fn key(page: u64) -> PageKey {
+    PageKey { space: 0, table: TableId(page >> 16), page: page as u32 & 0xffff }
+}
+
+fn content(key: PageKey) -> Page {
+    let mut rng = Rng::new(key.table.0 << 32 | u64::from(key.page));
+    let mut page = [0; PAGE_BYTES];
+    rng.fill(&mut page[..64]);
+    page
+}
+
+/// Reads as the engine does: a miss is filled.
+fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
+    if let Some(frame) = cache.get(key, kind) {
+        assert_eq!(frame[..64], content(key)[..64]);
+        return true;
+    }
+    let frame = cache.insert(key, kind, &content(key));
+    assert_eq!(frame[..64], content(key)[..64]);
+    false
+}
+
+#[test]
+fn pages_come_back_until_they_are_removed() {
+    let cache = cache(8 * MIB);
+    for page in 0..100 {
+        assert!(!read(&cache, key(page), PageKind::Data));
+        assert!(read(&cache, key(page), PageKind::Data));
+    }
+    let other = PageKey { space: 1, ..key(5) };
+    assert!(cache.get(other, PageKind::Data).is_none());
+    let held = cache.get(key(5), PageKind::Data).unwrap();
+    cache.remove_table(0, TableId(0));
+    assert!(cache.get(key(5), PageKind::Data).is_none());
+    assert_eq!(held[..64], content(key(5))[..64]);
+    let data = cache.statistics().data;
+    assert_eq!((data.hits, data.inserted, data.evicted, data.resident), (101, 100, 0, 0));
+    assert!(!read(&cache, key(5), PageKind::Data));
+}
+
+#[test]
+fn capacity_is_the_whole_cost() {
+    let budget = Budget::new(u64::MAX);
+    for capacity in [4 * MIB, 64 * MIB] {
+        let account = budget.account("cache");
+        let cache = PageCache::new(&account, capacity).unwrap();
+        for page in 0..2 * capacity / 4096 {
+            read(&cache, key(page), PageKind::Data);
+        }
+        let statistics = cache.statistics();
+        assert!(account.used() <= capacity, "{} of {capacity}", account.used());
+        assert!(statistics.capacity_pages * 4096 > capacity / 100 * 95);
+        // Shards fill unevenly only before they are full.
+        assert_eq!(statistics.data.resident, statistics.capacity_pages);
+        drop(cache);
+        assert_eq!(account.used(), 0);
+    }
+}
+
+#[test]
+fn a_pinned_page_keeps_its_content_and_a_full_house_is_no_error() {
+    let cache = cache(4 * MIB);
+    let pages = cache.statistics().capacity_pages;
+    let pinned: Vec<_> = (0..pages)
+        .map(|page| cache.insert(key(page), PageKind::Data, &content(key(page))))
+        .collect();
+    let extra = cache.insert(key(1 << 20), PageKind::Data, &content(key(1 << 20)));
+    assert_eq!(extra[..64], content(key(1 << 20))[..64]);
+    assert_eq!(cache.statistics().refused, 1);
+    assert!(cache.get(key(1 << 20), PageKind::Data).is_none());
+    for (page, frame) in (0..).zip(&pinned) {
+        assert_eq!(frame[..64], content(key(page))[..64]);
+    }
+    drop(pinned);
+    assert!(!read(&cache, key(1 << 20), PageKind::Data));
+    assert!(read(&cache, key(1 << 20), PageKind::Data));
+}
+
+/// Scenario: reads spread evenly over far more data than fits; each first asks a metadata page.
+#[test]
+fn metadata_stays_while_uniform_data_streams_through() {
+    let cache = cache(16 * MIB);
+    let (mut rng, data_pages) = (Rng::new(1), 100_000);
+    let meta = |page: u64| PageKey { space: 0, table: TableId(1 << 40), page: (page / 115) as u32 };
+    let mut misses = 0;
+    for turn in 0..60_000 {
+        let page = rng.below(data_pages);
+        let hit = read(&cache, meta(page), PageKind::Meta);
+        misses += u64::from(!hit && turn >= 30_000);
+        read(&cache, key(page), PageKind::Data);
+    }
+    // 870 metadata pages compete with 25 times the cache's worth of data.
+    assert!(misses < 150, "{misses} of 30000 metadata reads missed");
+}
+
+/// Scenario: reads of a hot set while a scan passes through, two pages for each read; against a
+/// least-recently-used list of the same size.
+#[test]
+fn a_scan_does_not_flush_what_is_hot() {
+    let cache = cache(8 * MIB);
+    let capacity = cache.statistics().capacity_pages as usize;
+    let (mut rng, mut lru) = (Rng::new(2), VecDeque::new());
+    let (mut hits, mut lru_hits, mut reads) = (0u32, 0u32, 0u32);
+    let mut scanned = 1u64 << 24;
+    for turn in 0..60_000u32 {
+        // 90 % of the reads go to a third of the cache's worth of pages.
+        let hot = rng.below(10) < 9;
+        let page =
+            if hot { rng.below(capacity as u64 / 3) } else { rng.below(capacity as u64 * 10) };
+        let hit = read(&cache, key(page), PageKind::Data);
+        let position = lru.iter().position(|other| *other == page);
+        let lru_hit = position.map(|at| lru.remove(at)).is_some();
+        lru.push_front(page);
+        for _ in 0..2 {
+            scanned += 1;
+            read(&cache, key(scanned), PageKind::Data);
+            lru.push_front(scanned);
+        }
+        lru.truncate(capacity);
+        if turn > 20_000 {
+            reads += 1;
+            hits += u32::from(hit);
+            lru_hits += u32::from(lru_hit);
+        }
+    }
+    println!(
+        "hit ratio {:.3}, LRU {:.3}",
+        hits as f64 / reads as f64,
+        lru_hits as f64 / reads as f64
+    );
+    assert!(hits * 100 > reads * 70, "{hits} of {reads}");
+    assert!(hits * 5 > lru_hits * 6, "{hits}, LRU {lru_hits}");
+}
+
+/// Scenario: threads get, insert and remove the same pages; nobody ever sees another's content.
+#[test]
+fn threads_never_see_another_pages_content() {
+    let cache = cache(4 * MIB);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let cache = &cache;
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread);
+                for _ in 0..20_000 {
+                    let page = rng.below(3000) << 4;
+                    let kind = if page < 500 { PageKind::Meta } else { PageKind::Data };
+                    read(cache, key(page), kind);
+                    if rng.one_in(2000) {
+                        cache.remove_table(0, key(page).table);
+                    }
+                }
+            });
+        }
+    });
+    let statistics = cache.statistics();
+    assert!(statistics.data.resident + statistics.meta.resident <= statistics.capacity_pages);
+}
