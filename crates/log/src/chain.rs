@@ -207,18 +207,19 @@ impl Chain {
     }
 
     /// The segment being read.
-    pub(crate) fn current(&mut self) -> Option<&mut Found> {
+    fn current(&mut self) -> Option<&mut Found> {
         self.segments.get_mut(*self.live.get(self.at)?)
     }
 
-    /// How many segments were begun and not cut off before the one being read.
-    pub(crate) fn reached(&self) -> &[usize] {
-        self.live.get(..=self.at).unwrap_or(&self.live)
+    /// The reader of the segment being read, and the segment.
+    pub(crate) fn reading(&mut self) -> Option<(&SegmentReader, &mut Found)> {
+        let found = self.segments.get_mut(*self.live.get(self.at)?)?;
+        Some((self.reader.as_ref()?, found))
     }
 
-    /// The reader of the segment being read.
-    pub(crate) const fn reader(&self) -> Option<&SegmentReader> {
-        self.reader.as_ref()
+    /// Which segments make up the run, up to the one being read.
+    pub(crate) fn reached(&self) -> &[usize] {
+        self.live.get(..=self.at).unwrap_or(&self.live)
     }
 
     /// The record that follows, moving on to the next segment where one begins.

@@ -132,6 +132,7 @@ pub fn check(
         from: &|_| Some(Seqno::ZERO),
         record: &mut |_, _| Ok(()),
         retention: &Retention::default(),
+        below: Vec::new(),
     };
     let (mut recovery, next) = merge(&mut chains, &mut replay)?;
     recovery.last = Seqno::try_from(next.saturating_sub(1))?;

@@ -88,7 +88,7 @@ impl Log {
             chains.push(Chain::open(&source, *lane, ids)?);
         }
         let retention = Arc::new(Retention::default());
-        let mut sink = Replay { from, record: replay, retention: &retention };
+        let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
         let (mut recovery, next) = merge(&mut chains, &mut sink)?;
         let next = next.max(options.floor.get() + 1);
         recovery.last = Seqno::try_from(next - 1)?;

@@ -102,6 +102,9 @@ impl Iterator for Keyspaces<'_> {
     type Item = KeyspaceId;
 
     fn next(&mut self) -> Option<KeyspaceId> {
+        if self.0.is_empty() {
+            return None;
+        }
         let mut cursor = Cursor::new("keyspaces", self.0);
         let id = u32::try_from(cursor.varint().ok()?).ok()?;
         self.0 = cursor.rest();

@@ -59,6 +59,23 @@ pub(crate) struct Replay<'a> {
     pub(crate) record: &'a mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
     /// Told what `from` says.
     pub(crate) retention: &'a Retention,
+    /// What `from` said, by keyspace: `from` is asked once for each.
+    pub(crate) below: Vec<(KeyspaceId, Seqno)>,
+}
+
+impl Replay<'_> {
+    /// The seqno below which `keyspace`'s records are dead.
+    fn below(&mut self, keyspace: KeyspaceId) -> Seqno {
+        match self.below.binary_search_by_key(&keyspace, |(id, _)| *id) {
+            Ok(at) => self.below.get(at).map_or(Seqno::ZERO, |(_, below)| *below),
+            Err(at) => {
+                let below = (self.from)(keyspace).unwrap_or(Seqno::MAX);
+                self.retention.flushed(keyspace, below);
+                self.below.insert(at, (keyspace, below));
+                below
+            }
+        }
+    }
 }
 
 /// Replays `chains` in seqno order, leaving each at the end of what was replayed; what was found,
@@ -124,23 +141,17 @@ fn consume(
     replay: &mut Replay<'_>,
     recovery: &mut Recovery,
 ) -> Result<()> {
-    let Some(reader) = chain.reader() else { return Ok(()) };
+    let Some((reader, found)) = chain.reading() else { return Ok(()) };
     let mut needed = false;
-    let mut pinned = Vec::new();
     for keyspace in reader.keyspaces(head) {
-        needed |= replay.retention.below_or(keyspace, replay.from) < end;
-        pinned.push(keyspace);
+        needed |= replay.below(keyspace) < end;
+        found.pins.pin(keyspace, end);
     }
     if needed {
         (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head))?;
         recovery.records += 1;
     } else {
         recovery.skipped += 1;
-    }
-    if let Some(found) = chain.current() {
-        for keyspace in pinned {
-            found.pins.pin(keyspace, end);
-        }
     }
     Ok(())
 }

@@ -53,21 +53,6 @@ impl Retention {
         *old = below.max(*old);
     }
 
-    /// The seqno below which `keyspace`'s records are dead. Where nothing is known of it yet,
-    /// what `from` says; `None` is a dropped keyspace.
-    pub(crate) fn below_or(
-        &self,
-        keyspace: KeyspaceId,
-        from: &dyn Fn(KeyspaceId) -> Option<Seqno>,
-    ) -> Seqno {
-        if let Some(below) = self.0.lock().below.get(&keyspace) {
-            return *below;
-        }
-        let below = from(keyspace).unwrap_or(Seqno::MAX);
-        self.flushed(keyspace, below);
-        below
-    }
-
     /// The name of a segment to free next: a lane's oldest, if every record in it is dead.
     /// `keep` says of which lane the newest sealed segment is still needed.
     pub(crate) fn dead(&self, keep: Option<LaneId>) -> Option<(LaneId, String)> {

@@ -11,7 +11,7 @@ fn written() -> (Vec<(String, Vec<u8>)>, Replayed) {
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
     let (log, ..) = open(&device).unwrap();
     let mut expected = Replayed::new();
-    for at in 0..12u8 {
+    for at in 0..13u8 {
         let body = vec![at + 1; 40 + usize::from(at) * 100];
         let first = append(&log, 1, 1 + u32::from(at) % 3, &body).unwrap();
         expected.push((first.get(), body));
@@ -56,7 +56,7 @@ fn a_flipped_byte_is_reported_or_harmless() {
             let context = format!("{} byte {at} mask {mask}, TERRACE_SEED={seed}", bad[file].0);
             match open(&image(&bad)) {
                 Ok((_, _, replayed)) => {
-                    assert_eq!(replayed, expected, "{context}");
+                    assert!(replayed == expected, "{context}: {} replayed", replayed.len());
                     harmless += 1;
                 }
                 Err(error) => {
@@ -104,7 +104,7 @@ fn a_missing_or_exchanged_segment_is_reported() {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
     let (log, ..) = open(&device).unwrap();
-    for _ in 0..12 {
+    for _ in 0..24 {
         append(&log, 1, 1, &[7; 3000]).unwrap();
         log.sync(log.last()).unwrap();
     }
@@ -132,9 +132,9 @@ fn a_salvaged_log_goes_on_as_any_other() {
     assert!(open(&medium).is_err());
     let floor = Options { floor: Seqno::new(100), ..salvage() };
     let (log, recovery, replayed) = open_with(&medium, floor, &|_| Some(Seqno::ZERO)).unwrap();
-    assert_eq!(replayed, expected[..1]);
+    assert!(replayed == expected[..1], "{} replayed", replayed.len());
     let torn = recovery.torn.unwrap();
-    assert!(recovery.damage.is_some() && torn.sequence == 2, "{torn:?}");
+    assert!(recovery.damage.is_some() && torn.sequence == 3, "{torn:?}");
     append(&log, 1, 1, b"new").unwrap();
     drop(log);
     let (_, recovery, replayed) = open(&medium).unwrap();
