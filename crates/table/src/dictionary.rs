@@ -253,5 +253,5 @@ pub fn gain(
     Ok(if without == 0 { 0.0 } else { 1.0 - with as f64 / without as f64 })
 }
 
-#[cfg(all(test, feature = "zstd"))]
+#[cfg(test)]
 mod tests;

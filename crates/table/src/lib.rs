@@ -11,9 +11,7 @@ mod name;
 mod page;
 mod sorted;
 
-pub use dictionary::{
-    DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train,
-};
+pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name};
 pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
 pub use sorted::*;

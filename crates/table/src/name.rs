@@ -29,7 +29,8 @@ mod tests {
         for id in [0, 7, u64::MAX] {
             assert_eq!(parse_file_name(&file_name(TableId(id))), Some(TableId(id)));
         }
-        for name in ["", ".table", "7.table", "+0000000000000000007.table", "00000000000000000007.log"]
+        for name in
+            ["", ".table", "7.table", "+0000000000000000007.table", "00000000000000000007.log"]
         {
             assert_eq!(parse_file_name(name), None, "{name}");
         }

@@ -31,7 +31,9 @@ pub(crate) fn decompress(
         Codec::Zstd => zstd::decompress(dictionary, payload, raw_bytes)?,
     };
     if raw.len() != raw_bytes {
-        return Err(Error::corrupt("decompressed length, bytes").expected(raw_bytes).got(raw.len()));
+        return Err(Error::corrupt("decompressed length, bytes")
+            .expected(raw_bytes)
+            .got(raw.len()));
     }
     Ok(raw)
 }

@@ -107,8 +107,7 @@ impl Digested {
         // What a digest takes at the highest level; the true size is known once it exists.
         charge.grow(CONTEXT_BYTES + self.bytes.len() as u64)?;
         let digested = Arc::new(
-            CDict::try_create(&self.bytes, level)
-                .ok_or_else(|| Error::retry("memory for zstd"))?,
+            CDict::try_create(&self.bytes, level).ok_or_else(|| Error::retry("memory for zstd"))?,
         );
         charge.shrink_to(before + digested.sizeof() as u64);
         *slot = Some((level, Arc::clone(&digested)));
@@ -130,9 +129,7 @@ pub(crate) fn decompress(
     CONTEXT.with_borrow_mut(|slot| {
         let context = match slot {
             Some(context) => context,
-            None => slot.insert(
-                DCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?,
-            ),
+            None => slot.insert(DCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?),
         };
         let result = match dictionary {
             Some(dictionary) => {

@@ -1,3 +1,5 @@
+#![cfg(feature = "zstd")]
+
 use super::*;
 use base::{ErrorKind, Rng};
 use media::MemoryMedium;

@@ -1,9 +1,32 @@
 //! Sorted tables: immutable files of versions ordered by (key ascending, trailer descending).
 
+mod block;
+mod cursor;
+mod filter;
+mod fit;
 mod footer;
+mod meta;
+mod output;
+mod pack;
+mod point;
 mod properties;
+mod read;
+mod separator;
 mod step;
+mod table;
+mod top;
+mod writer;
 
+pub use cursor::TableCursor;
+pub use filter::{Filter, filter_bytes};
 pub use footer::{FORMAT_VERSION, Footer};
+pub use meta::MetaPage;
+pub use point::{Found, PointRead};
 pub use properties::{CodecField, Properties};
 pub use step::{Pages, Span, Step};
+pub use table::Table;
+pub use top::Partition;
+pub use writer::{Spec, Summary, Writer};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! The writing end of a table file: payloads in, sealed pages out.
+//!
+//! Pages are sealed into a large aligned buffer; a full one is put in flight while the next is
+//! filled, so that compression and the device work at the same time. Memory is two buffers,
+//! whatever the file's length.
+//!
+//! Any error is final: the file is then incomplete, and its writer gives it up.
+
+use std::sync::Arc;
+
+use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
+use base::{Codec, DictionaryId, Error, PageSeed, Result, hash64};
+use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
+
+use crate::page::{Header, PAYLOAD_BYTES, PageKind, run_pages, seal_page};
+
+/// The pages of one buffer: 512 KiB, which every device writes at its full rate.
+const BUFFER_PAGES: usize = 128;
+
+/// One is filled while the other is written.
+const BUFFERS: usize = 2;
+
+/// The memory of the buffers.
+pub(crate) const OUTPUT_BYTES: u64 = (BUFFERS * BUFFER_PAGES * PAGE_BYTES) as u64;
+
+/// A payload and what its pages say about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section<'a> {
+    pub(crate) kind: PageKind,
+    pub(crate) codec: Codec,
+    pub(crate) dictionary: DictionaryId,
+    pub(crate) raw_bytes: usize,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Section<'a> {
+    /// A payload that is not compressed.
+    pub(crate) const fn plain(kind: PageKind, payload: &'a [u8]) -> Self {
+        let (codec, dictionary) = (Codec::None, DictionaryId(0));
+        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload }
+    }
+}
+
+/// An open, growing table file.
+pub(crate) struct Output {
+    file: Arc<dyn File>,
+    queue: Box<dyn Queue>,
+    purpose: Purpose,
+    seed: PageSeed,
+    /// The buffer being filled, and how many of its pages are.
+    buf: Buf,
+    filled: usize,
+    /// Buffers neither being filled nor in flight.
+    spare: Vec<Buf>,
+    completions: Vec<Completion>,
+    /// Pages sealed.
+    pages: u32,
+    /// Pages handed to the device.
+    submitted: u32,
+    digest: u64,
+}
+
+impl Output {
+    /// Writes to `file`, which is empty. The caller charged [`OUTPUT_BYTES`].
+    pub(crate) fn new(
+        medium: &dyn Medium,
+        file: Arc<dyn File>,
+        seed: PageSeed,
+        purpose: Purpose,
+    ) -> Result<Self> {
+        Ok(Self {
+            file,
+            queue: medium.queue(BUFFERS)?,
+            purpose,
+            seed,
+            buf: Buf::pages(BUFFER_PAGES),
+            filled: 0,
+            spare: (1..BUFFERS).map(|_| Buf::pages(BUFFER_PAGES)).collect(),
+            completions: Vec::new(),
+            pages: 0,
+            submitted: 0,
+            digest: 0,
+        })
+    }
+
+    /// The pages so far: the number of the next.
+    pub(crate) const fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// The hash of the checksums of the pages so far.
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Appends the pages of `section`. The number of the first.
+    pub(crate) fn put(&mut self, section: Section<'_>) -> Result<u32> {
+        let pages = run_pages(section.payload.len());
+        if pages > RUN_PAGES_MAX || u64::from(self.pages) + pages as u64 > TABLE_PAGES_MAX {
+            return Err(Error::invalid("pages of a table")
+                .expected(format_args!("at most {RUN_PAGES_MAX} a run, {TABLE_PAGES_MAX} in all"))
+                .got(format_args!("{} and a run of {pages}", self.pages)));
+        }
+        let first = self.pages;
+        for number in 0..pages {
+            let header = Header {
+                kind: section.kind,
+                codec: section.codec,
+                number: number as u16,
+                dictionary: section.dictionary,
+                payload_bytes: section.payload.len() as u32,
+                raw_bytes: section.raw_bytes as u32,
+            };
+            let rest = section.payload.get(number * PAYLOAD_BYTES..).unwrap_or_default();
+            self.seal(&header, rest.get(..header.payload_here()).unwrap_or_default())?;
+        }
+        Ok(first)
+    }
+
+    fn seal(&mut self, header: &Header, content: &[u8]) -> Result<()> {
+        let (pages, _) = self.buf.as_chunks_mut::<PAGE_BYTES>();
+        if let Some(page) = pages.get_mut(self.filled) {
+            let checksum = seal_page(page, self.seed, self.pages, header, content);
+            self.digest = hash64(self.digest, &checksum.to_le_bytes());
+        }
+        self.filled += 1;
+        self.pages += 1;
+        if self.filled == BUFFER_PAGES {
+            let next = self.spare_buffer()?;
+            let full = std::mem::replace(&mut self.buf, next);
+            self.filled = 0;
+            self.submit(full, BUFFER_PAGES)?;
+        }
+        Ok(())
+    }
+
+    fn spare_buffer(&mut self) -> Result<Buf> {
+        self.reap(usize::from(self.spare.is_empty()))?;
+        // A queue that has nothing in flight and no completion has lost a buffer.
+        self.spare.pop().ok_or_else(|| Error::retry("a write buffer"))
+    }
+
+    fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
+        let at = u64::from(self.submitted) * PAGE_BYTES as u64;
+        let request = Request {
+            file: Arc::clone(&self.file),
+            op: Op::Write { at, buf },
+            purpose: self.purpose,
+            token: at,
+        };
+        self.submitted += pages as u32;
+        if let Err(Refused(request)) = self.queue.submit(request) {
+            self.reap(1)?;
+            let refused = |_| Error::retry("a place in the write queue");
+            self.queue.submit(request).map_err(refused)?;
+        }
+        // Hands it to the device without waiting.
+        self.reap(0)
+    }
+
+    /// Takes back at least `least` buffers that were written.
+    fn reap(&mut self, least: usize) -> Result<()> {
+        self.queue.complete(least, &mut self.completions)?;
+        let mut first_error = Ok(());
+        for completion in self.completions.drain(..) {
+            self.spare.push(completion.buf);
+            first_error = first_error.and(completion.result);
+        }
+        first_error
+    }
+
+    /// Writes what is left and makes the file durable.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        if self.filled > 0 {
+            // Operations take whole buffers, so the rest needs one of its length: in the memory
+            // of those that are done.
+            self.reap(self.queue.in_flight())?;
+            self.spare.clear();
+            let mut rest = Buf::pages(self.filled);
+            for (to, from) in rest.chunks_mut(PAGE_BYTES).zip(self.buf.chunks(PAGE_BYTES)) {
+                to.copy_from_slice(from);
+            }
+            let pages = std::mem::take(&mut self.filled);
+            self.submit(rest, pages)?;
+        }
+        self.reap(self.queue.in_flight())?;
+        self.file.sync(self.purpose)
+    }
+}

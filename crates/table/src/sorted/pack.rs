@@ -1,0 +1,411 @@
+//! Packing: a stream of entries in, blocks that fill their pages out.
+//!
+//! The packer adds entries to a block until, compressed, it would no longer fit its page; the
+//! entry that did not fit starts the next block. With LZ4 that takes one pass of compression
+//! ([`lz4::Encoder`]); with zstd it predicts, compresses, and corrects a wrong guess. A block that
+//! fits as it is, is stored as it is.
+//!
+//! An entry longer than a block may be is a block of its own, of as many pages as it takes.
+
+use base::{Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
+
+use super::block::{
+    BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, BlockBuilder, ENTRY_OVERHEAD_MAX, Place,
+};
+use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
+use super::separator::common_prefix;
+use crate::codec::{lz4, zstd};
+use crate::page::{PAYLOAD_BYTES, run_pages};
+
+/// What an entry takes besides value and suffix of the key, usually, bytes.
+const ENTRY_OVERHEAD_USUAL: usize = 6;
+
+/// Room on a page that is worth another compression, bytes.
+const WORTH_BYTES: usize = PAYLOAD_BYTES / 50;
+
+/// A block, ready to be written.
+#[derive(Debug)]
+pub(crate) struct Packed<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) codec: Codec,
+    pub(crate) dictionary: DictionaryId,
+    pub(crate) raw_bytes: usize,
+    pub(crate) first_key: &'a [u8],
+    pub(crate) last: (&'a [u8], Trailer),
+    /// The hash of each distinct key.
+    pub(crate) hashes: &'a [u64],
+}
+
+/// Where packed blocks go.
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
+
+/// How the size of a growing block is known.
+enum Fit {
+    /// Exactly: it is not compressed.
+    Stored,
+    /// Exactly: it is compressed as it grows.
+    Lz4(lz4::Encoder),
+    /// By prediction.
+    Zstd(Predictor, zstd::Compressor),
+}
+
+/// An entry on its way into a block.
+#[derive(Clone, Copy)]
+struct Added<'a> {
+    key: &'a [u8],
+    trailer: Trailer,
+    kind: EntryKind,
+    value: &'a [u8],
+}
+
+impl Added<'_> {
+    /// An upper bound of what it takes in a block, bytes.
+    const fn bytes(&self) -> usize {
+        self.key.len() + self.value.len() + ENTRY_OVERHEAD_MAX
+    }
+}
+
+/// Packs the entries of one table.
+pub(crate) struct Packer {
+    fit: Fit,
+    block: BlockBuilder,
+    /// The pages the present block may fill.
+    pages: usize,
+    /// The size of the present block, where it is known exactly.
+    size: usize,
+    first_key: Vec<u8>,
+    last_trailer: Trailer,
+    hashes: Vec<u64>,
+    /// The whole block, tail included.
+    raw: Vec<u8>,
+    payload: Vec<u8>,
+    /// Of a block of zstd: its length when it was last compressed, and what that came to.
+    measured: (usize, usize),
+    /// Whether `payload` is the compressed form of the present block.
+    compressed: bool,
+    padding: Padding,
+    compressions: u64,
+}
+
+impl Packer {
+    pub(crate) fn stored() -> Self {
+        Self::with(Fit::Stored)
+    }
+
+    pub(crate) fn lz4() -> Self {
+        Self::with(Fit::Lz4(lz4::Encoder::new()))
+    }
+
+    pub(crate) fn zstd(compressor: zstd::Compressor) -> Self {
+        Self::with(Fit::Zstd(Predictor::new(), compressor))
+    }
+
+    fn with(fit: Fit) -> Self {
+        let mut packer = Self {
+            fit,
+            block: BlockBuilder::default(),
+            pages: 1,
+            size: 0,
+            first_key: Vec::new(),
+            last_trailer: Trailer::from_word(0),
+            hashes: Vec::new(),
+            raw: Vec::new(),
+            payload: Vec::new(),
+            measured: (0, 0),
+            compressed: false,
+            padding: Padding::default(),
+            compressions: 0,
+        };
+        packer.clear();
+        packer
+    }
+
+    /// What the blocks emitted so far left empty.
+    pub(crate) const fn padding(&self) -> Padding {
+        self.padding
+    }
+
+    /// Blocks compressed, guesses included.
+    pub(crate) const fn compressions(&self) -> u64 {
+        self.compressions
+    }
+
+    /// The memory an entry takes while it is packed, beyond a fixed amount: the block, the block
+    /// with its tail, and the compressed form.
+    pub(crate) const fn memory_for(key: &[u8], value: &[u8]) -> u64 {
+        let bytes = key.len() + value.len() + ENTRY_OVERHEAD_MAX;
+        if bytes > BLOCK_BYTES_MAX { 4 * bytes as u64 } else { 0 }
+    }
+
+    /// Adds an entry, whose predecessor is before it. Blocks that are full by then are emitted.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        emit: Emit<'_>,
+    ) -> Result<()> {
+        let added = Added { key, trailer, kind: trailer.kind()?, value };
+        if added.bytes() > BLOCK_BYTES_MAX {
+            self.finish(emit)?;
+            self.stage(added);
+            self.keep(added);
+            self.compress_alone()?;
+            return self.emit(emit);
+        }
+        // Every close emits at least one entry, and an empty block takes any.
+        while !self.try_append(added)? {
+            self.close(emit)?;
+        }
+        Ok(())
+    }
+
+    /// Emits what is left.
+    pub(crate) fn finish(&mut self, emit: Emit<'_>) -> Result<()> {
+        while self.block.count() > 0 {
+            self.close(emit)?;
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, added: Added<'_>) {
+        self.block.stage(added.key, added.trailer.seqno(), added.kind, added.value);
+        self.compressed = false;
+    }
+
+    fn keep(&mut self, added: Added<'_>) {
+        if self.block.count() == 1 {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(added.key);
+        }
+        if self.hashes.is_empty() || added.key != self.block.last_key() {
+            self.hashes.push(key_hash(added.key));
+        }
+        self.last_trailer = added.trailer;
+        self.block.keep(added.key);
+    }
+
+    fn clear(&mut self) {
+        self.block.clear();
+        self.hashes.clear();
+        self.raw.clear();
+        self.raw.shrink_to(2 * BLOCK_BYTES_MAX);
+        self.payload.clear();
+        self.payload.shrink_to(4 * BLOCK_BYTES_MAX);
+        (self.pages, self.size) = (1, 0);
+        (self.measured, self.compressed) = ((0, 0), false);
+        if let Fit::Lz4(encoder) = &mut self.fit {
+            encoder.reset();
+        }
+    }
+
+    /// Appends an entry to the present block, where it has room.
+    fn try_append(&mut self, added: Added<'_>) -> Result<bool> {
+        let count = self.block.count();
+        let room = count < BLOCK_ENTRIES_MAX
+            && self.block.raw_bytes() + added.bytes() <= BLOCK_BYTES_MAX
+            && self.pages <= BLOCK_PAGES_MAX;
+        if count > 0 && !room {
+            return Ok(false);
+        }
+        match &self.fit {
+            Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(added)),
+            Fit::Zstd(..) => self.append_by_guess(added),
+        }
+    }
+
+    fn append_exactly(&mut self, added: Added<'_>) -> bool {
+        let mark = match &self.fit {
+            Fit::Lz4(encoder) => encoder.mark(),
+            _ => lz4::Mark::default(),
+        };
+        self.stage(added);
+        let raw = self.block.raw_bytes();
+        let size = match &mut self.fit {
+            Fit::Lz4(encoder) => {
+                let entries = self.block.entries();
+                encoder.advance(entries);
+                encoder.size(entries.len(), self.block.tail_bytes()).min(raw)
+            }
+            _ => raw,
+        };
+        if self.block.count() == 1 {
+            self.pages = run_pages(size);
+            if self.pages > 1 && !self.padding.worth_filling(self.pages, size) {
+                // Nobody should read several pages for the small entries in its last one.
+                self.pages = self.pages.max(BLOCK_PAGES_MAX + 1);
+            }
+        } else if size > capacity(self.pages) {
+            if size <= capacity(BLOCK_PAGES_MAX) && self.padding.worth_filling(1, self.size) {
+                self.pages = BLOCK_PAGES_MAX;
+            } else {
+                self.block.drop_staged();
+                if let Fit::Lz4(encoder) = &mut self.fit {
+                    encoder.rollback(mark);
+                }
+                return false;
+            }
+        }
+        self.size = size;
+        self.keep(added);
+        true
+    }
+
+    fn append_by_guess(&mut self, added: Added<'_>) -> Result<bool> {
+        let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
+        let shared = common_prefix(self.block.last_key(), added.key);
+        let bytes = added.key.len() - shared + added.value.len() + ENTRY_OVERHEAD_USUAL;
+        let (raw_then, used_then) = self.measured;
+        let since = self.block.raw_bytes() - raw_then + bytes;
+        let predicted = used_then + predictor.size(since);
+        let mut fits = self.block.count() == 0 || predicted <= predictor.target(self.pages);
+        if !fits {
+            // The block is full unless the guess is too high: compress it and see.
+            let used = self.compress_block()?;
+            self.measured = (self.block.raw_bytes(), used);
+            let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
+            let with = used + predictor.size(bytes);
+            // Going on costs a compression, which a little room is not worth.
+            fits = with + WORTH_BYTES <= predictor.target(self.pages);
+            if !fits
+                && self.pages == 1
+                && with <= predictor.target(BLOCK_PAGES_MAX)
+                && self.padding.worth_filling(1, used)
+            {
+                (self.pages, fits) = (BLOCK_PAGES_MAX, true);
+            }
+        }
+        if fits {
+            self.stage(added);
+            self.keep(added);
+        }
+        Ok(fits)
+    }
+
+    /// Compresses the present block of zstd as it is, once. Its size.
+    fn compress_block(&mut self) -> Result<usize> {
+        if !self.compressed {
+            self.assemble();
+            let Fit::Zstd(predictor, compressor) = &mut self.fit else {
+                return Ok(self.raw.len());
+            };
+            compressor.compress(&self.raw, &mut self.payload)?;
+            self.compressions += 1;
+            self.compressed = true;
+            predictor.learn(self.raw.len(), self.payload.len());
+        }
+        Ok(self.payload.len().min(self.raw.len()))
+    }
+
+    fn assemble(&mut self) {
+        self.raw.clear();
+        self.raw.extend_from_slice(self.block.entries());
+        self.block.put_tail(&mut self.raw);
+    }
+
+    /// Compresses a block of one long entry.
+    fn compress_alone(&mut self) -> Result<()> {
+        self.assemble();
+        match &mut self.fit {
+            Fit::Stored => return Ok(()),
+            Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
+            Fit::Zstd(_, compressor) => compressor.compress(&self.raw, &mut self.payload)?,
+        }
+        self.compressions += 1;
+        Ok(())
+    }
+
+    /// Emits the present block, or as much of it as fits its pages.
+    fn close(&mut self, emit: Emit<'_>) -> Result<()> {
+        match &mut self.fit {
+            Fit::Stored => self.assemble(),
+            Fit::Lz4(encoder) => {
+                self.raw.clear();
+                self.block.put_tail(&mut self.raw);
+                let payload = encoder.finish(self.block.entries(), &self.raw);
+                self.payload.clear();
+                self.payload.extend_from_slice(payload);
+                self.compressions += 1;
+                self.assemble();
+            }
+            Fit::Zstd(..) => {
+                let used = self.compress_block()?;
+                let over = used > capacity(self.pages) && self.block.count() > 1;
+                if let Fit::Zstd(predictor, _) = &mut self.fit {
+                    predictor.guessed(over);
+                }
+                if over {
+                    return self.cut(used, emit);
+                }
+            }
+        }
+        self.emit(emit)
+    }
+
+    /// Emits as many entries of a block of zstd as fit its pages; the others start the next.
+    fn cut(&mut self, used: usize, emit: Emit<'_>) -> Result<()> {
+        let whole = std::mem::take(&mut self.raw);
+        let (pages, mut used) = (self.pages, used);
+        let mut kept = self.block.count();
+        loop {
+            let Fit::Zstd(predictor, _) = &self.fit else { return Ok(()) };
+            // In proportion; and at least one less each time, so that it ends.
+            kept = (kept * predictor.target(pages) / used).clamp(1, (kept - 1).max(1));
+            self.clear();
+            self.append_from(&whole, 0..kept)?;
+            used = self.compress_block()?;
+            if kept == 1 || used <= capacity(pages) {
+                break;
+            }
+        }
+        self.emit(emit)?;
+        self.append_from(&whole, kept..usize::MAX)
+    }
+
+    /// Appends the entries of a block that lie in `range`.
+    fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
+        let block = Block::parse(raw)?;
+        let mut place = Place::default();
+        place.first(block)?;
+        for index in 0..block.count().min(range.end) {
+            let Some(entry) = place.entry() else { break };
+            let (trailer, value) = (entry.trailer, block.value(entry));
+            if index >= range.start {
+                let added = Added { key: place.key(), trailer, kind: trailer.kind()?, value };
+                self.stage(added);
+                self.keep(added);
+            }
+            place.next(block)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over the present block, compressed or as it is, and starts the next.
+    fn emit(&mut self, emit: Emit<'_>) -> Result<()> {
+        let stored = run_pages(self.raw.len());
+        let (codec, dictionary) = match &self.fit {
+            _ if self.payload.is_empty() || stored <= run_pages(self.payload.len()) => {
+                (Codec::None, DictionaryId(0))
+            }
+            Fit::Stored => (Codec::None, DictionaryId(0)),
+            Fit::Lz4(_) => (Codec::Lz4, DictionaryId(0)),
+            Fit::Zstd(_, compressor) => (Codec::Zstd, compressor.dictionary_id()),
+        };
+        let payload = if codec == Codec::None { &self.raw } else { &self.payload };
+        self.padding.add(run_pages(payload.len()), payload.len());
+        emit(Packed {
+            payload,
+            codec,
+            dictionary,
+            raw_bytes: self.raw.len(),
+            first_key: &self.first_key,
+            last: (self.block.last_key(), self.last_trailer),
+            hashes: &self.hashes,
+        })?;
+        self.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

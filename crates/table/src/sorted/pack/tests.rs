@@ -1,0 +1,143 @@
+use super::*;
+use crate::page::PAYLOAD_BYTES;
+use base::{Account, Rng, Seqno};
+
+struct Out {
+    /// (codec, payload bytes, pages) of each block.
+    blocks: Vec<(Codec, usize, usize)>,
+    entries: Vec<(Vec<u8>, Trailer, Vec<u8>)>,
+    keys: usize,
+}
+
+fn pack(packer: &mut Packer, entries: &[(Vec<u8>, Trailer, Vec<u8>)]) -> Out {
+    let mut out = Out { blocks: Vec::new(), entries: Vec::new(), keys: 0 };
+    let mut emit = |packed: Packed<'_>| {
+        let raw =
+            crate::codec::decompress(packed.codec, None, packed.payload, packed.raw_bytes).unwrap();
+        let block = Block::parse(&raw).unwrap();
+        let mut place = Place::default();
+        place.first(block).unwrap();
+        assert_eq!(place.key(), packed.first_key);
+        while let Some(entry) = place.entry() {
+            let value = block.value(entry).to_vec();
+            out.entries.push((place.key().to_vec(), entry.trailer, value));
+            place.next(block).unwrap();
+        }
+        let (key, trailer, _) = out.entries.last().unwrap();
+        assert_eq!((&key[..], *trailer), packed.last);
+        out.keys += packed.hashes.len();
+        out.blocks.push((packed.codec, packed.payload.len(), run_pages(packed.payload.len())));
+        Ok(())
+    };
+    for (key, trailer, value) in entries {
+        packer.add(key, *trailer, value, &mut emit).unwrap();
+    }
+    packer.finish(&mut emit).unwrap();
+    out
+}
+
+/// `count` entries of `value_bytes` values, half of which is noise.
+fn half_compressible(
+    rng: &mut Rng,
+    count: u64,
+    value_bytes: usize,
+) -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
+    let trailer = |seqno| Trailer::new(Seqno::new(seqno), EntryKind::Put);
+    (0..count)
+        .map(|number| {
+            let mut value = vec![b'x'; value_bytes];
+            rng.fill(&mut value[..value_bytes / 2]);
+            (format!("{number:016}").into_bytes(), trailer(number), value)
+        })
+        .collect()
+}
+
+fn packers() -> Vec<Packer> {
+    let zstd = zstd::Compressor::new(1, None, &Account::unlimited("test"));
+    let mut packers = vec![Packer::stored(), Packer::lz4()];
+    packers.extend(zstd.ok().map(Packer::zstd));
+    packers
+}
+
+/// The bounds that the format promises, for values of one size; sizes that vary leave less.
+#[test]
+fn padding_and_compressions_keep_to_their_bounds() {
+    let mut rng = Rng::new(1);
+    for (value_bytes, padding_max) in
+        [(16, 0.02), (100, 0.03), (256, 0.05), (512, 0.05), (1024, 0.11), (2048, 0.15)]
+    {
+        for mut packer in packers() {
+            let count = 700_000 / (value_bytes as u64 + 40);
+            let entries = half_compressible(&mut rng, count, value_bytes);
+            let out = pack(&mut packer, &entries);
+            assert!(out.entries == entries);
+            let pages = packer.padding().pages as f64;
+            let empty = packer.padding().bytes as f64;
+            let part = empty / (pages * PAYLOAD_BYTES as f64);
+            let exact = !matches!(packer.fit, Fit::Zstd(..));
+            let name = if exact { "exact" } else { "zstd" };
+            // Without compression the same entries are twice as long, and promise nothing.
+            let stored = matches!(packer.fit, Fit::Stored);
+            let padding_max = if stored { 0.26 } else { padding_max };
+            // The last page is as empty as it happens to be.
+            let padding_max = padding_max + 1.0 / out.blocks.len() as f64;
+            assert!(part <= padding_max, "{name} {value_bytes}: {part}");
+            let each = packer.compressions() as f64 / pages;
+            assert!(each <= if exact { 1.0 } else { 1.1 }, "{name} {value_bytes}: {each}");
+        }
+    }
+}
+
+#[test]
+fn entries_of_any_size_come_out_as_they_went_in() {
+    let (mut rng, seed) = Rng::from_env();
+    for mut packer in packers() {
+        for round in 0..20 {
+            let mut number = 0;
+            let mut entries = Vec::new();
+            let biggest = 1 << rng.below(18);
+            for _ in 0..rng.below(400) {
+                // Some keys have many versions.
+                number += rng.below(2);
+                let mut value = vec![0; rng.below(biggest) as usize];
+                if rng.one_in(2) {
+                    rng.fill(&mut value);
+                }
+                let seqno = Seqno::new(10_000 - entries.len() as u64);
+                let kind = if value.is_empty() { EntryKind::Delete } else { EntryKind::Put };
+                let key =
+                    format!("{number:0width$}", width = 5 + (number % 30) as usize).into_bytes();
+                entries.push((number, key, Trailer::new(seqno, kind), value));
+            }
+            // Keys of different lengths: order them as bytes.
+            entries.sort_by(|a, b| a.1.cmp(&b.1).then(b.2.cmp(&a.2)));
+            let entries: Vec<_> = entries.into_iter().map(|(_, k, t, v)| (k, t, v)).collect();
+            let out = pack(&mut packer, &entries);
+            assert!(out.entries == entries, "seed {seed} round {round}");
+            for (codec, bytes, pages) in out.blocks {
+                assert!(codec != Codec::None || bytes <= pages * PAYLOAD_BYTES);
+            }
+            let mut keys: Vec<_> = entries.iter().map(|(key, ..)| key).collect();
+            keys.dedup();
+            assert!(out.keys >= keys.len(), "seed {seed} round {round}");
+        }
+    }
+}
+
+/// What does not compress is stored as it is, and what compresses very well stops at the bound on
+/// what a read decompresses.
+#[test]
+fn extremes() {
+    let mut rng = Rng::new(3);
+    let mut entries = half_compressible(&mut rng, 500, 200);
+    for (_, _, value) in &mut entries {
+        rng.fill(value);
+    }
+    let out = pack(&mut Packer::lz4(), &entries);
+    assert!(out.blocks.iter().all(|(codec, _, pages)| (*codec, *pages) == (Codec::None, 1)));
+    for (_, _, value) in &mut entries {
+        value.fill(0);
+    }
+    let out = pack(&mut Packer::lz4(), &entries);
+    assert_eq!(out.blocks.len(), (500 * 207usize).div_ceil(BLOCK_BYTES_MAX));
+}

@@ -1,0 +1,152 @@
+//! From pages to blocks and sections: what every reader shares.
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result};
+use bytes::Bytes;
+use media::{Buf, File, Purpose};
+
+use super::block::RAW_BYTES_MAX;
+use super::step::Pages;
+use crate::codec::decompress;
+use crate::dictionary::Dictionaries;
+use crate::page::{HEADER_BYTES, Header, PageKind, payload, verify_page};
+
+/// Blocks longer than this are charged while anybody holds a part of them. Shorter ones are
+/// bounded by the number of reads in flight, and covered by the fixed overhead.
+const CHARGED_BYTES_MIN: usize = 64 << 10;
+
+/// A block's bytes, and what they are charged.
+struct Owned {
+    bytes: Vec<u8>,
+    _charge: Option<Charge>,
+}
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Decompresses the block that `pages`, which were verified, hold. `count` is how many pages it
+/// shall have.
+///
+/// A block stored as it is on one frame is not copied: the result keeps the frame.
+pub(crate) fn decode_block(
+    pages: Pages,
+    count: u32,
+    dictionaries: &dyn Dictionaries,
+    account: &Account,
+) -> Result<Bytes> {
+    let first = pages.iter().next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
+    let header = check_block(first, count)?;
+    let raw_bytes = header.raw_bytes as usize;
+    if count == 1 {
+        if header.codec == Codec::None
+            && let Pages::Frame(frame) = pages
+        {
+            return Ok(Bytes::from_owner(frame).slice(HEADER_BYTES..HEADER_BYTES + raw_bytes));
+        }
+        let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
+        return Ok(Bytes::from_owner(Owned { bytes, _charge: None }));
+    }
+    // Gathered, and then decompressed.
+    let gathered_bytes = header.payload_bytes as usize;
+    let charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
+        true => Some(account.charge((raw_bytes + gathered_bytes) as u64)?),
+        false => None,
+    };
+    let mut gathered = Vec::with_capacity(gathered_bytes);
+    for (number, page) in pages.iter().take(count as usize).enumerate() {
+        gathered.extend_from_slice(payload(page, &continuation(page, &header, number)?)?);
+    }
+    if gathered.len() != gathered_bytes {
+        return Err(Error::corrupt("payload of a run, bytes")
+            .expected(gathered_bytes)
+            .got(gathered.len()));
+    }
+    let bytes = match header.codec {
+        Codec::None => gathered,
+        _ => unpack(&header, &gathered, dictionaries)?,
+    };
+    let charge = charge.map(|mut charge| {
+        charge.shrink_to(raw_bytes as u64);
+        charge
+    });
+    Ok(Bytes::from_owner(Owned { bytes, _charge: charge }))
+}
+
+/// The header of a block's first page, where the block has `count` pages and an allowed length.
+fn check_block(first: &[u8], count: u32) -> Result<Header> {
+    let header = Header::parse(first)?;
+    if header.kind != PageKind::Data || header.number != 0 {
+        return Err(Error::corrupt("page kind")
+            .expected("the first data page of a block")
+            .got(format_args!("{} page {} of a run", header.kind.name(), header.number)));
+    }
+    if header.run_pages() != count as usize || header.raw_bytes as usize > RAW_BYTES_MAX {
+        return Err(Error::corrupt("block")
+            .expected(format_args!("{count} pages, at most {RAW_BYTES_MAX} bytes"))
+            .got(format_args!("{} pages, {} bytes", header.run_pages(), header.raw_bytes)));
+    }
+    Ok(header)
+}
+
+/// The header of page `number` of the run that `first` starts.
+fn continuation(page: &[u8], first: &Header, number: usize) -> Result<Header> {
+    let header = Header::parse(page)?;
+    let expected = Header { number: number as u16, ..*first };
+    if header == expected {
+        return Ok(header);
+    }
+    Err(Error::corrupt("page of a run")
+        .expected(format_args!("{expected:?}"))
+        .got(format_args!("{header:?}")))
+}
+
+fn unpack(header: &Header, payload: &[u8], dictionaries: &dyn Dictionaries) -> Result<Vec<u8>> {
+    let raw_bytes = header.raw_bytes as usize;
+    if header.dictionary == DictionaryId(0) {
+        return decompress(header.codec, None, payload, raw_bytes);
+    }
+    let dictionary = dictionaries.get(header.dictionary)?;
+    decompress(header.codec, Some(&dictionary), payload, raw_bytes)
+}
+
+/// Reads `pages` pages from page `first` on, and verifies each (I8). The caller charged them.
+pub(crate) fn read_pages(
+    file: &dyn File,
+    seed: PageSeed,
+    first: u32,
+    pages: u32,
+    purpose: Purpose,
+) -> Result<Buf> {
+    let buf = read_raw(file, first, pages, purpose)?;
+    for (number, page) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
+        verify_page(seed, number, page)?;
+    }
+    Ok(buf)
+}
+
+/// As [`read_pages`], without verifying.
+pub(crate) fn read_raw(file: &dyn File, first: u32, pages: u32, purpose: Purpose) -> Result<Buf> {
+    let at = u64::from(first) * PAGE_BYTES as u64;
+    let (buf, result) = file.read(at, Buf::pages(pages as usize), purpose);
+    result.map_err(|error| error.at(format_args!("page {first} of {}", file.name())))?;
+    Ok(buf)
+}
+
+/// The content of a section that is not compressed and fills `pages`, which were verified.
+pub(crate) fn section(kind: PageKind, pages: &[u8]) -> Result<Vec<u8>> {
+    let first = Header::parse(pages.get(..PAGE_BYTES).unwrap_or_default())?;
+    if first.kind != kind || first.codec != Codec::None || first.number != 0 {
+        return Err(Error::corrupt("page kind").expected(kind.name()).got(first.kind.name()));
+    }
+    let mut content = Vec::with_capacity((first.payload_bytes as usize).min(pages.len()));
+    for (number, page) in pages.chunks_exact(PAGE_BYTES).enumerate() {
+        content.extend_from_slice(payload(page, &continuation(page, &first, number)?)?);
+    }
+    if content.len() == first.payload_bytes as usize {
+        return Ok(content);
+    }
+    Err(Error::corrupt("section, bytes").expected(first.payload_bytes).got(content.len()))
+}

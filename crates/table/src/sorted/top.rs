@@ -1,0 +1,101 @@
+//! The top level: one separator and one metadata page number for each partition.
+//!
+//! An open table keeps it in memory as stored, and searches it in place.
+
+use base::{Cursor, Error, Result, Trailer};
+
+use super::separator::{Separators, SeparatorsBuilder, Width};
+
+/// The stored form: the number of partitions, their metadata pages, the separators between them.
+pub(crate) fn encode_top(metas: &[u32], separators: &SeparatorsBuilder) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&(metas.len() as u32).to_le_bytes());
+    out.extend(metas.iter().flat_map(|page| page.to_le_bytes()));
+    separators.encode(&mut out)?;
+    Ok(out)
+}
+
+/// The pages of one partition: its data, then its metadata page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// The first data page.
+    pub first_page: u32,
+    /// The metadata page, right after the last data page.
+    pub meta_page: u32,
+}
+
+impl Partition {
+    /// The data pages.
+    #[must_use]
+    pub const fn data_pages(&self) -> u32 {
+        self.meta_page.saturating_sub(self.first_page)
+    }
+}
+
+/// The top level, read in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Top<'a> {
+    metas: &'a [u8],
+    separators: Separators<'a>,
+}
+
+impl<'a> Top<'a> {
+    /// Views the top level; a few nanoseconds.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new("top level", bytes);
+        let count = cursor.u32()? as usize;
+        let Some(metas) = count.checked_mul(size_of::<u32>()).filter(|_| count > 0) else {
+            return Err(Error::corrupt("partitions of a table").expected("some").got(count));
+        };
+        let metas = cursor.take(metas)?;
+        let separators = Separators::parse(Width::Top, count - 1, cursor.rest())?;
+        Ok(Self { metas, separators })
+    }
+
+    /// Checks that the partitions fill the pages before `end`, each with some data.
+    pub(crate) fn check(&self, end: u32) -> Result<()> {
+        let mut next = 0;
+        for index in 0..self.partitions() {
+            let meta = self.meta_page(index)?;
+            if meta <= next {
+                return Err(Error::corrupt("metadata page of a partition")
+                    .at(format_args!("partition {index}"))
+                    .expected(format_args!("over {next}"))
+                    .got(meta));
+            }
+            next = meta.saturating_add(1);
+        }
+        if next == end {
+            return Ok(());
+        }
+        Err(Error::corrupt("end of the partitions, pages").expected(end).got(next))
+    }
+
+    pub(crate) const fn partitions(&self) -> usize {
+        self.separators.count() + 1
+    }
+
+    fn meta_page(&self, index: usize) -> Result<u32> {
+        let page = self.metas.get(index * size_of::<u32>()..).and_then(<[u8]>::first_chunk);
+        page.map(|page| u32::from_le_bytes(*page))
+            .ok_or_else(|| Error::corrupt("metadata page of a partition").got(index))
+    }
+
+    /// The pages of partition `index`.
+    pub(crate) fn partition(&self, index: usize) -> Result<Partition> {
+        let first_page = match index.checked_sub(1) {
+            Some(before) => self.meta_page(before)?.saturating_add(1),
+            None => 0,
+        };
+        Ok(Partition { first_page, meta_page: self.meta_page(index)? })
+    }
+
+    /// The one partition in which the newest version of `key` at or below `at` lies if it exists.
+    pub(crate) fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
+        self.separators.search(key, at)
+    }
+
+    pub(crate) const fn separators(&self) -> Separators<'a> {
+        self.separators
+    }
+}
