@@ -34,6 +34,12 @@ impl Seqno {
         self.0
     }
 
+    /// The number one place earlier; zero stays zero.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// The number `count` places later.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {

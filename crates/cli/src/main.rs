@@ -1,3 +1,67 @@
-//! The `terrace` command.
+//! The `terrace` command: benchmarks, replays traces, reads and writes stores, looks inside their
+//! files and checks them.
+//!
+//! Exit status: 0 done, 1 it failed (or the key is not there, or damage was found), 2 wrong usage.
 
-fn main() {}
+mod args;
+mod bench;
+mod check;
+mod engine;
+mod entries;
+mod inspect;
+mod progress;
+mod replay;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use terracedb::{Error, ErrorKind, Result};
+
+use crate::args::{Args, Command};
+
+/// How a command that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Exit status 0.
+    Done,
+    /// Exit status 1: what was asked for is not there, or not whole.
+    Negative,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(args.command) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Negative) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("terrace: {error}");
+            if let Some(advice) = advice(&error) {
+                eprintln!("terrace: {advice}");
+            }
+            ExitCode::from(if error.kind() == ErrorKind::Invalid { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Outcome> {
+    match command {
+        Command::Bench(args) => bench::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Get(args) => entries::get(args),
+        Command::Put(args) => entries::put(args),
+        Command::Delete(args) => entries::delete(args),
+        Command::Scan(args) => entries::scan(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Check(args) => check::run(args),
+    }
+}
+
+/// What to do next, by the kind of error.
+fn advice(error: &Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::Corrupt => Some("`terrace check DIR` names every damaged file, page and key range"),
+        ErrorKind::NoSpace => Some("free space on the device; nothing that was acknowledged is lost"),
+        ErrorKind::Poisoned => Some("open the store again; what was synced is there"),
+        _ => None,
+    }
+}

@@ -1,1 +1,67 @@
-//! TerraceDB.
+//! TerraceDB: an embedded key-value store for machines with little DRAM.
+//!
+//! A [`Db`] holds named [`Keyspace`]s. Writes go through one commit log, singly or as a
+//! [`WriteBatch`] that is atomic across keyspaces; reads are gets, many gets at once, cursors and
+//! iterators, as of now or as of a [`Snapshot`]. One number bounds the memory of all of it.
+//!
+//! ```
+//! use terracedb::{Db, WriteBatch};
+//!
+//! # fn main() -> terracedb::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = Db::builder(dir.path()).memory(128 << 20).open()?;
+//! let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
+//!
+//! let mut batch = WriteBatch::new();
+//! batch.put(&users, "ada", "Ada Lovelace")?;
+//! batch.put(&emails, "ada@example.org", "ada")?;
+//! db.write(&batch)?;
+//!
+//! let snapshot = db.snapshot();
+//! users.delete("ada")?;
+//! assert_eq!(users.get("ada")?, None);
+//! assert!(snapshot.get(&users, "ada")?.is_some());
+//! for entry in emails.prefix("ada")? {
+//!     let (email, user) = entry?;
+//!     assert_eq!((&email[..], &user[..]), (&b"ada@example.org"[..], &b"ada"[..]));
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! The API is synchronous. [`Keyspace::multi_get`] and [`ReadQueue`] keep many device reads in
+//! flight from one thread.
+
+mod background;
+mod batch;
+mod buffers;
+mod commit;
+mod counter;
+mod cursor;
+mod db;
+mod iter;
+mod keyspace;
+mod manifest;
+mod open;
+mod ordered;
+mod read;
+mod resources;
+mod settings;
+mod snapshot;
+mod snapshot_list;
+mod statistics;
+mod store;
+mod trees;
+
+pub use base::{Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes};
+pub use batch::WriteBatch;
+pub use bytes::Bytes;
+pub use cursor::Cursor;
+pub use db::{Builder, Db};
+pub use iter::{Entry, Iter};
+pub use keyspace::Keyspace;
+pub use manifest::{KeyspaceKind, ManifestRecord, inspect as inspect_manifest};
+pub use open::Recovery;
+pub use read::{Completed, ReadQueue};
+pub use resources::{Resources, ResourcesBuilder};
+pub use snapshot::Snapshot;
+pub use statistics::{Hits, KeyspaceStatistics, Statistics};

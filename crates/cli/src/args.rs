@@ -1,0 +1,240 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use terracedb::{Codec, parse_bytes};
+use workload::Distribution;
+use workload::bench::Name;
+use workload::trace::Format;
+
+/// A key-value store for machines with little DRAM.
+#[derive(Debug, Parser)]
+#[command(name = "terrace", version, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure a store with db_bench's workloads, every read verified
+    Bench(Bench),
+    /// Replay a trace as a cache would see it: get, and on a miss put
+    Replay(Replay),
+    /// Print the value of a key
+    Get(Get),
+    /// Set a key to a value
+    Put(Put),
+    /// Remove a key
+    Delete(Delete),
+    /// Print keys and values in order
+    Scan(Scan),
+    /// Show what is in a table, log segment or manifest file
+    Inspect(Inspect),
+    /// Verify every checksum and invariant of a store that is not open
+    Check(Check),
+}
+
+/// How to open the store.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Engine {
+    /// Memory the store may use, all of it: memtables, cache, metadata, buffers
+    /// [default: a quarter of the machine's or cgroup's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) memory: Option<u64>,
+    /// How new tables are compressed
+    #[arg(long, default_value = "lz4")]
+    pub(crate) codec: CodecName,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CodecName {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl From<CodecName> for Codec {
+    fn from(name: CodecName) -> Self {
+        match name {
+            CodecName::None => Self::None,
+            CodecName::Lz4 => Self::Lz4,
+            CodecName::Zstd => Self::Zstd,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// Workloads, run in this order on one store: fillseq fillrandom fillsync overwrite
+    /// readrandom readmissing readseq readreverse seekrandom multireadrandom
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<Name>,
+    /// Where the store is, or is to be created [default: a directory that is removed afterwards]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Keys: fills write this many, reads without --duration read this many
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) num: u64,
+    /// Bytes of a key
+    #[arg(long, value_name = "B", default_value_t = 16)]
+    pub(crate) key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "B", default_value_t = 100)]
+    pub(crate) value_size: usize,
+    /// What compression makes of a value, as a part of it
+    #[arg(long, value_name = "R", default_value_t = 0.5)]
+    pub(crate) compression_ratio: f64,
+    /// Threads
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Lookups in flight in each thread, in multireadrandom
+    #[arg(long, value_name = "D", default_value_t = 32)]
+    pub(crate) depth: usize,
+    /// Seconds after which a read workload ends; fills always write --num keys
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+    /// How reads and overwrites pick keys: uniform, zipfian, latest
+    #[arg(long, value_name = "NAME", default_value = "uniform")]
+    pub(crate) distribution: Distribution,
+    /// Make every write durable before it returns
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Use the store in --data as an earlier fill with the same options left it
+    #[arg(long, requires = "data")]
+    pub(crate) existing: bool,
+    /// What all random choices follow from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Print one JSON object a workload, each on a line of its own
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// The trace: plain, .xz or .zst
+    pub(crate) file: PathBuf,
+    /// oracle-general, lis, u64be, u32, twitter-csv or ycsb
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Format,
+    /// Where the store is, or is to be created [default: a directory that is removed afterwards]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Bytes of a value, whatever the trace says [default: the trace's sizes, else 100]
+    #[arg(long, value_name = "B")]
+    pub(crate) value_size: Option<usize>,
+    /// Stop after this many accesses
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A store and a keyspace in it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The keyspace
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) keyspace: String,
+    /// Read keys and values as hexadecimal digits, and print them so
+    #[arg(long)]
+    pub(crate) hex: bool,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The key
+    pub(crate) key: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Put {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The key
+    pub(crate) key: String,
+    /// The value; `-` reads it from standard input
+    pub(crate) value: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The key
+    pub(crate) key: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The first key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<String>,
+    /// The first key not to print
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<String>,
+    /// Only keys that begin so
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<String>,
+    /// Print at most this many
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    pub(crate) limit: usize,
+    /// Last key first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Print keys alone
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    /// Print only how many there are
+    #[arg(long)]
+    pub(crate) count: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Inspect {
+    /// What the file is
+    pub(crate) kind: FileKind,
+    /// The file, in the directory of its store
+    pub(crate) file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FileKind {
+    Table,
+    Log,
+    Manifest,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    let seconds: f64 = number.parse().map_err(|_| "expected seconds, as in 30 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,191 @@
+//! The engine as the bench and replay drivers see it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use terracedb::{Completed, Db, Error, Keyspace, ReadQueue, Result};
+use workload::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
+
+use terracedb::Durability;
+
+use crate::args::Engine;
+
+/// The keyspace that the drivers use.
+const KEYSPACE: &str = "default";
+
+/// A store under measurement.
+pub(crate) struct EngineStore {
+    db: Db,
+    keyspace: Keyspace,
+    /// Read queues between calls, each with its depth: one call, one queue.
+    queues: Mutex<Vec<ReadQueue>>,
+    /// The directory, removed with the store where nobody named one.
+    _scratch: Option<tempfile::TempDir>,
+    dir: PathBuf,
+}
+
+impl EngineStore {
+    /// Opens the store in `data`, or in a directory of its own. `existing` says whether there has
+    /// to be one already; where not, there must be none: a measurement destroys nothing.
+    pub(crate) fn open(data: Option<&Path>, existing: Option<bool>, engine: &Engine) -> Result<Self> {
+        let scratch = match data {
+            Some(_) => None,
+            None => {
+                let made = tempfile::Builder::new().prefix("terrace-").tempdir();
+                Some(made.map_err(|e| Error::io("create", "a temporary directory", e))?)
+            }
+        };
+        let dir = match (data, &scratch) {
+            (Some(dir), _) => dir.to_owned(),
+            (None, Some(scratch)) => scratch.path().to_owned(),
+            (None, None) => PathBuf::new(),
+        };
+        let mut builder = Db::builder(&dir).codec(engine.codec.into());
+        if let Some(memory) = engine.memory {
+            builder = builder.memory(memory);
+        }
+        if existing == Some(true) {
+            builder = builder.create_if_missing(false);
+        }
+        let db = builder.open()?;
+        if existing == Some(false) && !db.recovery().created {
+            return Err(Error::invalid("--data")
+                .at(dir.display())
+                .expected("no store there, or --existing")
+                .got("a store"));
+        }
+        let keyspace = db.keyspace(KEYSPACE)?;
+        Ok(Self { db, keyspace, queues: Mutex::default(), _scratch: scratch, dir })
+    }
+
+    /// What a person should know about the run, one line.
+    pub(crate) fn banner(&self) -> String {
+        let statistics = self.db.statistics();
+        format!(
+            "store {}, memory {}, {}",
+            self.dir.display(),
+            terracedb::format_bytes(statistics.memory_limit),
+            statistics.device_backend,
+        )
+    }
+
+    fn queue(&self, depth: usize) -> Result<ReadQueue> {
+        let idle = self.queues.lock().ok().and_then(|mut queues| {
+            let at = queues.iter().position(|queue| queue.depth() == depth)?;
+            Some(queues.swap_remove(at))
+        });
+        idle.map_or_else(|| self.db.read_queue(depth), Ok)
+    }
+}
+
+const fn durability(sync: bool) -> Durability {
+    if sync { Durability::Sync } else { Durability::None }
+}
+
+impl Store for EngineStore {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        self.keyspace.put_with(key, value, durability(sync))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.keyspace.get(key)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        depth: usize,
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut queue = self.queue(depth)?;
+        let mut done: Vec<Completed> = Vec::new();
+        let mut left = keys.len();
+        let mut next = 0u64;
+        let mut keys = keys.iter();
+        while left > 0 {
+            while queue.in_flight() < queue.depth() {
+                let Some(key) = keys.next() else { break };
+                self.keyspace.submit(&mut queue, key, next)?;
+                next += 1;
+            }
+            queue.wait(1, &mut done)?;
+            left -= done.len();
+            for completed in done.drain(..) {
+                visit(completed.token as usize, completed.result?.as_deref());
+            }
+        }
+        if let Ok(mut queues) = self.queues.lock() {
+            queues.push(queue);
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
+        self.keyspace.delete_with(key, durability(sync))
+    }
+
+    fn scan(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<usize> {
+        let mut cursor = self.keyspace.cursor()?;
+        let mut valid = match (direction, from) {
+            (Direction::Forward, None) => cursor.seek_to_first()?,
+            (Direction::Forward, Some(key)) => cursor.seek(key)?,
+            (Direction::Reverse, None) => cursor.seek_to_last()?,
+            (Direction::Reverse, Some(key)) => {
+                (cursor.seek(key)? && cursor.key() == Some(key)) || cursor.seek_before(key)?
+            }
+        };
+        let mut shown = 0;
+        while valid && shown < limit {
+            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else { break };
+            shown += 1;
+            if visit(key, value) == ControlFlow::Break(()) || shown == limit {
+                break;
+            }
+            valid = match direction {
+                Direction::Forward => cursor.next()?,
+                Direction::Reverse => cursor.prev()?,
+            };
+        }
+        Ok(shown)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.flush()
+    }
+
+    fn counters(&self) -> Counters {
+        let statistics = self.db.statistics();
+        let mut device = BTreeMap::new();
+        let mut foreground_read_ops = 0;
+        for (purpose, counts) in statistics.device.by_purpose() {
+            let media::Counts { read_ops, read_bytes, write_ops, write_bytes, .. } = counts;
+            device.insert(purpose.name(), Traffic { read_ops, read_bytes, write_ops, write_bytes });
+            if purpose.class() == media::Class::Read && purpose != media::Purpose::Replay {
+                foreground_read_ops += read_ops;
+            }
+        }
+        let terracedb::Hits { memtable, row, page, scm, flash } = statistics.hits;
+        let tables: u64 = statistics.keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum();
+        Counters {
+            device,
+            foreground_read_ops,
+            hits: Hits { row: memtable + row, page, scm, flash },
+            stall: statistics.stalled,
+            memory_bytes: statistics.memory_used,
+            space_bytes: tables + statistics.log_bytes,
+            logical_bytes: None,
+        }
+    }
+}

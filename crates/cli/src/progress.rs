@@ -1,0 +1,42 @@
+//! Progress bars, where a terminal looks.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on standard error, hidden where that is no terminal.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar for work called `name`.
+    pub(crate) fn new(name: &str) -> Self {
+        let bar = ProgressBar::no_length();
+        // The template is fixed; a bar without one still shows progress.
+        if let Ok(style) = ProgressStyle::with_template(
+            "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}",
+        ) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(name.to_owned());
+        Self(bar)
+    }
+
+    /// Shows `done` of `total`, where that is known.
+    pub(crate) fn show(&self, done: u64, total: Option<u64>) {
+        if let Some(total) = total {
+            self.0.set_length(total);
+        }
+        self.0.set_position(done);
+    }
+
+    /// Shows `elapsed` of `total` time.
+    pub(crate) fn show_time(&self, elapsed: Duration, total: Duration) {
+        self.show(elapsed.as_secs(), Some(total.as_secs()));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

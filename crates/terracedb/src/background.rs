@@ -1,0 +1,162 @@
+//! A store's background tasks: flushing, freeing and preparing log segments, interval syncs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arena::PublishRing;
+use base::{Executor, Progress, Seqno, Task, TaskHandle};
+use log::Log;
+
+use crate::buffers::Buffers;
+use crate::counter::Counter;
+use crate::ordered::{FlushEnv, FlushJob, Tree};
+use crate::trees::Trees;
+
+/// The running tasks, and what they did.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) tasks: Vec<TaskHandle>,
+    pub(crate) counters: Arc<BackgroundCounters>,
+}
+
+/// What background work did.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundCounters {
+    pub(crate) flushes: Counter,
+    pub(crate) flush_bytes: Counter,
+    pub(crate) flush_failures: Counter,
+    pub(crate) sync_failures: Counter,
+}
+
+impl Background {
+    /// Stops the tasks and waits for their current steps.
+    pub(crate) fn stop(&self, executor: &dyn Executor) {
+        self.stop.store(true, Ordering::Release);
+        for task in &self.tasks {
+            task.wake();
+        }
+        for task in &self.tasks {
+            // A task that panicked is finished too; its panic was printed when it happened.
+            let _ = task.join(executor);
+        }
+    }
+}
+
+/// After a failed flush or sync; space may come back.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// How often the log is looked at where nothing wakes the flusher.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// Flushes sealed memtables, oldest first, and keeps the log short.
+pub(crate) struct FlushTask {
+    pub(crate) env: FlushEnv,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) ring: Arc<PublishRing>,
+    /// Above this many bytes of log, the keyspaces that pin its oldest segment are flushed.
+    pub(crate) log_bytes_max: u64,
+    pub(crate) counters: Arc<BackgroundCounters>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) job: Option<FlushJob>,
+}
+
+impl Task for FlushTask {
+    fn step(&mut self) -> Progress {
+        if self.stop.load(Ordering::Acquire) {
+            // An unfinished table goes with its writer; its memtable is in the log.
+            self.job = None;
+            return Progress::Done;
+        }
+        match self.job.take() {
+            Some(job) => self.go_on(job),
+            None => self.find_work(),
+        }
+    }
+}
+
+impl FlushTask {
+    fn go_on(&mut self, mut job: FlushJob) -> Progress {
+        if job.tree().is_dropped() {
+            return Progress::Again;
+        }
+        match job.step(&self.env) {
+            Ok(None) => {
+                self.job = Some(job);
+                Progress::Again
+            }
+            Ok(Some(flushed)) => {
+                self.log.flushed(job.tree().id(), flushed.below);
+                self.counters.flushes.add(1);
+                self.counters.flush_bytes.add(flushed.file_bytes);
+                // The memtable's memory is given back before the writers that wait for it wake.
+                drop(job);
+                self.buffers.flush_ended(Ok(()));
+                Progress::Again
+            }
+            Err(_) if job.tree().is_dropped() => Progress::Again,
+            Err(error) => {
+                self.counters.flush_failures.add(1);
+                self.buffers.flush_ended(Err(error));
+                Progress::IdleFor(RETRY_AFTER)
+            }
+        }
+    }
+
+    fn find_work(&mut self) -> Progress {
+        let sealed = self.trees.all().into_iter().filter_map(|tree| {
+            let (memtable, below) = tree.oldest_sealed()?;
+            Some((tree, memtable, below))
+        });
+        if let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) {
+            // Every write below has been applied once it is visible; none comes after.
+            if self.ring.visible().plus(1) < below {
+                return Progress::IdleFor(Duration::from_millis(1));
+            }
+            self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
+            return Progress::Again;
+        }
+        // Failures here poison the log, which every writer then reports; the task itself has
+        // nobody to tell.
+        let _ = self.log.free();
+        let _ = self.log.prepare();
+        if self.log.bytes() > self.log_bytes_max && self.seal_pinning() {
+            return Progress::Again;
+        }
+        Progress::IdleFor(LOOK_AROUND)
+    }
+
+    /// Seals the memtables that keep the oldest segment alive; whether there were any.
+    fn seal_pinning(&self) -> bool {
+        let pinning = self.log.pinning();
+        let trees = pinning.into_iter().filter_map(|(id, _)| self.trees.get(id));
+        let seal = |tree: Arc<Tree>| self.buffers.seal(&tree).unwrap_or(false);
+        trees.fold(false, |any, tree| seal(tree) || any)
+    }
+}
+
+/// Makes interval writes durable within the interval.
+pub(crate) struct SyncTask {
+    pub(crate) log: Arc<Log>,
+    /// The highest sequence number owed durability.
+    pub(crate) owed: Arc<AtomicU64>,
+    pub(crate) interval: Duration,
+    pub(crate) counters: Arc<BackgroundCounters>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Task for SyncTask {
+    fn step(&mut self) -> Progress {
+        if self.stop.load(Ordering::Acquire) {
+            return Progress::Done;
+        }
+        let owed = Seqno::checked(self.owed.load(Ordering::Relaxed)).unwrap_or(Seqno::ZERO);
+        if owed > self.log.durable() && self.log.sync(owed).is_err() {
+            // The log is poisoned now: writers hear of it.
+            self.counters.sync_failures.add(1);
+        }
+        Progress::IdleFor(self.interval)
+    }
+}

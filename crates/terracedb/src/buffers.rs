@@ -1,0 +1,258 @@
+//! The write buffers of a store: when memtables are sealed, and when writers wait.
+//!
+//! Memory is charged before the log is written (I10): a write reserves its memtable's memory
+//! first, so that applying it cannot fail. All memtables of a store stay within its quota, its
+//! part of the write buffers of [`Resources`]; a writer that finds the quota used up waits for a
+//! flush, or gets the flush's error.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use arena::OrderedMap;
+use base::{Account, Error, Executor, Result, TaskHandle};
+use log::Log;
+use parking_lot::{Condvar, Mutex};
+
+use crate::Resources;
+use crate::counter::Counter;
+use crate::ordered::{Memtable, Tree};
+use crate::trees::Trees;
+
+/// Admits writes to memtables and seals full ones.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    resources: Resources,
+    account: Account,
+    log: Arc<Log>,
+    trees: Arc<Trees>,
+    flusher: OnceLock<TaskHandle>,
+    /// Held while a memtable is sealed, so that a full one is sealed once.
+    sealing: Mutex<()>,
+    flush: Mutex<FlushState>,
+    /// Signalled when a flush ends, well or badly.
+    flush_ended: Condvar,
+    /// Nanoseconds writers waited for a flush.
+    stalled: Counter,
+}
+
+#[derive(Debug, Default)]
+struct FlushState {
+    /// Flushes that ended well.
+    finished: u64,
+    /// Why the last flush failed, until one succeeds.
+    failure: Option<Error>,
+    closed: bool,
+}
+
+/// A writer that saw no flush end for this long gives up: the device does not answer.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+impl Buffers {
+    pub(crate) fn new(resources: Resources, log: Arc<Log>, trees: Arc<Trees>) -> Self {
+        Self {
+            account: resources.account("memtables"),
+            resources,
+            log,
+            trees,
+            flusher: OnceLock::new(),
+            sealing: Mutex::new(()),
+            flush: Mutex::default(),
+            flush_ended: Condvar::new(),
+            stalled: Counter::default(),
+        }
+    }
+
+    /// Names the task to wake when there is something to flush.
+    pub(crate) fn set_flusher(&self, task: TaskHandle) {
+        // Called once, at open.
+        let _ = self.flusher.set(task);
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Time writers have waited for memory.
+    pub(crate) fn stalled(&self) -> Duration {
+        Duration::from_nanos(self.stalled.get())
+    }
+
+    pub(crate) fn wake_flusher(&self) {
+        if let Some(task) = self.flusher.get() {
+            task.wake();
+        }
+    }
+
+    /// Makes room in `tree`'s memtable for `entries` of `bytes` of keys and values in all.
+    ///
+    /// # Errors
+    /// The last flush's error where there is no room because flushes fail, e.g. `NoSpace`;
+    /// `Retry` where there is none for another reason.
+    pub(crate) fn admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
+        loop {
+            let view = tree.view();
+            let map = view.active.map();
+            if map.bytes() >= self.resources.memtable_bytes() && !map.is_empty() {
+                self.seal_full(tree)?;
+                continue;
+            }
+            let before = map.bytes();
+            match map.reserve(entries, bytes) {
+                Ok(()) if map.bytes() == before => return Ok(()),
+                Ok(()) => {
+                    drop(view);
+                    return self.within_quota();
+                }
+                Err(error) => {
+                    drop(view);
+                    self.wait_for_flush(|| error.clone())?;
+                }
+            }
+        }
+    }
+
+    fn seal_full(&self, tree: &Tree) -> Result<()> {
+        let _sealing = self.sealing.lock();
+        let full = |map: &Arc<OrderedMap>| map.bytes() >= self.resources.memtable_bytes();
+        if full(tree.view().active.map()) {
+            self.seal_locked(tree)?;
+        }
+        Ok(())
+    }
+
+    /// Seals `tree`'s active memtable unless it is empty; whether it did.
+    pub(crate) fn seal(&self, tree: &Tree) -> Result<bool> {
+        let _sealing = self.sealing.lock();
+        if tree.view().active.map().is_empty() {
+            return Ok(false);
+        }
+        self.seal_locked(tree)?;
+        Ok(true)
+    }
+
+    fn seal_locked(&self, tree: &Tree) -> Result<()> {
+        let mut map = Some(OrderedMap::new(&self.account)?);
+        self.log.barrier(&mut |next| {
+            if let Some(map) = map.take() {
+                tree.seal(Memtable::with(map, next));
+            }
+        });
+        self.wake_flusher();
+        Ok(())
+    }
+
+    /// Memory of all memtables, and of the active ones.
+    fn sizes(&self) -> (u64, u64) {
+        let (mut all, mut active) = (0, 0);
+        for tree in self.trees.all() {
+            let view = tree.view();
+            active += view.active.map().bytes();
+            all += view.memtables().map(|memtable| memtable.map().bytes()).sum::<u64>();
+        }
+        (all, active)
+    }
+
+    /// Seals the largest memtable where active ones hold half the quota between them, and waits
+    /// for flushes while all of them pass it.
+    fn within_quota(&self) -> Result<()> {
+        loop {
+            let quota = self.resources.write_buffer_bytes();
+            let (all, active) = self.sizes();
+            if active > quota / 2 {
+                let largest = self
+                    .trees
+                    .all()
+                    .into_iter()
+                    .max_by_key(|tree| tree.view().active.map().bytes());
+                if let Some(tree) = largest {
+                    self.seal(&tree)?;
+                }
+            }
+            if all <= quota {
+                return Ok(());
+            }
+            let full = || Error::retry("write buffers").expected("a flush to end");
+            if !self.wait_for_flush(full)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until a flush ends; false where there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The flush's; `none()` where there is nothing to flush and yet no room.
+    fn wait_for_flush(&self, none: impl Fn() -> Error) -> Result<bool> {
+        let executor: &dyn Executor = self.resources.executor();
+        let start = executor.clock().monotonic();
+        let waited = || executor.clock().monotonic().saturating_sub(start);
+        let seen = self.flush.lock().finished;
+        if !self.trees.all().iter().any(|tree| tree.oldest_sealed().is_some()) {
+            let mut any = false;
+            for tree in self.trees.all() {
+                any |= self.seal(&tree).unwrap_or(false);
+            }
+            if !any {
+                return Err(none());
+            }
+        }
+        self.wake_flusher();
+        let ended = loop {
+            {
+                let mut state = self.flush.lock();
+                if state.closed {
+                    break Err(Error::closed("store"));
+                }
+                if let Some(failure) = &state.failure {
+                    break Err(failure.clone());
+                }
+                if state.finished != seen {
+                    break Ok(true);
+                }
+                if waited() > STALL_MAX {
+                    break Err(none().got(format_args!("none in {STALL_MAX:?}")));
+                }
+                self.flush_ended.wait_for(&mut state, Duration::from_millis(1));
+            }
+            executor.help();
+        };
+        self.stalled.add(u64::try_from(waited().as_nanos()).unwrap_or(u64::MAX));
+        ended
+    }
+
+    /// Tells waiting writers how a flush ended.
+    pub(crate) fn flush_ended(&self, outcome: Result<()>) {
+        let mut state = self.flush.lock();
+        match outcome {
+            Ok(()) => {
+                state.finished += 1;
+                state.failure = None;
+            }
+            Err(error) => state.failure = Some(error),
+        }
+        drop(state);
+        self.flush_ended.notify_all();
+    }
+
+    /// Why flushes fail, while they do.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.flush.lock().failure.clone()
+    }
+
+    /// Waits until no memtable of `trees` that is sealed now is left.
+    pub(crate) fn wait_until_flushed(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        let is_left =
+            || trees.iter().any(|tree| tree.oldest_sealed().is_some() && !tree.is_dropped());
+        while is_left() {
+            self.wait_for_flush(|| Error::retry("flush"))?;
+        }
+        Ok(())
+    }
+
+    /// Sends waiting writers away.
+    pub(crate) fn close(&self) {
+        self.flush.lock().closed = true;
+        self.flush_ended.notify_all();
+    }
+}

@@ -1,0 +1,119 @@
+//! A cursor: one position in a keyspace, moved by key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{Result, Seqno};
+use bytes::Bytes;
+
+use crate::ordered::View;
+use crate::read::{Merge, Move, PageReader, ReadAhead};
+
+/// What cursors over one moment of a keyspace are made from.
+#[derive(Clone)]
+pub(crate) struct CursorSource {
+    pub(crate) reader: Arc<PageReader>,
+    pub(crate) view: Arc<View>,
+    pub(crate) at: Seqno,
+}
+
+impl CursorSource {
+    pub(crate) fn cursor(&self) -> Cursor {
+        Cursor {
+            reader: Arc::clone(&self.reader),
+            merge: Merge::new(Arc::clone(&self.view), self.at),
+            ahead: ReadAhead::default(),
+        }
+    }
+}
+
+/// A position in a keyspace as of one moment.
+///
+/// It stands on an entry or nowhere: before the first move, past either end, and after an error,
+/// from which a seek recovers. It keeps the memtables and tables it reads alive.
+pub struct Cursor {
+    reader: Arc<PageReader>,
+    merge: Merge,
+    ahead: ReadAhead,
+}
+
+impl Cursor {
+    /// Moves to the first key; whether there is one.
+    ///
+    /// # Errors
+    /// `Corrupt` where a page in the way is damaged.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.go(Move::First)
+    }
+
+    /// Moves to the last key; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.go(Move::Last)
+    }
+
+    /// Moves to the first key at or after `key`; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.go(Move::AtOrAfter(key.as_ref()))
+    }
+
+    /// Moves to the last key before `key`; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.go(Move::Before(key.as_ref()))
+    }
+
+    /// Moves to the next key; whether there is one. Stays where it is if that is nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends its entry and can fail")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.go(Move::Next)
+    }
+
+    /// Moves to the key before; whether there is one. Stays where it is if that is nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.go(Move::Prev)
+    }
+
+    fn go(&mut self, to: Move<'_>) -> Result<bool> {
+        self.merge.start(to);
+        let (valid, _) = self.reader.run(&mut self.merge, Some(&mut self.ahead))?;
+        Ok(valid)
+    }
+
+    /// True where it stands on an entry.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.merge.current().is_some()
+    }
+
+    /// The key it stands on.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.merge.current().map(|(key, _)| key)
+    }
+
+    /// The value it stands on.
+    #[must_use]
+    pub fn value(&self) -> Option<&Bytes> {
+        self.merge.current().map(|(_, value)| value)
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({:?})", self.key())
+    }
+}

@@ -1,0 +1,253 @@
+//! The database handle and how it is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Codec, Durability, Result};
+use media::{FileMedium, FileOptions, Medium};
+
+use crate::open::{Recovery, open};
+use crate::read::ReadQueue;
+use crate::settings::Settings;
+use crate::statistics::Statistics;
+use crate::store::Store;
+use crate::{Keyspace, Resources, Snapshot, WriteBatch};
+
+/// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = terracedb::Db::builder(dir.path()).open()?;
+/// let fruit = db.keyspace("fruit")?;
+/// fruit.put("apple", "red")?;
+/// assert_eq!(fruit.get("apple")?.as_deref(), Some(&b"red"[..]));
+/// for entry in fruit.iter()? {
+///     let (key, value) = entry?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    store: Arc<Store>,
+}
+
+/// Opens a [`Db`].
+#[derive(Debug)]
+pub struct Builder {
+    place: Place,
+    create: bool,
+    memory: Option<u64>,
+    resources: Option<Resources>,
+    settings: Settings,
+}
+
+#[derive(Debug)]
+enum Place {
+    Path(PathBuf),
+    Medium(Arc<dyn Medium>),
+}
+
+impl Builder {
+    fn new(place: Place) -> Self {
+        let settings = Settings::default();
+        Self { place, create: true, memory: None, resources: None, settings }
+    }
+
+    /// Whether to create a store where there is none; so by default.
+    #[must_use]
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Memory of its own, bytes; as [`crate::ResourcesBuilder::memory`]. Ignored where
+    /// [`Builder::resources`] is given.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Shares memory, cache and threads with other stores of the process.
+    #[must_use]
+    pub fn resources(mut self, resources: &Resources) -> Self {
+        self.resources = Some(resources.clone());
+        self
+    }
+
+    /// When writes are acknowledged unless they say otherwise; [`Durability::None`] by default:
+    /// acknowledged writes survive the process, the last ones may not survive a power cut.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// The longest time an `Interval` write stays at the mercy of a power cut; 100 ms by default.
+    #[must_use]
+    pub fn sync_interval(mut self, interval: Duration) -> Self {
+        self.settings.sync_interval = interval;
+        self
+    }
+
+    /// How new tables are compressed; LZ4 by default.
+    #[must_use]
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.settings.codec = codec;
+        self
+    }
+
+    /// The Zstandard level, -7 to 22; 3 by default.
+    #[must_use]
+    pub fn zstd_level(mut self, level: i32) -> Self {
+        self.settings.zstd_level = level;
+        self
+    }
+
+    /// Opens even where the log is damaged, giving up what follows the damage. [`Db::recovery`]
+    /// says what that was.
+    #[must_use]
+    pub fn recover_damaged_log(mut self, recover: bool) -> Self {
+        self.settings.recover_damaged_log = recover;
+        self
+    }
+
+    /// Opens the store, recovering it from whatever state it was left in.
+    ///
+    /// # Errors
+    /// `Invalid` where a setting is out of range, another process has the store open, a newer
+    /// version wrote it, or there is none and none is to be created. `Corrupt` where the manifest
+    /// or what must be in the log is damaged.
+    pub fn open(self) -> Result<Db> {
+        self.settings.validate()?;
+        let resources = match (self.resources, self.memory) {
+            (Some(resources), _) => resources,
+            (None, Some(memory)) => Resources::builder().memory(memory).build()?,
+            (None, None) => Resources::builder().build()?,
+        };
+        let medium: Arc<dyn Medium> = match self.place {
+            Place::Path(path) => {
+                let options = FileOptions { create: self.create, ..FileOptions::default() };
+                Arc::new(FileMedium::open(&path, options)?)
+            }
+            Place::Medium(medium) => medium,
+        };
+        let store = open(medium, resources, self.settings, self.create)?;
+        Ok(Db { store: Arc::new(store) })
+    }
+}
+
+impl Db {
+    /// Starts opening the store in the directory `path`.
+    #[must_use]
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder::new(Place::Path(path.as_ref().to_owned()))
+    }
+
+    /// Starts opening the store on a storage device of the caller's.
+    #[must_use]
+    pub fn on_medium(medium: Arc<dyn Medium>) -> Builder {
+        Builder::new(Place::Medium(medium))
+    }
+
+    /// The keyspace called `name`, created if there is none.
+    ///
+    /// # Errors
+    /// `Invalid` where the name is empty, over 255 bytes or holds a zero byte, or there are 1,024
+    /// keyspaces already.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let tree = self.store.keyspace(name)?;
+        Ok(Keyspace::new(Arc::clone(&self.store), tree))
+    }
+
+    /// The keyspace called `name`, if there is one.
+    #[must_use]
+    pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
+        let tree = self.store.trees.by_name(name)?;
+        Some(Keyspace::new(Arc::clone(&self.store), tree))
+    }
+
+    /// Every keyspace, oldest first.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<Keyspace> {
+        let keyspace = |tree| Keyspace::new(Arc::clone(&self.store), tree);
+        self.store.trees.all().into_iter().map(keyspace).collect()
+    }
+
+    /// Drops the keyspace called `name` with all its data; whether there was one. Handles to it
+    /// answer `Closed` from then on; iterators and snapshots being read go on until they end.
+    ///
+    /// # Errors
+    /// The manifest's: the keyspace then still exists.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.store.drop_keyspace(name)
+    }
+
+    /// Commits `batch` with the store's default durability: all of it becomes visible at once,
+    /// and after a crash all of it is there or none.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_with(batch, self.store.settings.durability)
+    }
+
+    /// As [`Db::write`] with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn write_with(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
+        self.store.write_batch(batch, durability)
+    }
+
+    /// The whole store as of now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(Arc::clone(&self.store))
+    }
+
+    /// A queue to keep up to `depth` gets in flight from one thread; see [`Keyspace::submit`].
+    ///
+    /// # Errors
+    /// `Invalid` where `depth` is not 1 to 1,024, `Retry` where the system gives no queue.
+    pub fn read_queue(&self, depth: usize) -> Result<ReadQueue> {
+        ReadQueue::new(Arc::clone(&self.store.reader), &*self.store.medium, depth)
+    }
+
+    /// Writes every memtable to tables and waits for it.
+    ///
+    /// # Errors
+    /// The flush's: `NoSpace` where the device is full.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush(&self.store.trees.all())
+    }
+
+    /// Makes every write acknowledged so far durable.
+    ///
+    /// # Errors
+    /// `Poisoned` where a sync failed: what was not durable then may be lost.
+    pub fn sync(&self) -> Result<()> {
+        self.store.sync()
+    }
+
+    /// What the store did and holds.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(&self.store)
+    }
+
+    /// What opening the store found.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        &self.store.recovery
+    }
+
+    /// The memory, cache and threads it works with.
+    #[must_use]
+    pub fn resources(&self) -> &Resources {
+        &self.store.resources
+    }
+}

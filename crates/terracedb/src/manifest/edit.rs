@@ -1,0 +1,159 @@
+//! Manifest edits: what changed about which keyspaces and tables exist. Bytes: docs/format/manifest.md.
+
+use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
+use base::{Cursor, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_u64, put_varint};
+
+/// One change. A record holds several; they take effect together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// A keyspace exists.
+    KeyspaceCreated { keyspace: KeyspaceId, kind: KeyspaceKind, name: String },
+    /// A keyspace and all its tables are gone; the id is never used again.
+    KeyspaceDropped { keyspace: KeyspaceId },
+    /// A table is the newest of its keyspace. Its file is durable (I3).
+    TableAdded { keyspace: KeyspaceId, table: TableEntry },
+    /// A table is no longer part of its keyspace.
+    TableRemoved { keyspace: KeyspaceId, table: TableId },
+    /// Every write to the keyspace below this sequence number is in its tables.
+    Flushed { keyspace: KeyspaceId, below: Seqno },
+    /// Table ids below this one may have been used (ids are never reused).
+    TableIdsReserved { below: TableId },
+}
+
+/// What the manifest knows of a table; the rest is in the table's own properties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableEntry {
+    pub(crate) id: TableId,
+    /// The level; 0 until levels exist.
+    pub(crate) level: u8,
+    pub(crate) file_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) seqno_min: Seqno,
+    pub(crate) seqno_max: Seqno,
+    pub(crate) first_key: Vec<u8>,
+    pub(crate) last_key: Vec<u8>,
+}
+
+/// What a keyspace can do. The number is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum KeyspaceKind {
+    /// An LSM tree: point reads, range scans, snapshots.
+    Ordered = 1,
+}
+
+impl KeyspaceKind {
+    fn decode(byte: u8) -> Result<Self> {
+        match byte {
+            1 => Ok(Self::Ordered),
+            other => Err(Error::corrupt("keyspace kind").expected("1 (ordered)").got(other)),
+        }
+    }
+}
+
+const KEYSPACE_CREATED: u8 = 1;
+const KEYSPACE_DROPPED: u8 = 2;
+const TABLE_ADDED: u8 = 3;
+const TABLE_REMOVED: u8 = 4;
+const FLUSHED: u8 = 5;
+const TABLE_IDS_RESERVED: u8 = 6;
+
+impl Edit {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::KeyspaceCreated { keyspace, kind, name } => {
+                out.push(KEYSPACE_CREATED);
+                put_varint(out, u64::from(keyspace.0));
+                out.push(*kind as u8);
+                put_bytes(out, name.as_bytes());
+            }
+            Self::KeyspaceDropped { keyspace } => {
+                out.push(KEYSPACE_DROPPED);
+                put_varint(out, u64::from(keyspace.0));
+            }
+            Self::TableAdded { keyspace, table } => {
+                out.push(TABLE_ADDED);
+                put_varint(out, u64::from(keyspace.0));
+                put_u64(out, table.id.0);
+                out.push(table.level);
+                put_varint(out, table.file_bytes);
+                put_varint(out, table.entries);
+                put_varint(out, table.seqno_min.get());
+                put_varint(out, table.seqno_max.get());
+                put_bytes(out, &table.first_key);
+                put_bytes(out, &table.last_key);
+            }
+            Self::TableRemoved { keyspace, table } => {
+                out.push(TABLE_REMOVED);
+                put_varint(out, u64::from(keyspace.0));
+                put_u64(out, table.0);
+            }
+            Self::Flushed { keyspace, below } => {
+                out.push(FLUSHED);
+                put_varint(out, u64::from(keyspace.0));
+                put_varint(out, below.get());
+            }
+            Self::TableIdsReserved { below } => {
+                out.push(TABLE_IDS_RESERVED);
+                put_u64(out, below.0);
+            }
+        }
+    }
+
+    fn decode(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let at = cursor.position();
+        let tag = cursor.u8()?;
+        let keyspace = |cursor: &mut Cursor<'_>| {
+            cursor.length(u32::MAX as usize).map(|id| KeyspaceId(id as u32))
+        };
+        Ok(match tag {
+            KEYSPACE_CREATED => {
+                let keyspace = keyspace(cursor)?;
+                let kind = KeyspaceKind::decode(cursor.u8()?)?;
+                let name = cursor.bytes(KEYSPACE_NAME_BYTES_MAX)?;
+                let name = String::from_utf8(name.to_vec())
+                    .map_err(|e| Error::corrupt("keyspace name").expected("UTF-8").caused_by(e))?;
+                Self::KeyspaceCreated { keyspace, kind, name }
+            }
+            KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace: keyspace(cursor)? },
+            TABLE_ADDED => Self::TableAdded {
+                keyspace: keyspace(cursor)?,
+                table: TableEntry {
+                    id: TableId(cursor.u64()?),
+                    level: cursor.u8()?,
+                    file_bytes: cursor.varint()?,
+                    entries: cursor.varint()?,
+                    seqno_min: Seqno::try_from(cursor.varint()?)?,
+                    seqno_max: Seqno::try_from(cursor.varint()?)?,
+                    first_key: cursor.bytes(KEY_BYTES_MAX)?.to_vec(),
+                    last_key: cursor.bytes(KEY_BYTES_MAX)?.to_vec(),
+                },
+            },
+            TABLE_REMOVED => {
+                Self::TableRemoved { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
+            }
+            FLUSHED => Self::Flushed {
+                keyspace: keyspace(cursor)?,
+                below: Seqno::try_from(cursor.varint()?)?,
+            },
+            TABLE_IDS_RESERVED => Self::TableIdsReserved { below: TableId(cursor.u64()?) },
+            other => {
+                return Err(Error::corrupt("manifest edit")
+                    .at(format_args!("byte {at} of the record"))
+                    .expected("a known number")
+                    .got(other));
+            }
+        })
+    }
+
+    /// Reads a record's edits.
+    pub(crate) fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
+        let mut cursor = Cursor::new("manifest record", body);
+        let mut edits = Vec::new();
+        while !cursor.is_empty() {
+            edits.push(Self::decode(&mut cursor)?);
+        }
+        Ok(edits)
+    }
+}

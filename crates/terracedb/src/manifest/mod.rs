@@ -1,0 +1,211 @@
+//! The manifest: which keyspaces and tables exist, as a log of edits. Bytes:
+//! docs/format/manifest.md.
+//!
+//! One manifest is in force: the file with the highest number whose first record is good. A new
+//! one begins with the whole state in one record, is synced, and only then is the older one
+//! removed. Every change is one record, synced before anyone relies on it (I3). A failed append
+//! poisons the manifest: what the device holds is then unknown until the store is opened again.
+
+mod edit;
+mod frame;
+mod reader;
+mod state;
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result, StoreId, TableId, put_u32, put_u64, put_u128};
+use media::{Access, File, Medium, Purpose};
+use parking_lot::Mutex;
+
+pub use edit::KeyspaceKind;
+pub(crate) use edit::{Edit, TableEntry};
+pub(crate) use reader::recover;
+pub use reader::{ManifestRecord, inspect};
+pub(crate) use state::{KeyspaceEntry, State};
+
+const MAGIC: &[u8; 8] = b"TERRMANI";
+const VERSION: u32 = 1;
+/// Two copies of a 40-byte header, each in its own sector.
+const HEADERS_BYTES: usize = 1024;
+/// A manifest is rewritten when its edits pass this, or eight times its first record.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+/// Table ids are reserved this many at a time: one record a thousand tables.
+const TABLE_IDS_STEP: u64 = 1024;
+
+fn file_name(number: u64) -> String {
+    format!("manifest-{number:016x}")
+}
+
+fn parse_file_name(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("manifest-").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+fn encode_header(store: StoreId, number: u64) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    put_u32(&mut header, VERSION);
+    put_u128(&mut header, store.0);
+    put_u64(&mut header, number);
+    let crc = base::crc32c(&header);
+    put_u32(&mut header, crc);
+    header
+}
+
+/// The manifest being appended to.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    medium: Arc<dyn Medium>,
+    store: StoreId,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    number: u64,
+    file: Arc<dyn File>,
+    seed: u32,
+    /// Where the next record goes, and where the reserved space ends; bytes.
+    end: u64,
+    limit: u64,
+    sequence: u64,
+    next_table: TableId,
+    poison: Option<Error>,
+}
+
+impl Manifest {
+    /// Writes a new manifest holding `state`, numbered after every one that exists, and removes
+    /// the older ones.
+    pub(crate) fn start(
+        medium: Arc<dyn Medium>,
+        store: StoreId,
+        state: State,
+        number: u64,
+    ) -> Result<Self> {
+        let next_table = state.tables_below;
+        let inner = write_new(&*medium, store, state, number, next_table)?;
+        let manifest = Self { medium, store, inner: Mutex::new(inner) };
+        manifest.remove_older(number)?;
+        Ok(manifest)
+    }
+
+    /// Appends `edits` as one record; durable on return.
+    ///
+    /// # Errors
+    /// `NoSpace` where a new file was needed and there was no room: nothing happened. Any other
+    /// failure poisons the manifest.
+    pub(crate) fn append(&self, edits: Vec<Edit>) -> Result<()> {
+        let mut inner = self.inner.lock();
+        self.append_locked(&mut inner, edits)
+    }
+
+    fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {
+        if let Some(first) = &inner.poison {
+            return Err(Error::poisoned_by("manifest", first));
+        }
+        let mut body = Vec::new();
+        let mut state = inner.state.clone();
+        for edit in edits {
+            edit.encode(&mut body);
+            state.apply(edit)?;
+        }
+        let mut record = Vec::new();
+        frame::encode_record(&mut record, inner.seed, inner.sequence, &body);
+        if inner.end + record.len() as u64 > inner.limit {
+            // The whole state in a new file takes the place of one more edit.
+            let older = inner.number;
+            *inner = write_new(&*self.medium, self.store, state, older + 1, inner.next_table)?;
+            return self.remove_older(older + 1);
+        }
+        let written = inner
+            .file
+            .store(inner.end, &record, Purpose::Manifest)
+            .and_then(|()| inner.file.sync(Purpose::Manifest));
+        if let Err(error) = written {
+            inner.poison = Some(error.clone());
+            return Err(error);
+        }
+        inner.end += record.len() as u64;
+        inner.sequence += 1;
+        inner.state = state;
+        Ok(())
+    }
+
+    /// An id no table had before.
+    pub(crate) fn next_table(&self) -> Result<TableId> {
+        let mut inner = self.inner.lock();
+        let table = inner.next_table;
+        if table >= inner.state.tables_below {
+            let below = TableId(table.0 + TABLE_IDS_STEP);
+            self.append_locked(&mut inner, vec![Edit::TableIdsReserved { below }])?;
+        }
+        inner.next_table = TableId(table.0 + 1);
+        Ok(table)
+    }
+
+    /// A copy of the state.
+    pub(crate) fn state(&self) -> State {
+        self.inner.lock().state.clone()
+    }
+
+    /// The first failure, if there was one.
+    pub(crate) fn poisoned(&self) -> Option<Error> {
+        self.inner.lock().poison.clone()
+    }
+
+    fn remove_older(&self, number: u64) -> Result<()> {
+        for listing in self.medium.list()? {
+            if parse_file_name(&listing.name).is_some_and(|other| other < number) {
+                self.medium.remove(&listing.name)?;
+            }
+        }
+        // An older manifest must not come back once edits go to the newer one.
+        self.medium.sync_names()
+    }
+}
+
+fn write_new(
+    medium: &dyn Medium,
+    store: StoreId,
+    state: State,
+    number: u64,
+    next_table: TableId,
+) -> Result<Inner> {
+    let header = encode_header(store, number);
+    let seed = frame::seed(&header);
+    let mut bytes = vec![0; HEADERS_BYTES];
+    for copy in bytes.chunks_mut(HEADERS_BYTES / 2) {
+        for (to, from) in copy.iter_mut().zip(&header) {
+            *to = *from;
+        }
+    }
+    let mut body = Vec::new();
+    for edit in state.edits() {
+        edit.encode(&mut body);
+    }
+    if body.len() > frame::BODY_BYTES_MAX {
+        return Err(Error::invalid("manifest size")
+            .expected(format_args!("at most {} bytes", frame::BODY_BYTES_MAX))
+            .got(body.len()));
+    }
+    frame::encode_record(&mut bytes, seed, 0, &body);
+    let limit = FILE_BYTES_MIN.max(8 * bytes.len() as u64).next_multiple_of(PAGE_BYTES as u64);
+    let name = file_name(number);
+    let write = || {
+        let file = medium.create(&name, Access::Bytes, limit)?;
+        file.store(0, &bytes, Purpose::Manifest)?;
+        file.sync(Purpose::Manifest)?;
+        medium.sync_names()?;
+        Ok(file)
+    };
+    let file = write().inspect_err(|_: &Error| {
+        // The older manifest is still in force; a leftover of this one would only be in the way.
+        let _ = medium.remove(&name);
+    })?;
+    let end = bytes.len() as u64;
+    Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table, poison: None })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! The state that the manifest's edits add up to.
+
+use std::collections::BTreeMap;
+
+use base::limits::KEYSPACES_MAX;
+use base::{Error, KeyspaceId, Result, Seqno, TableId};
+
+use super::edit::{Edit, KeyspaceKind, TableEntry};
+
+/// Which keyspaces and tables exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceEntry>,
+    /// Keyspace ids below this one are used or were.
+    pub(crate) keyspaces_below: KeyspaceId,
+    /// Table ids below this one may have been used.
+    pub(crate) tables_below: TableId,
+}
+
+/// One keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyspaceEntry {
+    pub(crate) name: String,
+    pub(crate) kind: KeyspaceKind,
+    /// Every write below this sequence number is in the tables.
+    pub(crate) flushed_below: Seqno,
+    /// Oldest first.
+    pub(crate) tables: Vec<TableEntry>,
+}
+
+impl State {
+    /// Applies one edit.
+    ///
+    /// # Errors
+    /// `Corrupt` where it contradicts the state: bytes from outside may say anything.
+    pub(crate) fn apply(&mut self, edit: Edit) -> Result<()> {
+        match edit {
+            Edit::KeyspaceCreated { keyspace, kind, name } => {
+                let duplicate = self.keyspaces.values().any(|entry| entry.name == name);
+                if keyspace < self.keyspaces_below || duplicate {
+                    return Err(contradiction(
+                        "a new keyspace",
+                        format_args!("{keyspace} `{name}`"),
+                    ));
+                }
+                if self.keyspaces.len() >= KEYSPACES_MAX || keyspace.0 == u32::MAX {
+                    return Err(contradiction("at most 1024 keyspaces", format_args!("`{name}`")));
+                }
+                self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
+                let flushed_below = Seqno::ZERO;
+                let entry = KeyspaceEntry { name, kind, flushed_below, tables: Vec::new() };
+                self.keyspaces.insert(keyspace, entry);
+            }
+            Edit::KeyspaceDropped { keyspace } => {
+                self.entry(keyspace)?;
+                self.keyspaces.remove(&keyspace);
+            }
+            Edit::TableAdded { keyspace, table } => {
+                if table.first_key > table.last_key || table.seqno_min > table.seqno_max {
+                    return Err(contradiction(
+                        "ordered bounds",
+                        format_args!("table {}", table.id),
+                    ));
+                }
+                let known = self.keyspaces.values().flat_map(|entry| &entry.tables);
+                if table.id >= self.tables_below || known.into_iter().any(|old| old.id == table.id)
+                {
+                    return Err(contradiction(
+                        "a reserved, new id",
+                        format_args!("table {}", table.id),
+                    ));
+                }
+                self.entry(keyspace)?.tables.push(table);
+            }
+            Edit::TableRemoved { keyspace, table } => {
+                let tables = &mut self.entry(keyspace)?.tables;
+                let Some(at) = tables.iter().position(|known| known.id == table) else {
+                    return Err(contradiction("a table of the keyspace", format_args!("{table}")));
+                };
+                tables.remove(at);
+            }
+            Edit::Flushed { keyspace, below } => {
+                let entry = self.entry(keyspace)?;
+                if below < entry.flushed_below {
+                    return Err(contradiction(
+                        "a rising flushed sequence number",
+                        format_args!("{below} after {}", entry.flushed_below),
+                    ));
+                }
+                entry.flushed_below = below;
+            }
+            Edit::TableIdsReserved { below } => self.tables_below = self.tables_below.max(below),
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, keyspace: KeyspaceId) -> Result<&mut KeyspaceEntry> {
+        self.keyspaces
+            .get_mut(&keyspace)
+            .ok_or_else(|| contradiction("a keyspace that exists", format_args!("{keyspace}")))
+    }
+
+    /// The edits that make this state from nothing.
+    pub(crate) fn edits(&self) -> Vec<Edit> {
+        let mut edits = vec![Edit::TableIdsReserved { below: self.tables_below }];
+        for (id, entry) in &self.keyspaces {
+            let KeyspaceEntry { name, kind, flushed_below, tables } = entry;
+            let keyspace = *id;
+            edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
+            let added = |table: &TableEntry| Edit::TableAdded { keyspace, table: table.clone() };
+            edits.extend(tables.iter().map(added));
+            edits.push(Edit::Flushed { keyspace, below: *flushed_below });
+        }
+        // Ids of keyspaces dropped since stay used: the highest one is created and dropped again.
+        let highest = self.keyspaces.last_key_value().map_or(0, |(id, _)| id.0 + 1);
+        if let Some(gone) =
+            self.keyspaces_below.0.checked_sub(1).filter(|_| highest < self.keyspaces_below.0)
+        {
+            let keyspace = KeyspaceId(gone);
+            let name = format!("\u{0}dropped {gone}");
+            edits.push(Edit::KeyspaceCreated { keyspace, kind: KeyspaceKind::Ordered, name });
+            edits.push(Edit::KeyspaceDropped { keyspace });
+        }
+        edits
+    }
+}
+
+fn contradiction(expected: &'static str, got: std::fmt::Arguments<'_>) -> Error {
+    Error::corrupt("manifest edit").expected(expected).got(got)
+}

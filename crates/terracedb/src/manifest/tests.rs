@@ -1,0 +1,225 @@
+use super::*;
+use base::{ErrorKind, KeyspaceId, Seqno};
+use media::{Buf, MemoryMedium};
+
+fn entry(id: u64, first: &str, last: &str) -> TableEntry {
+    TableEntry {
+        id: TableId(id),
+        level: 0,
+        file_bytes: 8192,
+        entries: 10,
+        seqno_min: Seqno::new(3),
+        seqno_max: Seqno::new(300),
+        first_key: first.into(),
+        last_key: last.into(),
+    }
+}
+
+fn created(id: u32, name: &str) -> Edit {
+    let kind = KeyspaceKind::Ordered;
+    Edit::KeyspaceCreated { keyspace: KeyspaceId(id), kind, name: name.into() }
+}
+
+fn edits() -> Vec<Edit> {
+    let (one, two) = (KeyspaceId(1), KeyspaceId(2));
+    vec![
+        Edit::TableIdsReserved { below: TableId(1024) },
+        created(1, "one"),
+        created(2, "two"),
+        Edit::TableAdded { keyspace: one, table: entry(5, "a", "m") },
+        Edit::TableAdded { keyspace: one, table: entry(6, "b", "z") },
+        Edit::Flushed { keyspace: one, below: Seqno::new(301) },
+        Edit::TableRemoved { keyspace: one, table: TableId(5) },
+        Edit::KeyspaceDropped { keyspace: two },
+    ]
+}
+
+fn state() -> State {
+    let mut state = State::default();
+    for edit in edits() {
+        state.apply(edit).unwrap();
+    }
+    state
+}
+
+fn medium() -> Arc<dyn Medium> {
+    Arc::new(MemoryMedium::new())
+}
+
+fn start(medium: &Arc<dyn Medium>) -> Manifest {
+    Manifest::start(Arc::clone(medium), StoreId(7), State::default(), 1).unwrap()
+}
+
+fn contents(medium: &dyn Medium, name: &str) -> Vec<u8> {
+    let file = medium.open(name, Access::Bytes).unwrap();
+    let pages = file.size().unwrap() as usize / PAGE_BYTES;
+    let (buf, result) = file.read(0, Buf::pages(pages), Purpose::Manifest);
+    result.unwrap();
+    buf.to_vec()
+}
+
+/// A new medium with one manifest of these bytes.
+fn medium_of(number: u64, bytes: &[u8]) -> Arc<dyn Medium> {
+    let medium = medium();
+    let file = medium.create(&file_name(number), Access::Bytes, bytes.len() as u64).unwrap();
+    file.store(0, bytes, Purpose::Manifest).unwrap();
+    medium
+}
+
+#[test]
+fn golden_bytes() {
+    let mut bytes = encode_header(StoreId(7), 1);
+    let mut body = Vec::new();
+    for edit in edits() {
+        edit.encode(&mut body);
+    }
+    let seed = frame::seed(&bytes);
+    frame::encode_record(&mut bytes, seed, 0, &body);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let golden = include_str!("../../golden/manifest.hex");
+    assert_eq!(hex, golden.split_whitespace().collect::<String>());
+    assert_eq!(Edit::decode_all(&body).unwrap(), edits());
+}
+
+#[test]
+fn a_state_is_rebuilt_from_its_own_edits() {
+    let mut rebuilt = State::default();
+    for edit in state().edits() {
+        rebuilt.apply(edit).unwrap();
+    }
+    assert_eq!(rebuilt, state());
+}
+
+#[test]
+fn appended_edits_come_back() {
+    let medium = medium();
+    let manifest = start(&medium);
+    for edit in edits() {
+        manifest.append(vec![edit]).unwrap();
+    }
+    let found = recover(&*medium, false).unwrap().unwrap();
+    assert_eq!((found.store, found.state, found.repaired), (StoreId(7), state(), 0));
+}
+
+#[test]
+fn a_contradiction_is_refused_and_changes_nothing() {
+    let medium = medium();
+    let manifest = start(&medium);
+    manifest.append(edits()).unwrap();
+    let again = manifest.append(vec![created(3, "three"), created(3, "four")]).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Corrupt);
+    assert!(manifest.append(vec![created(1, "used before")]).is_err());
+    assert_eq!(manifest.state(), state());
+    assert!(manifest.poisoned().is_none());
+    assert_eq!(recover(&*medium, false).unwrap().unwrap().state, state());
+}
+
+#[test]
+fn a_full_manifest_continues_in_a_new_file() {
+    let medium = medium();
+    let manifest = start(&medium);
+    manifest
+        .append(vec![Edit::TableIdsReserved { below: TableId(1 << 20) }, created(1, "one")])
+        .unwrap();
+    let long = "k".repeat(60 << 10);
+    for id in 0..40 {
+        let keyspace = KeyspaceId(1);
+        let table = entry(id, &long, &long);
+        manifest.append(vec![Edit::TableAdded { keyspace, table }]).unwrap();
+        if id > 2 {
+            manifest.append(vec![Edit::TableRemoved { keyspace, table: TableId(id - 1) }]).unwrap();
+        }
+    }
+    let names: Vec<_> = medium.list().unwrap().into_iter().map(|listing| listing.name).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(parse_file_name(&names[0]).unwrap() > 2);
+    assert_eq!(recover(&*medium, false).unwrap().unwrap().state, manifest.state());
+}
+
+#[test]
+fn table_ids_are_never_used_twice() {
+    let medium = medium();
+    let manifest = start(&medium);
+    let last = (0..3000).map(|_| manifest.next_table().unwrap()).max().unwrap();
+    let found = recover(&*medium, false).unwrap().unwrap();
+    assert!(found.state.tables_below > last);
+    let next = Manifest::start(Arc::clone(&medium), StoreId(7), found.state, 2).unwrap();
+    assert!(next.next_table().unwrap() > last);
+}
+
+/// Scenario: one byte of the file rots. Every record has a twin: nothing is lost.
+#[test]
+fn no_flipped_byte_loses_anything() {
+    let medium = medium();
+    let manifest = start(&medium);
+    manifest.append(edits()).unwrap();
+    manifest.append(vec![created(3, "three")]).unwrap();
+    let good = contents(&*medium, &file_name(1));
+    let used = good.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let good = &good[..used.next_multiple_of(PAGE_BYTES)];
+    for at in 0..used {
+        for mask in [0x01, 0x80] {
+            let mut bytes = good.to_vec();
+            bytes[at] ^= mask;
+            let found = recover(&*medium_of(1, &bytes), false).unwrap().unwrap();
+            assert_eq!(found.state, manifest.state(), "byte {at}");
+        }
+    }
+}
+
+/// Scenario: the process dies at any point of writing a new manifest or appending to it.
+#[test]
+fn any_torn_end_leaves_a_state_that_was() {
+    let medium = medium();
+    let manifest = start(&medium);
+    let mut states = vec![manifest.state()];
+    for edit in edits() {
+        manifest.append(vec![edit]).unwrap();
+        states.push(manifest.state());
+    }
+    let good = contents(&*medium, &file_name(1));
+    let used = good.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let good = &good[..used.next_multiple_of(PAGE_BYTES)];
+    for cut in HEADERS_BYTES..used {
+        let mut bytes = good.to_vec();
+        bytes[cut..].fill(0);
+        match recover(&*medium_of(1, &bytes), false) {
+            Ok(Ok(found)) => assert!(states.contains(&found.state), "cut at {cut}"),
+            Ok(Err(_)) => panic!("a store with other files has a manifest, cut at {cut}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "cut at {cut}"),
+        }
+    }
+}
+
+#[test]
+fn an_unfinished_newer_manifest_is_passed_over() {
+    let medium = medium();
+    let manifest = start(&medium);
+    manifest.append(edits()).unwrap();
+    medium.create(&file_name(2), Access::Bytes, 1 << 20).unwrap();
+    let found = recover(&*medium, false).unwrap().unwrap();
+    assert_eq!((found.state, found.number), (state(), 2));
+}
+
+/// Scenario: the process dies while it creates a store.
+#[test]
+fn a_lone_unfinished_manifest_is_no_store() {
+    let medium = medium();
+    medium.create(&file_name(1), Access::Bytes, 1 << 20).unwrap();
+    assert_eq!(recover(&*medium, true).unwrap().unwrap_err(), 1);
+    assert!(recover(&*medium, false).is_err());
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let mut header = MAGIC.to_vec();
+    put_u32(&mut header, VERSION + 1);
+    put_u128(&mut header, 7);
+    put_u64(&mut header, 1);
+    let crc = base::crc32c(&header);
+    put_u32(&mut header, crc);
+    header.resize(PAGE_BYTES, 0);
+    let error = recover(&*medium_of(1, &header), true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("newer"), "{error}");
+}

@@ -1,0 +1,349 @@
+//! Opening a store: lock, manifest, tables, log, then background work.
+//!
+//! Order matters. The manifest says which tables exist; tables it does not name are leftovers of
+//! unfinished flushes and go. The log is replayed into memtables, which are flushed on the way
+//! where they outgrow their memory. Nothing is served before all of it is done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use arena::{OrderedMap, PublishRing};
+use base::{Error, KeyspaceId, Result, Seqno, StoreId, Trailer};
+use log::Log;
+use media::{Medium, Metered};
+use parking_lot::Mutex;
+use table::{NoDictionaries, Table, file_name, parse_file_name};
+
+use crate::Resources;
+use crate::background::{Background, BackgroundCounters, FlushTask, SyncTask};
+use crate::batch::decode_ops;
+use crate::buffers::Buffers;
+use crate::commit::Committer;
+use crate::manifest::{self, Manifest, State};
+use crate::ordered::{FlushEnv, FlushJob, Memtable, TableHandle, Tree, Version};
+use crate::read::{PageReader, QueuePool};
+use crate::settings::Settings;
+use crate::snapshot_list::SnapshotList;
+use crate::store::Store;
+use crate::trees::Trees;
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// True where the store was created.
+    pub created: bool,
+    /// Write batches replayed from the log, and their bytes.
+    pub log_records: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Where the log's tail was cut, if a crash left one: writes that were never acknowledged as
+    /// synced.
+    pub log_torn: Option<String>,
+    /// Damage in the log at which replay stopped, what follows given up; only with
+    /// `recover_damaged_log`.
+    pub log_damage: Option<Error>,
+    /// Tables that could not be opened: keys in their ranges answer `Corrupt`.
+    pub damaged_tables: Vec<Error>,
+    /// Files of unfinished flushes that were removed.
+    pub orphans_removed: usize,
+    /// Damaged copies of manifest records whose twin was good.
+    pub manifest_repairs: usize,
+    /// How long it all took.
+    pub elapsed: Duration,
+}
+
+/// A log longer than this many write-buffer quotas has its oldest keyspaces flushed.
+const LOG_QUOTAS: u64 = 2;
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+pub(crate) fn open(
+    medium: Arc<dyn Medium>,
+    resources: Resources,
+    settings: Settings,
+    create: bool,
+) -> Result<Store> {
+    let start = resources.clock().monotonic();
+    let metered = Arc::new(Metered::new(medium));
+    let medium: Arc<dyn Medium> = Arc::clone(&metered) as _;
+    let lock = medium.lock()?;
+    let entered = resources.enter();
+    let mut recovery = Recovery::default();
+    let (id, manifest) = open_manifest(&medium, create, &mut recovery)?;
+    let state = manifest.state();
+    remove_orphans(&*medium, &state, &mut recovery)?;
+
+    let env = FlushEnv {
+        store: id,
+        medium: Arc::clone(&medium),
+        manifest: Arc::clone(&manifest),
+        cache: Arc::clone(resources.cache()),
+        space: resources.next_space(),
+        dictionaries: Arc::new(NoDictionaries),
+        snapshots: Arc::default(),
+        ring: Arc::new(PublishRing::new(Seqno::ZERO)),
+        make_durable: Box::new(|_| Ok(())),
+        account: resources.account("tables"),
+        codec: settings.codec,
+        zstd_level: settings.zstd_level,
+    };
+    let trees = open_trees(&env, &resources, &state, &mut recovery)?;
+    let (log, flushed) = replay_log(&env, &resources, &settings, &trees, &state, &mut recovery)?;
+    for (keyspace, below) in flushed {
+        log.flushed(keyspace, below);
+    }
+
+    let ring = Arc::new(PublishRing::new(log.last()));
+    let snapshots = Arc::new(SnapshotList::default());
+    let buffers = Arc::new(Buffers::new(resources.clone(), Arc::clone(&log), Arc::clone(&trees)));
+    let committer = Committer::new(Arc::clone(&log), Arc::clone(&ring), Arc::clone(&buffers));
+    let durable_log = Arc::clone(&log);
+    let env = FlushEnv {
+        snapshots: Arc::clone(&snapshots),
+        ring: Arc::clone(&ring),
+        make_durable: Box::new(move |upto| durable_log.sync(upto)),
+        ..env
+    };
+    let reader = Arc::new(PageReader::new(Arc::clone(resources.cache()), env.space));
+    let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let flush = FlushTask {
+        env,
+        trees: Arc::clone(&trees),
+        buffers: Arc::clone(&buffers),
+        log: Arc::clone(&log),
+        ring: Arc::clone(&ring),
+        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes()).max(4 * SEGMENT_BYTES),
+        counters: Arc::clone(&counters),
+        stop: Arc::clone(&stop),
+        job: None,
+    };
+    let sync = SyncTask {
+        log: Arc::clone(&log),
+        owed: Arc::clone(&committer.owed),
+        interval: settings.sync_interval,
+        counters: Arc::clone(&counters),
+        stop: Arc::clone(&stop),
+    };
+    let background = start_background(&resources, &buffers, flush, sync, stop, counters);
+    recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
+    Ok(Store {
+        background,
+        id,
+        settings,
+        recovery,
+        committer,
+        reader,
+        queues: QueuePool::new(),
+        snapshots,
+        ring,
+        trees,
+        buffers,
+        log,
+        manifest,
+        medium,
+        metered,
+        keyspaces: Mutex::new(()),
+        _entered: entered,
+        resources,
+        _lock: lock,
+    })
+}
+
+fn start_background(
+    resources: &Resources,
+    buffers: &Buffers,
+    flush: FlushTask,
+    sync: SyncTask,
+    stop: Arc<AtomicBool>,
+    counters: Arc<BackgroundCounters>,
+) -> Background {
+    let executor = resources.executor();
+    let flusher = executor.spawn("flush", Box::new(flush));
+    buffers.set_flusher(flusher.clone());
+    let syncer = executor.spawn("interval sync", Box::new(sync));
+    Background { stop, tasks: vec![flusher, syncer], counters }
+}
+
+fn open_manifest(
+    medium: &Arc<dyn Medium>,
+    create: bool,
+    recovery: &mut Recovery,
+) -> Result<(StoreId, Arc<Manifest>)> {
+    let listed = medium.list()?;
+    let others = listed.iter().find(|file| {
+        parse_file_name(&file.name).is_some() || log::parse_segment_name(&file.name).is_some()
+    });
+    let (id, state, number) = match manifest::recover(&**medium, others.is_none())? {
+        Ok(found) => {
+            recovery.manifest_repairs = found.repaired;
+            (found.store, found.state, found.number)
+        }
+        Err(number) => {
+            if let Some(file) = others {
+                return Err(Error::corrupt("store")
+                    .expected("a manifest")
+                    .got(format_args!("none, beside `{}`", file.name)));
+            }
+            if !create {
+                return Err(Error::invalid("store").expected("one to exist").got("none"));
+            }
+            recovery.created = true;
+            (StoreId::random()?, State::default(), number)
+        }
+    };
+    let manifest = Manifest::start(Arc::clone(medium), id, state, number + 1)?;
+    Ok((id, Arc::new(manifest)))
+}
+
+/// Removes tables that the manifest does not name.
+fn remove_orphans(medium: &dyn Medium, state: &State, recovery: &mut Recovery) -> Result<()> {
+    let named = |id| state.keyspaces.values().flat_map(|entry| &entry.tables).any(|t| t.id == id);
+    for listing in medium.list()? {
+        if parse_file_name(&listing.name).is_some_and(|id| !named(id)) {
+            medium.remove(&listing.name)?;
+            recovery.orphans_removed += 1;
+        }
+    }
+    Ok(())
+}
+
+fn open_trees(
+    env: &FlushEnv,
+    resources: &Resources,
+    state: &State,
+    recovery: &mut Recovery,
+) -> Result<Arc<Trees>> {
+    let trees = Arc::new(Trees::default());
+    let memtables = resources.account("memtables");
+    for (id, entry) in &state.keyspaces {
+        let mut version = Version::default();
+        for table in &entry.tables {
+            let opened = Table::open(
+                &*env.medium,
+                env.store,
+                table.id,
+                Some(table.file_bytes),
+                Arc::clone(&env.dictionaries),
+                &env.account,
+            );
+            let opened = opened.map_err(|error| error.at(file_name(table.id)));
+            if let Err(error) = &opened {
+                // A newer format, or a shortage, is no damage: refuse rather than serve less.
+                if error.kind() != base::ErrorKind::Corrupt && !is_missing(&*env.medium, table.id)?
+                {
+                    return Err(error.clone());
+                }
+                recovery.damaged_tables.push(error.clone());
+            }
+            version = version.with_newest(env.handle(opened, table.clone()));
+        }
+        let name = entry.name.clone();
+        trees.insert(Tree::new(*id, name, version, &memtables, Seqno::ZERO)?);
+    }
+    Ok(trees)
+}
+
+fn is_missing(medium: &dyn Medium, table: base::TableId) -> Result<bool> {
+    let name = file_name(table);
+    Ok(!medium.list()?.iter().any(|listing| listing.name == name))
+}
+
+type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
+
+fn replay_log(
+    env: &FlushEnv,
+    resources: &Resources,
+    settings: &Settings,
+    trees: &Trees,
+    state: &State,
+    recovery: &mut Recovery,
+) -> Result<(Arc<Log>, FlushedBelow)> {
+    let mut flushed: FlushedBelow =
+        state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
+    let known = flushed.clone();
+    let account = resources.account("log");
+    let memtables = resources.account("memtables");
+    let options = log::Options {
+        segment_bytes: SEGMENT_BYTES,
+        recover: if settings.recover_damaged_log {
+            log::Recover::UpToDamage
+        } else {
+            log::Recover::Strict
+        },
+        floor: floor(state),
+        ..log::Options::new(env.store)
+    };
+    let replay = &mut |first: Seqno, body: &[u8]| {
+        let mut next = first;
+        for op in decode_ops(body) {
+            let op = op?;
+            let seqno = next;
+            next = next.plus(1);
+            let Some(tree) = trees.get(op.keyspace) else { continue };
+            if flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
+                continue;
+            }
+            let view = tree.view();
+            let map = view.active.map();
+            map.reserve(1, op.key.len() + op.value.len())?;
+            map.insert(op.key, Trailer::new(seqno, op.kind), op.value);
+        }
+        let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.map().bytes()).sum();
+        if buffered > resources.write_buffer_bytes() / 2 {
+            for tree in trees.all() {
+                let next_memtable = Memtable::with(OrderedMap::new(&memtables)?, next);
+                if flush_now(env, &tree, next_memtable)? {
+                    flushed.insert(tree.id(), next);
+                }
+            }
+        }
+        Ok(())
+    };
+    let from = |id: KeyspaceId| known.get(&id).copied();
+    let (log, found) = Log::open(Arc::clone(&env.medium), options, &account, &from, replay)?;
+    recovery.log_records = found.records;
+    recovery.log_bytes = found.bytes;
+    recovery.log_torn = found.torn.map(|torn| {
+        let name = log::segment_name(torn.lane, torn.segment);
+        format!("{name}, byte {}", torn.offset)
+    });
+    recovery.log_damage = found.damage;
+    Ok((Arc::new(log), flushed))
+}
+
+/// The highest sequence number that the tables account for.
+fn floor(state: &State) -> Seqno {
+    let of_keyspace = |entry: &manifest::KeyspaceEntry| {
+        let tables = entry.tables.iter().map(|table| table.seqno_max);
+        tables.fold(entry.flushed_below.before(), Seqno::max)
+    };
+    state.keyspaces.values().map(of_keyspace).max().unwrap_or(Seqno::ZERO)
+}
+
+/// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held
+/// anything.
+fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
+    if tree.view().active.map().is_empty() {
+        return Ok(false);
+    }
+    tree.seal(next);
+    if let Some((memtable, below)) = tree.oldest_sealed() {
+        let mut job = FlushJob::new(env, Arc::clone(tree), memtable, below);
+        while job.step(env)?.is_none() {}
+    }
+    Ok(true)
+}
+
+impl FlushEnv {
+    /// An open table of this store, or why it could not be opened.
+    pub(crate) fn handle(
+        &self,
+        table: Result<Arc<Table>>,
+        entry: manifest::TableEntry,
+    ) -> Arc<TableHandle> {
+        let (medium, cache) = (Arc::clone(&self.medium), Arc::clone(&self.cache));
+        TableHandle::new(table, entry, medium, cache, self.space)
+    }
+}

@@ -1,0 +1,168 @@
+//! A flush: one sealed memtable becomes one table.
+//!
+//! The table is written and synced, then one manifest record names it and raises the keyspace's
+//! flushed sequence number (I3), then readers see it in the memtable's place, then the log may
+//! free what it held (I7). Versions nobody can read any more are left out. A job takes bounded
+//! steps; a failed one leaves no trace but a used table id, and the memtable stays.
+
+use std::sync::Arc;
+
+use arena::PublishRing;
+use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
+use cache::PageCache;
+use media::{Medium, Purpose};
+use table::{Dictionaries, Spec, Table, Writer};
+
+use super::{Memtable, Tree};
+use crate::manifest::{Edit, Manifest, TableEntry};
+use crate::snapshot_list::{Horizon, SnapshotList};
+
+/// What a flush works with.
+pub(crate) struct FlushEnv {
+    pub(crate) store: StoreId,
+    pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) cache: Arc<PageCache>,
+    /// Tells this store's pages from others' in the cache.
+    pub(crate) space: u32,
+    pub(crate) dictionaries: Arc<dyn Dictionaries>,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) ring: Arc<PublishRing>,
+    /// Makes the log durable up to a sequence number. A table must not outlive the log records
+    /// before it: a batch over several keyspaces would come back in part.
+    pub(crate) make_durable: Box<dyn Fn(Seqno) -> Result<()> + Send + Sync>,
+    /// Charged for the writer's buffers and the table's pinned metadata.
+    pub(crate) account: Account,
+    pub(crate) codec: Codec,
+    pub(crate) zstd_level: i32,
+}
+
+/// A flush in progress.
+pub(crate) struct FlushJob {
+    tree: Arc<Tree>,
+    memtable: Arc<Memtable>,
+    /// Every write to the keyspace below this is in the memtable or in tables.
+    below: Seqno,
+    horizon: Horizon,
+    cursor: arena::Cursor,
+    writer: Option<Writer>,
+    /// The key looked at last, and its version looked at last.
+    last_key: Vec<u8>,
+    last: Option<Seqno>,
+}
+
+/// What a finished flush did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flushed {
+    pub(crate) below: Seqno,
+    pub(crate) file_bytes: u64,
+}
+
+/// Entries in one step: about a millisecond of work.
+const STEP_ENTRIES: usize = 2048;
+
+impl FlushJob {
+    pub(crate) fn new(
+        env: &FlushEnv,
+        tree: Arc<Tree>,
+        memtable: Arc<Memtable>,
+        below: Seqno,
+    ) -> Self {
+        let mut cursor = memtable.map().cursor();
+        cursor.seek_first();
+        let horizon = env.snapshots.horizon(&env.ring);
+        let last_key = Vec::new();
+        Self { tree, memtable, below, horizon, cursor, writer: None, last_key, last: None }
+    }
+
+    pub(crate) fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Does one step; the outcome with the last.
+    pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
+        for _ in 0..STEP_ENTRIES {
+            if !self.cursor.valid() {
+                return self.finish(env).map(Some);
+            }
+            let trailer = self.cursor.trailer();
+            if self.is_needed(trailer) {
+                if self.writer.is_none() {
+                    self.writer = Some(create(env)?);
+                }
+                if let Some(writer) = &mut self.writer {
+                    writer.add(self.cursor.key(), trailer, self.cursor.value())?;
+                }
+            }
+            self.cursor.next();
+        }
+        Ok(None)
+    }
+
+    /// Whether anyone can still read this version.
+    fn is_needed(&mut self, trailer: Trailer) -> bool {
+        let key = self.cursor.key();
+        let newer = self.last.replace(trailer.seqno());
+        if let Some(newer) = newer
+            && key == self.last_key.as_slice()
+        {
+            return self.horizon.needs(trailer.seqno(), newer);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        true
+    }
+
+    fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
+        let keyspace = self.tree.id();
+        (env.make_durable)(self.below.before())?;
+        let flushed = Edit::Flushed { keyspace, below: self.below };
+        let Some(writer) = self.writer.take() else {
+            env.manifest.append(vec![flushed])?;
+            self.tree.install(&self.memtable, None);
+            return Ok(Flushed { below: self.below, file_bytes: 0 });
+        };
+        let summary = writer.finish()?;
+        env.medium.sync_names()?;
+        let id = summary.table;
+        let open = || {
+            let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
+            let dictionaries = Arc::clone(&env.dictionaries);
+            Table::open(medium, env.store, id, bytes, dictionaries, &env.account)
+        };
+        let properties = &summary.properties;
+        let entry = TableEntry {
+            id,
+            level: 0,
+            file_bytes: summary.file_bytes,
+            entries: properties.entries,
+            seqno_min: properties.seqno_min,
+            seqno_max: properties.seqno_max,
+            first_key: properties.first_key.clone(),
+            last_key: properties.last_key.clone(),
+        };
+        let added = Edit::TableAdded { keyspace, table: entry.clone() };
+        let table = open().and_then(|table| {
+            env.manifest.append(vec![added, flushed])?;
+            Ok(table)
+        });
+        let table = table.inspect_err(|_| {
+            // Not named by the manifest: an orphan. What cannot be removed goes at the next open.
+            let _ = env.medium.remove(&table::file_name(id));
+        })?;
+        self.tree.install(&self.memtable, Some(env.handle(Ok(table), entry)));
+        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
+    }
+}
+
+fn create(env: &FlushEnv) -> Result<Writer> {
+    let spec = Spec {
+        store: env.store,
+        table: env.manifest.next_table()?,
+        codec: env.codec,
+        level: env.zstd_level,
+        dictionary: None,
+        purpose: Purpose::Flush,
+    };
+    Writer::create(&env.medium, spec, &env.account)
+}

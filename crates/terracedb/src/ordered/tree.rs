@@ -1,0 +1,139 @@
+//! One ordered keyspace's data at every moment: memtables and a version of its tables.
+//!
+//! Readers load a [`View`] and keep it for as long as they read. Writers of the view hold
+//! `change`, and install a new view whole; a reader sees the one before or the one after.
+//!
+//! A batch finds its memtable by its sequence number: memtables divide the numbers between them,
+//! and one is sealed while no batch is between taking its numbers and the view that names the next
+//! (the log's barrier). A sealed memtable is flushed once everything below the next one's first
+//! number is visible: then no writer is still filling it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use base::{Account, KeyspaceId, Result, Seqno};
+use parking_lot::Mutex;
+
+use super::{Memtable, TableHandle, Version};
+
+/// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Takes the writes.
+    pub(crate) active: Arc<Memtable>,
+    /// Waiting to be flushed, newest first.
+    pub(crate) sealed: Vec<Arc<Memtable>>,
+    /// Older than every memtable.
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// The memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    /// The memtable that takes the write with this sequence number.
+    ///
+    /// There is always one: a sealed memtable stays until all its numbers are visible.
+    pub(crate) fn memtable_for(&self, seqno: Seqno) -> &Arc<Memtable> {
+        self.memtables().find(|table| table.first() <= seqno).unwrap_or(&self.active)
+    }
+}
+
+/// An ordered keyspace.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    id: KeyspaceId,
+    name: String,
+    view: ArcSwap<View>,
+    /// Held while a new view is made from the one in force.
+    change: Mutex<()>,
+    dropped: AtomicBool,
+}
+
+impl Tree {
+    /// A keyspace with these tables, whose first write will be `first` or later.
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: String,
+        version: Version,
+        account: &Account,
+        first: Seqno,
+    ) -> Result<Arc<Self>> {
+        let active = Memtable::new(account, first)?;
+        let view = View { active, sealed: Vec::new(), version: Arc::new(version) };
+        Ok(Arc::new(Self {
+            id,
+            name,
+            view: ArcSwap::from_pointee(view),
+            change: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn id(&self) -> KeyspaceId {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The view in force, cheaply, for the length of one operation.
+    pub(crate) fn view(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The view in force, to keep.
+    pub(crate) fn view_owned(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Refuses every later operation and gives up the tables' files.
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+        for table in self.view().version.tables() {
+            table.mark_obsolete();
+        }
+    }
+
+    /// Seals the active memtable; `next` takes the writes from its first number on.
+    ///
+    /// Only within the log's barrier.
+    pub(crate) fn seal(&self, next: Arc<Memtable>) {
+        let _change = self.change.lock();
+        let old = self.view.load();
+        let mut sealed = vec![Arc::clone(&old.active)];
+        sealed.extend(old.sealed.iter().cloned());
+        let version = Arc::clone(&old.version);
+        self.view.store(Arc::new(View { active: next, sealed, version }));
+    }
+
+    /// The oldest sealed memtable and the first number past it, if there is one.
+    pub(crate) fn oldest_sealed(&self) -> Option<(Arc<Memtable>, Seqno)> {
+        let view = self.view();
+        let oldest = view.sealed.last()?;
+        let newer = view.sealed.iter().rev().nth(1).unwrap_or(&view.active);
+        Some((Arc::clone(oldest), newer.first()))
+    }
+
+    /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
+    /// memtable held nothing worth keeping).
+    pub(crate) fn install(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableHandle>>) {
+        let _change = self.change.lock();
+        let old = self.view.load();
+        let sealed =
+            old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
+        let version = match table {
+            Some(table) => Arc::new(old.version.with_newest(table)),
+            None => Arc::clone(&old.version),
+        };
+        self.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
+    }
+}

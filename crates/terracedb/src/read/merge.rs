@@ -1,0 +1,287 @@
+//! The walk over a keyspace in key order: the newest visible version of each key, merged from
+//! memtables and runs, in both directions.
+
+use std::sync::Arc;
+
+use base::{EntryKind, Result, Seqno, Trailer};
+use bytes::Bytes;
+use table::{Pages, Step, Table};
+
+use super::ReadOp;
+use super::lookup::resolve;
+use super::source::{Seek, Source};
+use crate::ordered::View;
+
+/// A way to move over visible keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move<'a> {
+    /// To the first key.
+    First,
+    /// To the last key.
+    Last,
+    /// To the first key at or after this one.
+    AtOrAfter(&'a [u8]),
+    /// To the last key before this one.
+    Before(&'a [u8]),
+    /// To the next key.
+    Next,
+    /// To the key before.
+    Prev,
+}
+
+/// What is left to do of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Put the sources from this one on at the start position.
+    Position(usize),
+    /// Walk to a visible key.
+    Settle,
+}
+
+/// Where every source goes at the start of a move; the key is `Merge::target`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    First,
+    Last,
+    AtOrAfter,
+    Before,
+}
+
+/// A resumable merging cursor.
+///
+/// Forward, every source stands at or after the current key; backward, before it. Turning round
+/// positions them anew.
+pub(crate) struct Merge {
+    at: Seqno,
+    sources: Vec<Source>,
+    forward: bool,
+    start: Start,
+    target: Vec<u8>,
+    phase: Phase,
+    /// The source whose move is under way.
+    pending: Option<usize>,
+    /// Forward: versions of this key are older than the one reported or hidden by a delete.
+    skip: Option<Vec<u8>>,
+    /// Backward: the newest visible version met so far of the key being walked.
+    candidate: Option<(Vec<u8>, Trailer, Bytes)>,
+    /// The entry it stands on.
+    current: Option<(Vec<u8>, Bytes)>,
+    /// Spare memory for keys.
+    spare: Vec<u8>,
+    /// Keeps what the sources walk alive.
+    _view: Arc<View>,
+}
+
+impl Merge {
+    pub(crate) fn new(view: Arc<View>, at: Seqno) -> Self {
+        let memtables = view.memtables().filter(|table| !table.map().is_empty());
+        let mut sources: Vec<_> = memtables.map(|table| Source::memtable(table)).collect();
+        sources.extend(view.version.runs().iter().map(Source::run));
+        Self {
+            at,
+            sources,
+            forward: true,
+            start: Start::First,
+            target: Vec::new(),
+            phase: Phase::Settle,
+            pending: None,
+            skip: None,
+            candidate: None,
+            current: None,
+            spare: Vec::new(),
+            _view: view,
+        }
+    }
+
+    /// The entry it stands on; `None` before the first move and past either end.
+    pub(crate) fn current(&self) -> Option<(&[u8], &Bytes)> {
+        self.current.as_ref().map(|(key, value)| (key.as_slice(), value))
+    }
+
+    /// Starts a move; run the operation until it is ready.
+    ///
+    /// `Next` and `Prev` without a current entry stay where they are: past an end.
+    pub(crate) fn start(&mut self, to: Move<'_>) {
+        self.pending = None;
+        self.candidate = None;
+        let (start, target, forward) = match to {
+            Move::First => (Start::First, &[][..], true),
+            Move::Last => (Start::Last, &[][..], false),
+            Move::AtOrAfter(key) => (Start::AtOrAfter, key, true),
+            Move::Before(key) => (Start::Before, key, false),
+            Move::Next | Move::Prev => return self.start_step(to == Move::Next),
+        };
+        self.current = None;
+        self.skip = None;
+        self.target.clear();
+        self.target.extend_from_slice(target);
+        self.start = start;
+        self.forward = forward;
+        self.phase = Phase::Position(0);
+    }
+
+    fn start_step(&mut self, forward: bool) {
+        self.phase = Phase::Settle;
+        let Some((key, _)) = self.current.take() else {
+            // Past an end: nothing moves.
+            self.phase = Phase::Position(usize::MAX);
+            return;
+        };
+        if forward != self.forward {
+            self.target.clear();
+            self.target.extend_from_slice(&key);
+            self.start = if forward { Start::AtOrAfter } else { Start::Before };
+            self.phase = Phase::Position(0);
+        }
+        self.forward = forward;
+        if forward {
+            if let Some(old) = self.skip.replace(key) {
+                self.spare = old;
+            }
+        } else {
+            self.skip = None;
+            self.spare = key;
+        }
+    }
+
+    /// The source to look at next: forward the least (key, newest first), backward the greatest
+    /// key, oldest version first.
+    fn best(&self) -> Option<usize> {
+        let mut best: Option<(usize, &[u8], Trailer)> = None;
+        for (number, source) in self.sources.iter().enumerate() {
+            let Some((key, trailer)) = source.entry() else { continue };
+            let better = best.is_none_or(|(_, best_key, best_trailer)| {
+                let order = key.cmp(best_key).then(best_trailer.cmp(&trailer));
+                if self.forward { order.is_lt() } else { order.is_gt() }
+            });
+            if better {
+                best = Some((number, key, trailer));
+            }
+        }
+        best.map(|(number, ..)| number)
+    }
+
+    fn advance(&mut self, number: usize) -> Result<()> {
+        let seek = if self.forward { Seek::Next } else { Seek::Prev };
+        if let Some(source) = self.sources.get_mut(number) {
+            source.start(seek)?;
+            self.pending = Some(number);
+        }
+        Ok(())
+    }
+
+    fn key_of(spare: &mut Vec<u8>, key: &[u8]) -> Vec<u8> {
+        let mut owned = std::mem::take(spare);
+        owned.clear();
+        owned.extend_from_slice(key);
+        owned
+    }
+
+    /// One look at the sources, forward. `Some` where the move is done.
+    fn settle_forward(&mut self) -> Result<Option<bool>> {
+        let Some(number) = self.best() else { return Ok(Some(false)) };
+        let Some(source) = self.sources.get(number) else { return Ok(Some(false)) };
+        let Some((key, trailer)) = source.entry() else { return Ok(Some(false)) };
+        if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
+            self.advance(number)?;
+            return Ok(None);
+        }
+        let found = resolve_lazily(trailer, source)?;
+        let key = Self::key_of(&mut self.spare, key);
+        match found {
+            // Older versions of the key are skipped when the next move starts.
+            Some(value) => {
+                self.current = Some((key, value));
+                Ok(Some(true))
+            }
+            None => {
+                if let Some(old) = self.skip.replace(key) {
+                    self.spare = old;
+                }
+                self.advance(number)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// One look at the sources, backward. `Some` where the move is done.
+    fn settle_backward(&mut self) -> Result<Option<bool>> {
+        let best = self.best();
+        let entry = best.and_then(|number| self.sources.get(number)?.entry());
+        if let Some((key, ..)) = &self.candidate
+            && entry.is_none_or(|(next, _)| next != key.as_slice())
+        {
+            // Every version of the candidate's key was met.
+            let Some((key, trailer, value)) = self.candidate.take() else { return Ok(None) };
+            if let Some(value) = resolve(trailer, value)? {
+                self.current = Some((key, value));
+                return Ok(Some(true));
+            }
+            self.spare = key;
+            return Ok(None);
+        }
+        let (Some(number), Some((key, trailer))) = (best, entry) else { return Ok(Some(false)) };
+        if trailer.seqno() <= self.at {
+            let value = self.sources.get(number).map(Source::value).unwrap_or_default();
+            let key = match self.candidate.take() {
+                Some((key, ..)) => key,
+                None => Self::key_of(&mut self.spare, key),
+            };
+            self.candidate = Some((key, trailer, value));
+        }
+        self.advance(number)?;
+        Ok(None)
+    }
+}
+
+/// As [`resolve`], fetching the value only where there is one.
+fn resolve_lazily(trailer: Trailer, source: &Source) -> Result<Option<Bytes>> {
+    match trailer.kind()? {
+        EntryKind::Delete => Ok(None),
+        _ => resolve(trailer, source.value()),
+    }
+}
+
+impl ReadOp for Merge {
+    /// Whether it stands on an entry.
+    type Output = bool;
+
+    fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<bool>> {
+        loop {
+            if let Some(source) = self.pending.and_then(|number| self.sources.get_mut(number)) {
+                if let Step::Need(span) = source.step(supplied.take())? {
+                    return Ok(Step::Need(span));
+                }
+                self.pending = None;
+            }
+            match self.phase {
+                Phase::Position(usize::MAX) => return Ok(Step::Ready(false)),
+                Phase::Position(number) => match self.sources.get_mut(number) {
+                    Some(source) => {
+                        let newest = Trailer::seek(Seqno::MAX);
+                        source.start(match self.start {
+                            Start::First => Seek::First,
+                            Start::Last => Seek::Last,
+                            Start::AtOrAfter => Seek::AtOrAfter(&self.target, newest),
+                            Start::Before => Seek::Before(&self.target, newest),
+                        })?;
+                        self.pending = Some(number);
+                        self.phase = Phase::Position(number + 1);
+                    }
+                    None => self.phase = Phase::Settle,
+                },
+                Phase::Settle => {
+                    let settled =
+                        if self.forward { self.settle_forward()? } else { self.settle_backward()? };
+                    if let Some(valid) = settled {
+                        return Ok(Step::Ready(valid));
+                    }
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        self.sources.get(self.pending?)?.table()
+    }
+}

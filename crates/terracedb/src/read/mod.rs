@@ -1,0 +1,33 @@
+//! The one read path. A read is a resumable [`ReadOp`]: it asks for pages and never touches a
+//! device itself. [`Lookup`] finds one key, [`Merge`] walks many sources in key order; both get
+//! their pages from one [`PageReader`], one at a time ([`PageReader::run`]) or many in flight
+//! ([`ReadQueue`]).
+
+mod lookup;
+mod merge;
+mod pages;
+mod queue;
+mod source;
+
+use std::sync::Arc;
+
+use base::Result;
+use table::{Pages, Step, Table};
+
+pub(crate) use lookup::Lookup;
+pub(crate) use merge::{Merge, Move};
+pub(crate) use pages::{PageReader, ReadAhead};
+pub(crate) use queue::QueuePool;
+pub use queue::{Completed, ReadQueue};
+
+/// A read in progress.
+pub(crate) trait ReadOp {
+    /// What the read ends with.
+    type Output;
+
+    /// Goes on with the pages asked for last (none at first), until done or in need of more.
+    fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Self::Output>>;
+
+    /// The table whose pages the last step asked for.
+    fn table(&self) -> Option<&Arc<Table>>;
+}

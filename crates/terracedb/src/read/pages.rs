@@ -1,0 +1,264 @@
+//! Pages for reads: from the cache, else from the device, verified, then cached.
+//!
+//! I8: a page from a device is used only after its seeded checksum matched. I6: a cached page was
+//! verified before it was cached and may vanish at any time.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arena::Frame;
+use base::Result;
+use base::limits::PAGE_BYTES;
+use cache::{PageCache, PageKey, PageKind};
+use media::{Buf, Purpose};
+use table::{Pages, Span, Step, Table, verify_page};
+
+use super::ReadOp;
+use crate::counter::Counter;
+
+/// Runs of more pages than this pass the cache by: they would each push out as many others.
+const CACHED_RUN_PAGES_MAX: u32 = 16;
+
+thread_local! {
+    /// A buffer for this thread's next one-page read.
+    static PAGE: Cell<Option<Buf>> = const { Cell::new(None) };
+}
+
+/// Where reads get pages. Shared by every reader of a store.
+#[derive(Debug)]
+pub(crate) struct PageReader {
+    cache: Arc<PageCache>,
+    /// Tells this store's pages from others' in the cache.
+    space: u32,
+    pub(crate) counters: ReadCounters,
+}
+
+/// What reads did, by where they ended.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    /// Steps of read operations: gets, queued gets and cursor moves alike.
+    pub(crate) steps: Counter,
+    /// Lookups that needed no page.
+    pub(crate) memtable: Counter,
+    /// Lookups answered from cached pages.
+    pub(crate) page: Counter,
+    /// Lookups that read the device.
+    pub(crate) flash: Counter,
+    /// Pages that failed their checksum or could not be read.
+    pub(crate) damaged: Counter,
+}
+
+/// The farthest place a read went to for a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    /// No page was needed.
+    #[default]
+    Memtable,
+    /// Cached pages sufficed.
+    Page,
+    /// The device was read.
+    Flash,
+}
+
+impl ReadCounters {
+    pub(crate) fn lookup_ended(&self, depth: Depth) {
+        match depth {
+            Depth::Memtable => self.memtable.add(1),
+            Depth::Page => self.page.add(1),
+            Depth::Flash => self.flash.add(1),
+        }
+    }
+}
+
+impl PageReader {
+    pub(crate) fn new(cache: Arc<PageCache>, space: u32) -> Self {
+        Self { cache, space, counters: ReadCounters::default() }
+    }
+
+    fn key(&self, span: Span, number: u32) -> PageKey {
+        PageKey { space: self.space, table: span.table, page: span.first + number }
+    }
+
+    /// Runs `op` to its end, reading one page at a time on this thread.
+    pub(crate) fn run<O: ReadOp>(
+        &self,
+        op: &mut O,
+        ahead: Option<&mut ReadAhead>,
+    ) -> Result<(O::Output, Depth)> {
+        let mut ahead = ahead;
+        let mut depth = Depth::default();
+        let mut supplied = None;
+        loop {
+            self.counters.steps.add(1);
+            match op.step(supplied.take())? {
+                Step::Ready(output) => return Ok((output, depth)),
+                Step::Need(span) => {
+                    let Some(table) = op.table() else { return Err(no_table()) };
+                    let (pages, from) = self.pages(table, span, ahead.as_deref_mut())?;
+                    depth = depth.max(from);
+                    supplied = Some(pages);
+                }
+            }
+        }
+    }
+
+    fn pages(
+        &self,
+        table: &Table,
+        span: Span,
+        ahead: Option<&mut ReadAhead>,
+    ) -> Result<(Pages, Depth)> {
+        if let Some(pages) = self.cached(span) {
+            return Ok((pages, Depth::Page));
+        }
+        if let Some(ahead) = ahead
+            && let Some(frame) = ahead.page(self, table, span)?
+        {
+            return Ok((Pages::Frame(frame), Depth::Flash));
+        }
+        let buf = match span.pages {
+            1 => PAGE.take().unwrap_or_else(|| Buf::pages(1)),
+            pages => Buf::pages(pages as usize),
+        };
+        let at = u64::from(span.first) * PAGE_BYTES as u64;
+        let (buf, result) = table.file().read(at, buf, purpose(span));
+        result.inspect_err(|_| self.counters.damaged.add(1)).map_err(|e| e.at(place(span)))?;
+        if span.pages > 1 {
+            return Ok((self.admit(table, span, buf)?, Depth::Flash));
+        }
+        let admitted = self.admit_page(table, span, &buf);
+        PAGE.set(Some(buf));
+        Ok((admitted?, Depth::Flash))
+    }
+
+    /// The pages of `span` if all of them are cached.
+    pub(crate) fn cached(&self, span: Span) -> Option<Pages> {
+        if span.pages == 1 {
+            return self.cache.get(self.key(span, 0), kind(span)).map(Pages::Frame);
+        }
+        if span.pages > CACHED_RUN_PAGES_MAX {
+            return None;
+        }
+        let frames =
+            (0..span.pages).map(|number| self.cache.get(self.key(span, number), kind(span)));
+        frames.collect::<Option<Vec<_>>>().map(Pages::Frames)
+    }
+
+    /// Verifies the one page the device gave for `span` and caches a copy.
+    pub(crate) fn admit_page(&self, table: &Table, span: Span, page: &[u8]) -> Result<Pages> {
+        self.verify(table, span, page)?;
+        Ok(Pages::Frame(self.cache.insert(self.key(span, 0), kind(span), page)))
+    }
+
+    /// Verifies the run the device gave for `span` and caches it unless it is long.
+    pub(crate) fn admit(&self, table: &Table, span: Span, buf: Buf) -> Result<Pages> {
+        self.verify(table, span, &buf)?;
+        if span.pages <= CACHED_RUN_PAGES_MAX {
+            for (number, page) in (0..span.pages).zip(buf.chunks_exact(PAGE_BYTES)) {
+                drop(self.cache.insert(self.key(span, number), kind(span), page));
+            }
+        }
+        Ok(Pages::Run(buf))
+    }
+
+    fn verify(&self, table: &Table, span: Span, bytes: &[u8]) -> Result<()> {
+        for (page, bytes) in (span.first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+            verify_page(table.seed(), page, bytes).inspect_err(|_| self.counters.damaged.add(1))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn no_table() -> base::Error {
+    base::Error::invalid("read operation").expected("a table to read from")
+}
+
+pub(crate) fn purpose(span: Span) -> Purpose {
+    if span.meta { Purpose::Meta } else { Purpose::Data }
+}
+
+pub(crate) fn place(span: Span) -> String {
+    format!("page {} of table {}", span.first, span.table)
+}
+
+fn kind(span: Span) -> PageKind {
+    if span.meta { PageKind::Meta } else { PageKind::Data }
+}
+
+/// Read-ahead for one cursor: while data pages are asked for in file order, forward or backward,
+/// one read fetches a growing number of pages. They are handed out from here and not cached, so
+/// that a scan pushes nothing out of the cache.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAhead {
+    /// The data page asked for last, and how many were asked for in sequence.
+    last: Option<(base::TableId, u32)>,
+    streak: u32,
+    /// What the last large read got.
+    window: Option<Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    table: base::TableId,
+    first: u32,
+    buf: Buf,
+}
+
+/// Sequential requests before reading ahead starts, and pages in one read at most: 128 KiB.
+const STREAK_MIN: u32 = 2;
+const WINDOW_PAGES_MAX: u32 = 32;
+
+impl ReadAhead {
+    /// The page of `span`, if it is one that reading ahead has or gets.
+    fn page(&mut self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
+        if span.pages != 1 {
+            return Ok(None);
+        }
+        if let Some(frame) = self.from_window(reader, table, span)? {
+            self.note(span);
+            return Ok(Some(frame));
+        }
+        let backward = self.last.is_some_and(|(_, last)| span.first < last);
+        self.note(span);
+        if span.meta || self.streak < STREAK_MIN {
+            return Ok(None);
+        }
+        let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
+        let first = if backward { (span.first + 1).saturating_sub(pages) } else { span.first };
+        let end = (first + pages).min(table.footer().pages).max(span.first + 1);
+        let buf = Buf::pages((end - first) as usize);
+        let at = u64::from(first) * PAGE_BYTES as u64;
+        let (buf, result) = table.file().read(at, buf, Purpose::ReadAhead);
+        if result.is_err() {
+            // A bad sector further on costs the read of this page nothing.
+            return Ok(None);
+        }
+        self.window = Some(Window { table: span.table, first, buf });
+        self.from_window(reader, table, span)
+    }
+
+    fn from_window(&self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
+        let Some(window) = self.window.as_ref().filter(|window| window.table == span.table) else {
+            return Ok(None);
+        };
+        let Some(offset) = span.first.checked_sub(window.first) else { return Ok(None) };
+        let Some(page) = window.buf.chunks_exact(PAGE_BYTES).nth(offset as usize) else {
+            return Ok(None);
+        };
+        reader.verify(table, span, page)?;
+        Ok(page.first_chunk().map(|page| reader.cache.uncached(page)))
+    }
+
+    /// Counts how long data pages have been asked for in file order. A partition's metadata page
+    /// in between does not break the sequence.
+    fn note(&mut self, span: Span) {
+        if span.meta {
+            return;
+        }
+        let sequential = self.last.is_some_and(|(table, last)| {
+            table == span.table && span.first.abs_diff(last) <= 2 && span.first != last
+        });
+        self.streak = if sequential { self.streak.saturating_add(1) } else { 0 };
+        self.last = Some((span.table, span.first));
+    }
+}

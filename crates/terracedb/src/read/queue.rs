@@ -1,0 +1,264 @@
+//! Many gets in flight from one thread.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Key, Result};
+use bytes::Bytes;
+use media::{Buf, Completion, Medium, Op, Request};
+use parking_lot::Mutex;
+use table::{Pages, Span, Step, Table};
+
+use super::pages::{Depth, PageReader, no_table, place, purpose};
+use super::{Lookup, ReadOp};
+use crate::ordered::View;
+
+/// The end of one queued get.
+#[derive(Debug)]
+pub struct Completed {
+    /// The token given at submission.
+    pub token: u64,
+    /// As [`crate::Keyspace::get`].
+    pub result: Result<Option<Bytes>>,
+}
+
+/// Gets in flight for one thread: submit keys, go on with other work, poll for results.
+///
+/// Results come in the order in which they are found. Not `Sync`: one queue, one thread.
+pub struct ReadQueue {
+    reader: Arc<PageReader>,
+    device: Box<dyn media::Queue>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    done: VecDeque<Completed>,
+    completions: Vec<Completion>,
+    bufs: Vec<Buf>,
+}
+
+/// A get waiting for the device.
+struct Slot {
+    token: u64,
+    lookup: Lookup<Bytes, Box<Arc<View>>>,
+    span: Span,
+    table: Arc<Table>,
+}
+
+/// The most gets in flight in one queue.
+const DEPTH_MAX: usize = 1024;
+
+impl ReadQueue {
+    pub(crate) fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
+        if depth == 0 || depth > DEPTH_MAX {
+            return Err(Error::invalid("read queue depth")
+                .expected(format_args!("1..={DEPTH_MAX}"))
+                .got(depth));
+        }
+        Ok(Self {
+            reader,
+            device: medium.queue(depth)?,
+            slots: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+            done: VecDeque::new(),
+            completions: Vec::new(),
+            bufs: Vec::new(),
+        })
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        view: Arc<View>,
+        key: Key<'_>,
+        at: base::Seqno,
+        token: u64,
+    ) -> Result<()> {
+        if self.free.is_empty() {
+            return Err(Error::retry("read queue")
+                .expected(format_args!("at most {} gets in flight", self.slots.len())));
+        }
+        let key = Bytes::copy_from_slice(key.bytes());
+        self.advance(token, Lookup::new(key, Box::new(view), at), None, Depth::default());
+        Ok(())
+    }
+
+    /// Whether it reads the store whose pages `reader` gets.
+    pub(crate) fn reads(&self, reader: &Arc<PageReader>) -> bool {
+        Arc::ptr_eq(&self.reader, reader)
+    }
+
+    /// Gets waiting for the device.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The most gets in flight at once.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Appends the results there are to `out`, waiting for nothing; how many.
+    ///
+    /// # Errors
+    /// Only where the device's queue broke; a failed get is a result.
+    pub fn poll(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
+        self.collect(0, out)
+    }
+
+    /// Appends at least `least` results to `out` (fewer where fewer are in flight), waiting for
+    /// them; how many.
+    ///
+    /// # Errors
+    /// As [`ReadQueue::poll`].
+    pub fn wait(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
+        let mut count = self.collect(0, out)?;
+        while count < least && self.in_flight() > 0 {
+            count += self.collect(1, out)?;
+        }
+        Ok(count)
+    }
+
+    fn collect(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
+        if self.device.in_flight() > 0 {
+            let mut completions = std::mem::take(&mut self.completions);
+            let waited = self.device.complete(least, &mut completions);
+            for completion in completions.drain(..) {
+                self.completed(completion);
+            }
+            self.completions = completions;
+            waited?;
+        }
+        let count = self.done.len();
+        out.extend(self.done.drain(..));
+        Ok(count)
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let number = completion.token as usize;
+        let Some(slot) = self.slots.get_mut(number).and_then(Option::take) else { return };
+        self.free.push(number);
+        let Slot { token, lookup, span, table } = slot;
+        match completion.result {
+            Ok(()) if span.pages == 1 => {
+                match self.reader.admit_page(&table, span, &completion.buf) {
+                    Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
+                    Err(error) => self.finish(token, Depth::Flash, Err(error)),
+                }
+                self.bufs.push(completion.buf);
+            }
+            Ok(()) => match self.reader.admit(&table, span, completion.buf) {
+                Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
+                Err(error) => self.finish(token, Depth::Flash, Err(error)),
+            },
+            Err(error) => {
+                self.reader.counters.damaged.add(1);
+                self.finish(token, Depth::Flash, Err(error.at(place(span))));
+            }
+        }
+    }
+
+    /// Goes on with a get until it ends or waits for the device. There is a free slot.
+    fn advance(
+        &mut self,
+        token: u64,
+        mut lookup: Lookup<Bytes, Box<Arc<View>>>,
+        mut supplied: Option<Pages>,
+        mut depth: Depth,
+    ) {
+        loop {
+            self.reader.counters.steps.add(1);
+            let span = match lookup.step(supplied.take()) {
+                Ok(Step::Ready(value)) => return self.finish(token, depth, Ok(value)),
+                Ok(Step::Need(span)) => span,
+                Err(error) => return self.finish(token, depth, Err(error)),
+            };
+            if let Some(pages) = self.reader.cached(span) {
+                depth = depth.max(Depth::Page);
+                supplied = Some(pages);
+                continue;
+            }
+            let Some(table) = lookup.table().cloned() else {
+                return self.finish(token, depth, Err(no_table()));
+            };
+            return self.submit(Slot { token, lookup, span, table });
+        }
+    }
+
+    fn submit(&mut self, slot: Slot) {
+        let Some(number) = self.free.pop() else {
+            let error = Error::retry("read queue").expected("a free slot");
+            return self.finish(slot.token, Depth::Flash, Err(error));
+        };
+        let buf = match slot.span.pages {
+            1 => self.bufs.pop().unwrap_or_else(|| Buf::pages(1)),
+            pages => Buf::pages(pages as usize),
+        };
+        let at = u64::from(slot.span.first) * PAGE_BYTES as u64;
+        let request = Request {
+            file: Arc::clone(slot.table.file()),
+            op: Op::Read { at, buf },
+            purpose: purpose(slot.span),
+            token: number as u64,
+        };
+        if self.device.submit(request).is_err() {
+            // The device's queue is as deep as this one: cannot be full while a slot is free.
+            self.free.push(number);
+            let error = Error::retry("device queue").expected("room for a read");
+            return self.finish(slot.token, Depth::Flash, Err(error));
+        }
+        if let Some(place) = self.slots.get_mut(number) {
+            *place = Some(slot);
+        }
+    }
+
+    fn finish(&mut self, token: u64, depth: Depth, result: Result<Option<Bytes>>) {
+        self.reader.counters.lookup_ended(depth);
+        self.done.push_back(Completed { token, result });
+    }
+}
+
+impl fmt::Debug for ReadQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadQueue({} of {} in flight)", self.in_flight(), self.depth())
+    }
+}
+
+/// Queues kept for the next `multi_get`: a device queue costs far more to make than to use.
+#[derive(Debug)]
+pub(crate) struct QueuePool {
+    idle: Mutex<Vec<ReadQueue>>,
+}
+
+/// Idle queues kept, and their depth.
+const IDLE_MAX: usize = 16;
+pub(crate) const POOLED_DEPTH: usize = 64;
+
+impl QueuePool {
+    pub(crate) fn new() -> Self {
+        Self { idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Runs `work` with an idle queue, or with a new one.
+    pub(crate) fn with<T>(
+        &self,
+        reader: &Arc<PageReader>,
+        medium: &dyn Medium,
+        work: impl FnOnce(&mut ReadQueue) -> Result<T>,
+    ) -> Result<T> {
+        let idle = self.idle.lock().pop();
+        let mut queue = match idle {
+            Some(queue) => queue,
+            None => ReadQueue::new(Arc::clone(reader), medium, POOLED_DEPTH)?,
+        };
+        let result = work(&mut queue)?;
+        let mut idle = self.idle.lock();
+        // One that failed, or still has gets in flight, is dropped with what it holds.
+        if idle.len() < IDLE_MAX && queue.in_flight() == 0 {
+            queue.done.clear();
+            idle.push(queue);
+        }
+        Ok(result)
+    }
+}

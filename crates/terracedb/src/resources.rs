@@ -1,0 +1,167 @@
+//! What the stores of one process share: one memory number, one page cache, one executor, one
+//! clock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use base::{Account, Budget, Clock, Executor, Result, SystemClock, Threads};
+use cache::PageCache;
+
+use crate::settings::{MemoryPlan, default_memory};
+
+/// Memory, cache and background threads shared by any number of stores. Cheap to clone.
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let resources = terracedb::Resources::builder().memory(256 << 20).build()?;
+/// let users = terracedb::Db::builder(dir.path().join("users")).resources(&resources).open()?;
+/// let items = terracedb::Db::builder(dir.path().join("items")).resources(&resources).open()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Resources(Arc<Inner>);
+
+struct Inner {
+    memory: u64,
+    plan: MemoryPlan,
+    budget: Budget,
+    cache: Arc<PageCache>,
+    executor: Arc<dyn Executor>,
+    open_stores: AtomicUsize,
+    next_space: AtomicU32,
+}
+
+/// Makes [`Resources`].
+#[derive(Debug, Default)]
+pub struct ResourcesBuilder {
+    memory: Option<u64>,
+    executor: Option<Arc<dyn Executor>>,
+}
+
+impl ResourcesBuilder {
+    /// The memory all stores together may use, bytes: memtables, cache, metadata, buffers. At
+    /// least 64 MiB; a quarter of the cgroup's or the machine's memory where it is not set.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Where background work runs, and the clock it follows; two threads and the machine's clock
+    /// where it is not set.
+    #[must_use]
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.executor = Some(executor);
+        self
+    }
+
+    /// Makes them.
+    ///
+    /// # Errors
+    /// `Invalid` where `memory` is under 64 MiB, `Retry` where there is no thread to be had.
+    pub fn build(self) -> Result<Resources> {
+        let memory = self.memory.unwrap_or_else(default_memory);
+        let plan = MemoryPlan::new(memory)?;
+        let budget = Budget::new(plan.budget);
+        let cache = Arc::new(PageCache::new(&budget.account("page cache"), plan.page_cache)?);
+        let executor = match self.executor {
+            Some(executor) => executor,
+            None => Arc::new(Threads::start(BACKGROUND_THREADS, Arc::new(SystemClock::new()))?),
+        };
+        let (open_stores, next_space) = Default::default();
+        Ok(Resources(Arc::new(Inner {
+            memory,
+            plan,
+            budget,
+            cache,
+            executor,
+            open_stores,
+            next_space,
+        })))
+    }
+}
+
+/// One for flushes, one so that the interval sync never waits behind one.
+const BACKGROUND_THREADS: usize = 2;
+
+impl Resources {
+    /// Starts making resources.
+    #[must_use]
+    pub fn builder() -> ResourcesBuilder {
+        ResourcesBuilder::default()
+    }
+
+    /// The memory number, bytes.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.0.memory
+    }
+
+    /// Bytes charged now and at most so far, by component.
+    #[must_use]
+    pub fn memory_breakdown(&self) -> Vec<(&'static str, u64, u64)> {
+        self.0.budget.breakdown()
+    }
+
+    pub(crate) fn memory_used(&self) -> u64 {
+        self.0.budget.used()
+    }
+
+    pub(crate) fn account(&self, name: &'static str) -> Account {
+        self.0.budget.account(name)
+    }
+
+    pub(crate) fn cache(&self) -> &Arc<PageCache> {
+        &self.0.cache
+    }
+
+    pub(crate) fn executor(&self) -> &dyn Executor {
+        &*self.0.executor
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.0.executor.clock()
+    }
+
+    pub(crate) fn value_bytes_max(&self) -> u64 {
+        self.0.plan.value_max
+    }
+
+    /// One store's part of the write buffers, bytes.
+    pub(crate) fn write_buffer_bytes(&self) -> u64 {
+        self.0.plan.write_buffers / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+    }
+
+    /// A store seals a memtable of this size, bytes.
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        self.0.plan.memtable / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+    }
+
+    /// Counts a store in until the guard is dropped.
+    pub(crate) fn enter(&self) -> StoreGuard {
+        self.0.open_stores.fetch_add(1, Ordering::Relaxed);
+        StoreGuard(self.clone())
+    }
+
+    /// A number that tells this store's pages from other stores' in the shared cache.
+    pub(crate) fn next_space(&self) -> u32 {
+        self.0.next_space.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Resources({:?})", self.0.budget)
+    }
+}
+
+/// An open store's claim on a part of the write buffers.
+pub(crate) struct StoreGuard(Resources);
+
+impl Drop for StoreGuard {
+    fn drop(&mut self) {
+        self.0.0.open_stores.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,96 @@
+//! A snapshot: the whole store as of one moment.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use base::{Key, Result, Seqno};
+use bytes::Bytes;
+
+use crate::Keyspace;
+use crate::cursor::Cursor;
+use crate::iter::Iter;
+use crate::store::Store;
+
+/// Reads every keyspace as of the moment it was taken, whatever is written since. The versions it
+/// needs are kept until it is dropped.
+#[derive(Debug)]
+pub struct Snapshot {
+    store: Arc<Store>,
+    seqno: Seqno,
+}
+
+impl Snapshot {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        let seqno = store.snapshots.acquire(&store.ring);
+        Self { store, seqno }
+    }
+
+    /// The sequence number it reads at: it sees every write up to this one.
+    #[must_use]
+    pub fn seqno(&self) -> u64 {
+        self.seqno.get()
+    }
+
+    /// As [`Keyspace::get`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        keyspace.get_at(Key::new(key.as_ref())?, self.seqno)
+    }
+
+    /// As [`Keyspace::multi_get`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
+        let (view, at) = keyspace.at(self.seqno)?;
+        keyspace.multi_get_at(keys, view, at)
+    }
+
+    /// As [`Keyspace::iter`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::iter`].
+    pub fn iter(&self, keyspace: &Keyspace) -> Result<Iter> {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// As [`Keyspace::range`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::iter`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<Iter> {
+        Ok(Iter::new(keyspace.cursor_source(keyspace.at(self.seqno)?), bounds))
+    }
+
+    /// As [`Keyspace::prefix`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::iter`].
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        Ok(Iter::prefix(keyspace.cursor_source(keyspace.at(self.seqno)?), prefix.as_ref()))
+    }
+
+    /// As [`Keyspace::cursor`], as of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::iter`].
+    pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
+        Ok(keyspace.cursor_source(keyspace.at(self.seqno)?).cursor())
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.store.snapshots.release(self.seqno);
+    }
+}

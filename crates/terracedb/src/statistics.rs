@@ -1,0 +1,150 @@
+//! What a store did and holds, in numbers.
+
+use std::time::Duration;
+
+use cache::CacheStatistics;
+use media::Usage;
+
+use crate::store::Store;
+
+/// A copy of every counter at one moment. Counters count since the store was opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Device operations and bytes, by purpose.
+    pub device: Usage,
+    /// How operations reach the device: `io_uring`, `pread pool`, `memory`.
+    pub device_backend: &'static str,
+    /// The memory number, bytes.
+    pub memory_limit: u64,
+    /// Charged now, bytes.
+    pub memory_used: u64,
+    /// Component, bytes charged now, most bytes charged at once.
+    pub memory: Vec<(&'static str, u64, u64)>,
+    /// The page cache, shared by all stores of the same resources.
+    pub cache: CacheStatistics,
+    /// Gets and multi-gets by where they ended.
+    pub hits: Hits,
+    /// Steps of read operations: gets, queued gets and cursor moves share one machine.
+    pub read_steps: u64,
+    /// Pages that failed their checksum or could not be read.
+    pub pages_damaged: u64,
+    /// Operations and bytes of keys and values acknowledged.
+    pub writes: u64,
+    /// See `writes`.
+    pub user_bytes: u64,
+    /// The commit log.
+    pub log: log::Statistics,
+    /// Space the log takes now, bytes.
+    pub log_bytes: u64,
+    /// Memtables written to tables, bytes written, failures.
+    pub flushes: u64,
+    /// See `flushes`.
+    pub flush_bytes: u64,
+    /// See `flushes`.
+    pub flush_failures: u64,
+    /// Why flushes fail now, if they do.
+    pub flush_failing: Option<String>,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+    /// Time writers waited, all together, for memtables to be flushed.
+    pub stalled: Duration,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// One entry a keyspace.
+    pub keyspaces: Vec<KeyspaceStatistics>,
+}
+
+/// Where gets ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// In a memtable, or nowhere without a page.
+    pub memtable: u64,
+    /// In the cache of single rows (there is none yet).
+    pub row: u64,
+    /// In cached pages.
+    pub page: u64,
+    /// In the SCM tier (there is none yet).
+    pub scm: u64,
+    /// On flash: at least one device read.
+    pub flash: u64,
+}
+
+/// What one keyspace holds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KeyspaceStatistics {
+    /// The name.
+    pub name: String,
+    /// Memtables and their memory, bytes.
+    pub memtables: usize,
+    /// See `memtables`.
+    pub memtable_bytes: u64,
+    /// Table files, their bytes, and the entries (versions) in them.
+    pub tables: usize,
+    /// See `tables`.
+    pub table_bytes: u64,
+    /// See `tables`.
+    pub table_entries: u64,
+    /// Sorted runs a get may have to look into.
+    pub runs: usize,
+    /// Memory of what tables keep pinned, bytes.
+    pub pinned_bytes: u64,
+}
+
+impl Statistics {
+    pub(crate) fn of(store: &Store) -> Self {
+        let reads = &store.reader.counters;
+        let background = &store.background.counters;
+        let poisoned = store.log.poisoned().or_else(|| store.manifest.poisoned());
+        Self {
+            device: store.metered.snapshot(),
+            device_backend: store.medium.capabilities().backend,
+            memory_limit: store.resources.memory(),
+            memory_used: store.resources.memory_used(),
+            memory: store.resources.memory_breakdown(),
+            cache: store.resources.cache().statistics(),
+            hits: Hits {
+                memtable: reads.memtable.get(),
+                row: 0,
+                page: reads.page.get(),
+                scm: 0,
+                flash: reads.flash.get(),
+            },
+            read_steps: reads.steps.get(),
+            pages_damaged: reads.damaged.get(),
+            writes: store.committer.ops.get(),
+            user_bytes: store.committer.user_bytes.get(),
+            log: store.log.statistics(),
+            log_bytes: store.log.bytes(),
+            flushes: background.flushes.get(),
+            flush_bytes: background.flush_bytes.get(),
+            flush_failures: background.flush_failures.get(),
+            flush_failing: store.buffers.failure().map(|error| error.to_string()),
+            poisoned: poisoned.map(|error| error.to_string()),
+            stalled: store.buffers.stalled(),
+            snapshots: store.snapshots.len(),
+            keyspaces: store.trees.all().iter().map(|tree| KeyspaceStatistics::of(tree)).collect(),
+        }
+    }
+}
+
+impl KeyspaceStatistics {
+    fn of(tree: &crate::ordered::Tree) -> Self {
+        let view = tree.view();
+        let tables = || view.version.tables();
+        let pinned = |table: &std::sync::Arc<crate::ordered::TableHandle>| {
+            table.table().map_or(0, |table| table.pinned_bytes())
+        };
+        Self {
+            name: tree.name().to_owned(),
+            memtables: view.memtables().count(),
+            memtable_bytes: view.memtables().map(|memtable| memtable.map().bytes()).sum(),
+            tables: tables().count(),
+            table_bytes: tables().map(|table| table.entry().file_bytes).sum(),
+            table_entries: tables().map(|table| table.entry().entries).sum(),
+            runs: view.version.runs().len(),
+            pinned_bytes: tables().map(pinned).sum(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! An open store: its components, put together. Only the public handles hold it; no component
+//! does.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arena::PublishRing;
+use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
+use base::{Durability, Error, KeyspaceId, Result, Seqno, StoreId};
+use log::Log;
+use media::{Medium, Metered};
+use parking_lot::Mutex;
+
+use crate::background::Background;
+use crate::buffers::Buffers;
+use crate::commit::Committer;
+use crate::manifest::{Edit, KeyspaceKind, Manifest};
+use crate::open::Recovery;
+use crate::ordered::{Tree, Version};
+use crate::read::{PageReader, QueuePool};
+use crate::resources::StoreGuard;
+use crate::settings::Settings;
+use crate::snapshot_list::SnapshotList;
+use crate::trees::Trees;
+use crate::{Resources, WriteBatch};
+
+/// The components of an open store.
+///
+/// Fields drop in order: background work first, the directory lock last.
+pub(crate) struct Store {
+    pub(crate) background: Background,
+    pub(crate) id: StoreId,
+    pub(crate) settings: Settings,
+    pub(crate) recovery: Recovery,
+    pub(crate) committer: Committer,
+    pub(crate) reader: Arc<PageReader>,
+    pub(crate) queues: QueuePool,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) ring: Arc<PublishRing>,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) metered: Arc<Metered>,
+    /// Held while a keyspace is created or dropped.
+    pub(crate) keyspaces: Mutex<()>,
+    pub(crate) _entered: StoreGuard,
+    pub(crate) resources: Resources,
+    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Store {
+    /// The keyspace called `name`, created if there is none.
+    pub(crate) fn keyspace(&self, name: &str) -> Result<Arc<Tree>> {
+        if let Some(tree) = self.trees.by_name(name) {
+            return Ok(tree);
+        }
+        if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.contains('\0') {
+            return Err(Error::invalid("keyspace name")
+                .expected(format_args!("1..={KEYSPACE_NAME_BYTES_MAX} bytes, none of them zero"))
+                .got(format_args!("`{}`", name.escape_debug())));
+        }
+        let _keyspaces = self.keyspaces.lock();
+        if let Some(tree) = self.trees.by_name(name) {
+            return Ok(tree);
+        }
+        let state = self.manifest.state();
+        if state.keyspaces.len() >= KEYSPACES_MAX {
+            return Err(Error::invalid("number of keyspaces")
+                .expected(format_args!("at most {KEYSPACES_MAX}"))
+                .got(state.keyspaces.len() + 1));
+        }
+        let id = state.keyspaces_below.max(KeyspaceId(1));
+        let account = self.buffers.account();
+        let tree = Tree::new(id, name.to_owned(), Version::default(), account, Seqno::ZERO)?;
+        let kind = KeyspaceKind::Ordered;
+        let created = Edit::KeyspaceCreated { keyspace: id, kind, name: name.to_owned() };
+        self.manifest.append(vec![created])?;
+        self.trees.insert(Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// Drops the keyspace called `name`, with all its data; whether there was one.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        let _keyspaces = self.keyspaces.lock();
+        let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
+        self.manifest.append(vec![Edit::KeyspaceDropped { keyspace: tree.id() }])?;
+        tree.mark_dropped();
+        self.trees.remove(tree.id());
+        self.log.forget(tree.id());
+        self.buffers.wake_flusher();
+        Ok(true)
+    }
+
+    /// Commits a batch of this store's keyspaces.
+    pub(crate) fn write_batch(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
+        for tree in batch.trees() {
+            let own = self.trees.get(tree.id()).is_some_and(|own| Arc::ptr_eq(&own, tree));
+            if !own && !tree.is_dropped() {
+                return Err(Error::invalid("write batch")
+                    .expected("keyspaces of this store")
+                    .got(format_args!("`{}` of another", tree.name())));
+            }
+        }
+        self.committer.write_batch(batch, durability)
+    }
+
+    /// Writes what is in `trees`' memtables now to tables, and waits.
+    pub(crate) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        for tree in trees {
+            self.buffers.seal(tree)?;
+        }
+        self.buffers.wait_until_flushed(trees)
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.log.sync(self.log.last())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.buffers.close();
+        self.background.stop(self.resources.executor());
+        // What the process acknowledged survives it either way; a power cut right after a clean
+        // close should lose nothing too. There is nobody left to tell of a failure.
+        let _ = self.sync();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.id)
+    }
+}

@@ -1,0 +1,100 @@
+//! What the integration tests share.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{ManualClock, Rng, Stepper};
+use media::{Medium, MemoryMedium};
+use terracedb::{Builder, Db, Keyspace, Resources};
+
+/// The least memory a store takes: flushes come early.
+pub(crate) const MEMORY: u64 = 64 << 20;
+
+/// A store on a medium, whose background work runs only when someone waits for it.
+pub(crate) fn stepped(medium: &Arc<dyn Medium>, seed: u64) -> Builder {
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let executor = Arc::new(Stepper::new(seed, clock));
+    let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
+    Db::on_medium(Arc::clone(medium)).resources(&resources)
+}
+
+/// A store on a medium with background threads.
+pub(crate) fn threaded(medium: &Arc<dyn Medium>) -> Builder {
+    Db::on_medium(Arc::clone(medium)).memory(MEMORY)
+}
+
+pub(crate) fn memory() -> Arc<dyn Medium> {
+    Arc::new(MemoryMedium::new())
+}
+
+/// A key that is one of `keys`, of a length that depends on it.
+pub(crate) fn key(number: u64) -> Vec<u8> {
+    let mut key = format!("key{number:06}").into_bytes();
+    if number % 7 == 0 {
+        key.extend(std::iter::repeat_n(b'x', (number % 200) as usize));
+    }
+    key
+}
+
+/// A value that says its key and version, half of it random.
+pub(crate) fn value(rng: &mut Rng, key: &[u8], version: u64) -> Vec<u8> {
+    let mut value = format!("{version}:").into_bytes();
+    value.extend_from_slice(key);
+    let length = match rng.below(100) {
+        0 => 9000 + rng.below(20_000) as usize,
+        1..10 => 1000 + rng.below(4000) as usize,
+        10..20 => 0,
+        _ => rng.below(300) as usize,
+    };
+    let start = value.len();
+    value.resize(start + length, b'.');
+    rng.fill(&mut value[start + length / 2..]);
+    value
+}
+
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Asserts that `keyspace` holds what `model` does, by every kind of read.
+pub(crate) fn assert_same(keyspace: &Keyspace, model: &Model, why: &str) {
+    let found: Vec<_> = keyspace
+        .iter()
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|(k, v)| (k.to_vec(), v.to_vec()))
+        .collect();
+    let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_entries(&found, &expected, why);
+    let mut reversed: Vec<_> = keyspace
+        .iter()
+        .unwrap()
+        .rev()
+        .map(|entry| entry.unwrap())
+        .map(|(k, v)| (k.to_vec(), v.to_vec()))
+        .collect();
+    reversed.reverse();
+    assert_entries(&reversed, &expected, why);
+    for (key, value) in model {
+        let got = keyspace.get(key).unwrap();
+        assert_eq!(got.as_deref(), Some(value.as_slice()), "{why}: get {}", show(key));
+    }
+}
+
+fn assert_entries(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)], why: &str) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            found == expected,
+            "{why}: found {} = {}, expected {} = {}",
+            show(&found.0),
+            show(&found.1),
+            show(&expected.0),
+            show(&expected.1)
+        );
+    }
+    assert_eq!(found.len(), expected.len(), "{why}: entries");
+}
+
+pub(crate) fn show(bytes: &[u8]) -> String {
+    let short = &bytes[..bytes.len().min(40)];
+    format!("\"{}\" ({} bytes)", short.escape_ascii(), bytes.len())
+}

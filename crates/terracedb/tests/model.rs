@@ -1,0 +1,251 @@
+//! Random operations against a `BTreeMap`, over random settings, with reopening, the death of the
+//! process and power cuts in between.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Codec, Durability, Rng};
+use common::{Model, assert_same, key, value};
+use media::{Faulty, Medium};
+use terracedb::{Builder, Db, Keyspace, Snapshot, WriteBatch};
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+const KEYS: u64 = 300;
+
+struct World {
+    rng: Rng,
+    faulty: Arc<Faulty>,
+    db: Option<Db>,
+    /// What every acknowledged write adds up to.
+    models: BTreeMap<&'static str, Model>,
+    snapshots: Vec<(Snapshot, BTreeMap<&'static str, Model>)>,
+    codec: Codec,
+    version: u64,
+    context: String,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
+        let mut world = Self {
+            rng,
+            faulty: Arc::new(Faulty::new(seed)),
+            db: None,
+            models: NAMES.iter().map(|name| (*name, Model::new())).collect(),
+            snapshots: Vec::new(),
+            codec,
+            version: 0,
+            context: format!("TERRACE_SEED={seed}"),
+        };
+        world.open();
+        world
+    }
+
+    fn builder(&mut self) -> Builder {
+        let medium: Arc<dyn Medium> = Arc::clone(&self.faulty) as _;
+        common::stepped(&medium, self.rng.next_u64()).codec(self.codec)
+    }
+
+    fn open(&mut self) {
+        self.db = Some(self.builder().open().unwrap());
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn keyspace(&self, name: &str) -> Keyspace {
+        self.db().keyspace(name).unwrap()
+    }
+
+    fn name(&mut self) -> &'static str {
+        NAMES[self.rng.below(3) as usize]
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        key(self.rng.below(KEYS))
+    }
+
+    fn write(&mut self) {
+        let durability =
+            [Durability::None, Durability::Interval, Durability::Sync][self.rng.below(3) as usize];
+        let mut batch = WriteBatch::new();
+        let ops = if self.rng.one_in(4) { self.rng.below(20) } else { 1 };
+        for _ in 0..ops {
+            let (name, key) = (self.name(), self.key());
+            let keyspace = self.keyspace(name);
+            self.version += 1;
+            if self.rng.one_in(4) {
+                batch.delete(&keyspace, &key).unwrap();
+                self.models.get_mut(name).unwrap().remove(&key);
+            } else {
+                let value = value(&mut self.rng, &key, self.version);
+                batch.put(&keyspace, &key, &value).unwrap();
+                self.models.get_mut(name).unwrap().insert(key, value);
+            }
+        }
+        self.db().write_with(&batch, durability).unwrap();
+    }
+
+    fn check_some(&mut self) {
+        let (name, probe) = (self.name(), self.key());
+        let keyspace = self.keyspace(name);
+        let model = &self.models[name];
+        let context = &self.context;
+        assert_eq!(
+            keyspace.get(&probe).unwrap().as_deref(),
+            model.get(&probe).map(Vec::as_slice),
+            "{context}"
+        );
+        let mut from_here = keyspace.range(&probe[..]..).unwrap();
+        let next = from_here.next().map(|entry| entry.unwrap().0.to_vec());
+        let expected = model.range(probe.clone()..).next().map(|(key, _)| key.clone());
+        assert_eq!(next, expected, "{context}");
+        let before = keyspace.range(..&probe[..]).unwrap().next_back();
+        let expected = model.range(..probe).next_back().map(|(key, _)| key.clone());
+        assert_eq!(before.map(|entry| entry.unwrap().0.to_vec()), expected, "{context}");
+    }
+
+    /// A cursor walks at random and must agree with the model at every step.
+    fn walk(&mut self) {
+        let name = self.name();
+        let mut cursor = self.keyspace(name).cursor().unwrap();
+        let model = self.models[name].clone();
+        let mut at: Option<Vec<u8>> = None;
+        for _ in 0..30 {
+            let probe = self.key();
+            let (valid, expected) = match (self.rng.below(6), &at) {
+                (0, _) => (cursor.seek_to_first().unwrap(), model.keys().next().cloned()),
+                (1, _) => (cursor.seek_to_last().unwrap(), model.keys().next_back().cloned()),
+                (2, _) => {
+                    let next = model.range(probe.clone()..).next().map(|(k, _)| k.clone());
+                    (cursor.seek(&probe).unwrap(), next)
+                }
+                (3, _) => {
+                    let before = model.range(..probe.clone()).next_back().map(|(k, _)| k.clone());
+                    (cursor.seek_before(&probe).unwrap(), before)
+                }
+                (4, Some(here)) => {
+                    let mut after = model.range(here.clone()..);
+                    after.next();
+                    (cursor.next().unwrap(), after.next().map(|(k, _)| k.clone()))
+                }
+                (_, Some(here)) => {
+                    let before = model.range(..here.clone()).next_back().map(|(k, _)| k.clone());
+                    (cursor.prev().unwrap(), before)
+                }
+                (_, None) => (cursor.next().unwrap(), None),
+            };
+            assert_eq!(valid, expected.is_some(), "{}", self.context);
+            assert_eq!(cursor.key(), expected.as_deref(), "{}", self.context);
+            let value = expected.as_ref().map(|key| model[key].as_slice());
+            assert_eq!(cursor.value().map(|value| value.as_ref()), value, "{}", self.context);
+            at = expected;
+        }
+    }
+
+    fn multi_get(&mut self) {
+        let name = self.name();
+        let keys: Vec<_> = (0..self.rng.below(100)).map(|_| self.key()).collect();
+        let values = self.keyspace(name).multi_get(&keys).unwrap();
+        for (key, value) in keys.iter().zip(values) {
+            let expected = self.models[name].get(key).map(Vec::as_slice);
+            assert_eq!(value.unwrap().as_deref(), expected, "{}", self.context);
+        }
+    }
+
+    fn check_all(&self) {
+        for name in NAMES {
+            assert_same(&self.keyspace(name), &self.models[name], &self.context);
+        }
+    }
+
+    fn check_snapshots(&self) {
+        for (snapshot, models) in &self.snapshots {
+            for name in NAMES {
+                let found: Model = snapshot
+                    .iter(&self.keyspace(name))
+                    .unwrap()
+                    .map(|entry| entry.unwrap())
+                    .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                    .collect();
+                assert!(found == models[name], "{}: snapshot of {name}", self.context);
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        self.db = None;
+        self.open();
+    }
+
+    /// The process dies: every acknowledged write is there, at any durability.
+    fn die(&mut self) {
+        let image = self.faulty.process_death_image().unwrap();
+        self.snapshots.clear();
+        self.db = None;
+        self.faulty = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+        self.open();
+        self.check_all();
+    }
+
+    /// The power goes after a sync: every write before it is there.
+    fn lose_power(&mut self) {
+        self.db().sync().unwrap();
+        let image = self.faulty.crash_image(self.rng.next_u64()).unwrap();
+        self.snapshots.clear();
+        self.db = None;
+        self.faulty = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+        self.open();
+        self.check_all();
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(1000) {
+            0..600 => self.write(),
+            600..800 => self.check_some(),
+            800..850 => self.walk(),
+            850..900 => self.multi_get(),
+            900..930 => {
+                if self.snapshots.len() < 4 {
+                    self.snapshots.push((self.db().snapshot(), self.models.clone()));
+                } else {
+                    let gone = self.rng.below(4) as usize;
+                    self.snapshots.remove(gone);
+                }
+            }
+            930..960 => self.keyspace(NAMES[0]).flush().unwrap(),
+            960..975 => self.db().flush().unwrap(),
+            975..980 => self.check_snapshots(),
+            980..983 => self.check_all(),
+            983..986 => {
+                let name = self.name();
+                self.snapshots.clear();
+                self.db().drop_keyspace(name).unwrap();
+                self.models.get_mut(name).unwrap().clear();
+            }
+            986..992 => self.reopen(),
+            992..996 => self.die(),
+            _ => self.lose_power(),
+        }
+    }
+}
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    let (mut seeds, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 500 } else { 12 };
+    for round in 0..rounds {
+        let mut world = World::new(if round == 0 { seed } else { seeds.next_u64() });
+        for _ in 0..1500 {
+            world.step();
+        }
+        world.check_snapshots();
+        world.check_all();
+    }
+}
