@@ -189,6 +189,7 @@ impl Lane {
         if durable <= self.marked || !segment.tail.is_multiple_of(PAGE) {
             return Ok(());
         }
+        self.shared.check()?;
         let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
         self.store(&record, &[])?;
         self.sequence += 1;

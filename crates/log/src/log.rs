@@ -32,8 +32,8 @@ use crate::syncer::Syncer;
 /// The lane that is appended to.
 const LANE: LaneId = LaneId(0);
 
-/// The most bytes of records written in one piece.
-const GROUP_BYTES_MAX: u64 = 1 << 20;
+/// The most bytes of records copied together; a larger record is stored without a copy.
+const GROUP_BYTES_MAX: u64 = 256 << 10;
 
 /// See the module.
 pub struct Log {
@@ -73,7 +73,8 @@ impl Log {
     ) -> Result<(Self, Recovery)> {
         options.check()?;
         let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
-        let groups = account.charge(2 * group_bytes)?;
+        // Two groups, whose vectors may be half empty.
+        let groups = account.charge(4 * group_bytes)?;
         let source = Source {
             medium: Arc::clone(&medium),
             store: Some(options.store),
@@ -225,9 +226,9 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn rotate(&self) -> Result<()> {
-        let left = self.combiner.with(|lane| match lane.is_blank() && lane.begin().is_some() {
-            true => Ok(None),
-            false => lane.rotate(0),
+        let left = self.combiner.with(|lane| match lane.begin() {
+            Some(_) if lane.is_blank() => Ok(None),
+            _ => lane.rotate(0),
         })?;
         let Some((file, tail)) = left else { return Ok(()) };
         // Until the next segment's Begin is durable, a short one would look damaged.
@@ -242,9 +243,10 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn prepare(&self) -> Result<bool> {
-        if self.combiner.with(|lane| lane.begin()).is_none() {
-            self.combiner.with(|lane| lane.rotate(0))?;
-        }
+        self.combiner.with(|lane| match lane.begin() {
+            Some(_) => Ok(()),
+            None => lane.rotate(0).map(drop),
+        })?;
         self.supply.prepare()
     }
 

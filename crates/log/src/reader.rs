@@ -14,6 +14,9 @@ use crate::record::{
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
+/// A page of free space.
+static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
 /// How much is asked of the device at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -180,8 +183,7 @@ impl SegmentReader {
             let next = (at + 1).next_multiple_of(PAGE);
             match self.bytes(at, (next - at) as usize) {
                 Err(error) => survey.unreadable = survey.unreadable.or(Some(error)),
-                // Without an early exit, so that the compiler takes many bytes at once.
-                Ok(bytes) if bytes.iter().fold(0, |any, byte| any | byte) == 0 => {}
+                Ok(bytes) if ZEROS.starts_with(bytes) => {}
                 Ok(bytes) => {
                     survey.dirty = true;
                     if starts_page

@@ -7,6 +7,7 @@ mod freeing;
 mod golden;
 mod group_commit;
 mod lanes;
+mod process;
 
 use std::sync::Arc;
 

@@ -39,6 +39,14 @@ fn salvage() -> Options {
     Options { recover: Recover::UpToDamage, ..options() }
 }
 
+/// What can be salvaged is what was written, up to the damage, and appends go on behind it.
+fn assert_salvaged(medium: &Arc<dyn Medium>, expected: &Replayed, context: &str) {
+    let (log, recovery, replayed) = open_with(medium, salvage(), &|_| Some(Seqno::ZERO)).unwrap();
+    assert!(expected.starts_with(&replayed), "{context}");
+    assert!(recovery.damage.is_some(), "{context}");
+    append(&log, 1, 1, b"on it goes").unwrap();
+}
+
 /// Every record was synced: a flip is reported, or it changed nothing.
 #[test]
 fn a_flipped_byte_is_reported_or_harmless() {
@@ -64,11 +72,9 @@ fn a_flipped_byte_is_reported_or_harmless() {
                     let said = error.to_string();
                     assert!(said.contains("log-0-"), "{context}: {said}");
                     reported += 1;
-                    let (log, recovery, replayed) =
-                        open_with(&image(&bad), salvage(), &|_| Some(Seqno::ZERO)).unwrap();
-                    assert!(expected.starts_with(&replayed), "{context}");
-                    assert!(recovery.damage.is_some(), "{context}");
-                    append(&log, 1, 1, b"on it goes").unwrap();
+                    if at % 16 == 0 {
+                        assert_salvaged(&image(&bad), &expected, &context);
+                    }
                 }
             }
         }

@@ -51,7 +51,8 @@ fn threads_get_contiguous_seqnos_in_their_own_order() {
                 let log = &log;
                 scope.spawn(move || {
                     let append = |at: u16| {
-                        let size = if at.is_multiple_of(100) { 9000 } else { usize::from(at % 300) };
+                        let size =
+                            if at.is_multiple_of(100) { 9000 } else { usize::from(at % 300) };
                         let mut body = vec![thread; size + 4];
                         body[..2].copy_from_slice(&at.to_le_bytes());
                         let ops = 1 + u32::from(at % 3);
