@@ -1,8 +1,8 @@
 //! Measures the file medium: random 4 KiB reads by depth and backend, and byte stores.
 //!
-//! `cargo run --release -p terrace-media --example device -- DIRECTORY [MIB] [SECONDS]`
+//! `cargo run --release -p terrace-media --example device -- DIRECTORY [MIB] [SECONDS] [DEPTH]`
 //!
-//! Leaves its file, `device.read`, for a run of `fio` on the same file in the same minute; see
+//! With a DEPTH, only reads through the medium's own queue at that depth. Leaves its file, `device.read`, for a run of `fio` on the same file in the same minute; see
 //! docs/media.md.
 
 use std::sync::Arc;
@@ -18,8 +18,9 @@ fn main() -> Result<()> {
     let mut number =
         |default: u64| arguments.next().map_or(Some(default), |text| text.parse().ok());
     let (Some(mib), Some(seconds)) = (number(1024), number(3)) else {
-        return Err(base::Error::invalid("arguments").expected("DIRECTORY [MIB] [SECONDS]"));
+        return Err(base::Error::invalid("arguments").expected("DIRECTORY [MIB] [SECONDS] [DEPTH]"));
     };
+    let depth = arguments.next().and_then(|text| text.parse().ok());
     let time = Duration::from_secs(seconds);
     let ring = FileMedium::open(&directory, FileOptions::default())?;
     if let Some(notice) = ring.notice() {
@@ -29,6 +30,9 @@ fn main() -> Result<()> {
     let pool = FileMedium::open(&directory, pool)?;
     prepare(&ring, mib)?;
     let pages = mib << 8;
+    if let Some(depth) = depth {
+        return queued(&ring, pages, depth, time);
+    }
     blocking(&ring, pages, time)?;
     for medium in [&ring, &pool] {
         for depth in [1, 32] {
