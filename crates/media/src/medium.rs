@@ -236,7 +236,8 @@ pub trait Queue: Send {
     fn submit(&mut self, request: Request) -> Result<(), Refused>;
 
     /// Hands everything submitted to the device, waits until at least `least` operations are
-    /// complete (or none is in flight), and appends every completion there is to `out`.
+    /// complete (or none is in flight), and appends their completions to `out`. Further ones that
+    /// are there may come with a later call, so that the device is refilled before it runs dry.
     ///
     /// # Errors
     /// Only where the queue itself broke; a failed operation is a completion with an error.

@@ -18,7 +18,7 @@ pub(super) trait Carrier: Send {
     fn start(&mut self, operation: Operation);
 
     /// Hands what was started to the device, waits for at least `least` of them (at most
-    /// [`Carrier::running`]), and appends everything that is complete.
+    /// [`Carrier::running`]), and appends their completions, perhaps more.
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()>;
 
     /// Started and not reaped.
