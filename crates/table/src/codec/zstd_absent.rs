@@ -14,8 +14,11 @@ fn absent<T>() -> Result<T> {
 pub(crate) enum Compressor {}
 
 impl Compressor {
-    pub(crate) fn new(_: i32, _: Option<Arc<Dictionary>>, _: &Account) -> Result<Self> {
-        absent()
+    pub(crate) fn new(_: i32, dictionary: Option<Arc<Dictionary>>, _: &Account) -> Result<Self> {
+        match dictionary {
+            Some(dictionary) => match *dictionary.digested() {},
+            None => absent(),
+        }
     }
 
     pub(crate) fn dictionary_id(&self) -> DictionaryId {
@@ -36,8 +39,11 @@ impl Digested {
     }
 }
 
-pub(crate) fn decompress(_: Option<&Dictionary>, _: &[u8], _: usize) -> Result<Vec<u8>> {
-    absent()
+pub(crate) fn decompress(dictionary: Option<&Dictionary>, _: &[u8], _: usize) -> Result<Vec<u8>> {
+    match dictionary {
+        Some(dictionary) => match *dictionary.digested() {},
+        None => absent(),
+    }
 }
 
 pub(crate) fn train(_: &[&[u8]], _: usize) -> Result<Vec<u8>> {

@@ -1,7 +1,9 @@
 //! Sorted tables: immutable files of versions ordered by (key ascending, trailer descending).
 
 mod block;
+mod check;
 mod cursor;
+mod describe;
 mod filter;
 mod fit;
 mod footer;
@@ -17,7 +19,9 @@ mod table;
 mod top;
 mod writer;
 
+pub use check::{Damage, Report};
 pub use cursor::TableCursor;
+pub use describe::{Fact, describe};
 pub use filter::{Filter, filter_bytes};
 pub use footer::{FORMAT_VERSION, Footer};
 pub use meta::MetaPage;

@@ -37,26 +37,39 @@ pub(crate) fn decode_block(
     dictionaries: &dyn Dictionaries,
     account: &Account,
 ) -> Result<Bytes> {
-    let first = pages.iter().next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
-    let header = check_block(first, count)?;
-    let raw_bytes = header.raw_bytes as usize;
-    if count == 1 {
-        if header.codec == Codec::None
-            && let Pages::Frame(frame) = pages
-        {
-            return Ok(Bytes::from_owner(frame).slice(HEADER_BYTES..HEADER_BYTES + raw_bytes));
+    if let (1, Pages::Frame(frame)) = (count, &pages) {
+        let header = check_block(frame, count)?;
+        if header.codec == Codec::None {
+            let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
+            return Ok(Bytes::from_owner(frame.clone()).slice(payload));
         }
+    }
+    decode_run(pages.iter(), count, dictionaries, account)
+}
+
+/// As [`decode_block`], from pages wherever they are.
+pub(crate) fn decode_run<'a>(
+    pages: impl Iterator<Item = &'a [u8]>,
+    count: u32,
+    dictionaries: &dyn Dictionaries,
+    account: &Account,
+) -> Result<Bytes> {
+    let mut pages = pages.take(count as usize);
+    let first = pages.next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
+    let header = check_block(first, count)?;
+    if count == 1 && header.codec != Codec::None {
         let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
         return Ok(Bytes::from_owner(Owned { bytes, _charge: None }));
     }
     // Gathered, and then decompressed.
-    let gathered_bytes = header.payload_bytes as usize;
-    let charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
+    let (raw_bytes, gathered_bytes) = (header.raw_bytes as usize, header.payload_bytes as usize);
+    let mut charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
         true => Some(account.charge((raw_bytes + gathered_bytes) as u64)?),
         false => None,
     };
     let mut gathered = Vec::with_capacity(gathered_bytes);
-    for (number, page) in pages.iter().take(count as usize).enumerate() {
+    gathered.extend_from_slice(payload(first, &header)?);
+    for (number, page) in (1..).zip(pages) {
         gathered.extend_from_slice(payload(page, &continuation(page, &header, number)?)?);
     }
     if gathered.len() != gathered_bytes {
@@ -68,10 +81,9 @@ pub(crate) fn decode_block(
         Codec::None => gathered,
         _ => unpack(&header, &gathered, dictionaries)?,
     };
-    let charge = charge.map(|mut charge| {
+    if let Some(charge) = &mut charge {
         charge.shrink_to(raw_bytes as u64);
-        charge
-    });
+    }
     Ok(Bytes::from_owner(Owned { bytes, _charge: charge }))
 }
 

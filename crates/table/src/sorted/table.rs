@@ -121,8 +121,8 @@ impl Table {
         Top::parse(&self.top)
     }
 
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
+    pub(crate) fn dictionaries(&self) -> &dyn Dictionaries {
+        &*self.dictionaries
     }
 
     /// The span of a partition's metadata page.
@@ -149,7 +149,7 @@ impl Table {
 
     /// The block that `pages` hold, decompressed. An error names the table.
     pub(crate) fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
-        decode_block(pages, span.pages, &*self.dictionaries, &self.account)
+        decode_block(pages, span.pages, self.dictionaries(), &self.account)
             .map_err(|error| self.place(error, span.first))
     }
 

@@ -1,1 +1,240 @@
+use super::*;
 
+/// A small table that has everything: several partitions, a run, versions, deletes.
+pub(super) fn everything(codec: Codec) -> (Model, Vec<u8>) {
+    let mut rng = Rng::new(11);
+    let mut model = Model::new();
+    for number in 0..4500u64 {
+        let key = format!("key{number:06}").into_bytes();
+        let mut value = vec![b'.'; if number == 2200 { 9000 } else { 10 }];
+        let noise = value.len() / 2;
+        rng.fill(&mut value[..noise]);
+        if number % 10 == 3 {
+            let delete = Trailer::new(Seqno::new(9000 + number), EntryKind::Delete);
+            model.insert((key.clone(), Reverse(delete)), Vec::new());
+        }
+        model.insert((key, Reverse(put(number))), value);
+    }
+    for seqno in 0..2500 {
+        model.insert((b"versions".to_vec(), Reverse(put(seqno))), vec![seqno as u8; 3]);
+    }
+    let memory = Arc::new(MemoryMedium::new());
+    let shared: Arc<dyn Medium> = memory.clone();
+    write(&shared, spec(codec), &model, &Account::unlimited("test")).unwrap();
+    let content = memory.content(&crate::file_name(TABLE)).unwrap();
+    (model, content)
+}
+
+fn with_content(content: Vec<u8>) -> Arc<dyn Medium> {
+    let memory = MemoryMedium::new();
+    memory.insert(&crate::file_name(TABLE), content).unwrap();
+    Arc::new(memory)
+}
+
+/// No page verifies with any of its bytes changed, nor in any other page's place (I8).
+#[test]
+fn every_byte_and_every_place_is_covered_by_a_checksum() {
+    let (_, mut content) = everything(Codec::Lz4);
+    let seed = base::PageSeed::new(STORE, TABLE);
+    for (number, page) in (0..).zip(content.chunks_exact_mut(PAGE_BYTES)) {
+        verify_page(seed, number, page).unwrap();
+        assert!(verify_page(seed, number + 1, page).is_err());
+        for at in 0..PAGE_BYTES {
+            page[at] ^= 1 << (at % 8);
+            assert!(verify_page(seed, number, page).is_err(), "byte {at} of page {number}");
+            page[at] ^= 1 << (at % 8);
+        }
+    }
+}
+
+/// Every answer that is given is right, whatever byte was flipped; and a check finds the flip.
+/// `TERRACE_LONG` flips every byte, and otherwise a sample is flipped.
+#[test]
+fn a_flipped_byte_is_an_error_and_never_a_wrong_answer() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (model, content) = everything(Codec::Lz4);
+    let keys: Vec<_> = model.iter().step_by(173).collect();
+    let clean = open(&with_content(content.clone())).unwrap();
+    assert!(clean.properties().meta_pages > 1 && clean.properties().runs > 0);
+    let (mut refused, mut wrong_reads) = (0, 0);
+    let step = if std::env::var_os("TERRACE_LONG").is_some() { 1 } else { 199 };
+    for at in (0..content.len()).step_by(step) {
+        let at = (at + rng.below(step as u64) as usize).min(content.len() - 1);
+        let mut damaged = content.clone();
+        damaged[at] ^= 1 << rng.below(8);
+        let page = at / PAGE_BYTES;
+        let place = format!("byte {} of page {page}", at % PAGE_BYTES);
+        let medium = with_content(damaged);
+        let Ok(table) = open(&medium) else {
+            assert!(page >= clean.footer().top as usize, "{place}");
+            refused += 1;
+            continue;
+        };
+        let mut driver = Driver::new(&table);
+        for ((key, trailer), value) in &keys {
+            match driver.get(key, trailer.0) {
+                Ok(Some((found, bytes))) => {
+                    assert!(found == trailer.0 && bytes == **value, "{place}");
+                }
+                Ok(None) => panic!("{place} hides a version"),
+                Err(error) => {
+                    assert!(error.to_string().contains(&format!("page {page}")), "{error}");
+                    wrong_reads += 1;
+                }
+            }
+        }
+        if rng.one_in(10) {
+            let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+            assert!(!report.is_clean(), "{place}");
+            let damage = &report.listed[0];
+            let reach = damage.page..damage.page + damage.pages;
+            assert!(reach.contains(&(page as u32)), "{place}: {damage}");
+        }
+    }
+    assert!(refused > 0 && wrong_reads > 0);
+}
+
+#[test]
+fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
+    let (_, content) = everything(Codec::Lz4);
+    for cut in 1..=content.len() / 512 {
+        let medium = with_content(content[..content.len() - cut * 512].to_vec());
+        assert!(open(&medium).is_err(), "{cut}");
+    }
+    assert!(open(&with_content(Vec::new())).is_err());
+    assert!(open(&with_content(vec![0; 3 * PAGE_BYTES])).is_err());
+
+    let medium = with_content(content.clone());
+    let open_as = |store, table, bytes| {
+        let account = Account::unlimited("test");
+        let opened = Table::open(&*medium, store, table, bytes, Arc::new(NoDictionaries), &account);
+        opened.map(drop).unwrap_err().to_string()
+    };
+    let error = open_as(StoreId(9), TABLE, None);
+    assert!(error.contains("identity") && error.contains("of store"), "{error}");
+    let error = open_as(STORE, TABLE, Some(4096));
+    assert!(error.contains("length") && error.contains("expected 4096"), "{error}");
+    let error = open_as(STORE, TableId(8), None);
+    assert!(error.starts_with("the caller's mistake"), "{error}");
+    let other = MemoryMedium::new();
+    other.insert(&crate::file_name(TableId(8)), content).unwrap();
+    let account = Account::unlimited("test");
+    let none = Arc::new(NoDictionaries);
+    let error = Table::open(&other, STORE, TableId(8), None, none, &account).unwrap_err();
+    assert!(error.to_string().contains("expected table 8"), "{error}");
+}
+
+/// A footer that a later version sealed is told from damage, and both versions are named.
+#[test]
+fn a_newer_format_is_refused_as_such() {
+    let (_, mut content) = everything(Codec::None);
+    let pages = content.len() / PAGE_BYTES;
+    let (_, last) = content.split_at_mut((pages - 1) * PAGE_BYTES);
+    let header = crate::page::Header::parse(last).unwrap();
+    let mut footer = crate::page::payload(last, &header).unwrap().to_vec();
+    footer[8..12].copy_from_slice(&2u32.to_le_bytes());
+    let page = last.first_chunk_mut::<PAGE_BYTES>().unwrap();
+    let seed = base::PageSeed::new(STORE, TABLE);
+    crate::page::seal_page(page, seed, pages as u32 - 1, &header, &footer);
+    let error = open(&with_content(content)).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Invalid);
+    let error = error.to_string();
+    assert!(error.contains("newer format") && error.contains("at most 1, got 2"), "{error}");
+}
+
+#[test]
+fn a_clean_table_checks_clean_and_is_described() {
+    for codec in codecs() {
+        let (model, content) = everything(codec);
+        let medium = with_content(content);
+        let table = open(&medium).unwrap();
+        let account = Account::unlimited("check");
+        let mut last = (0, 0);
+        let report = table.check(&account, &mut |done, total| last = (done, total)).unwrap();
+        assert!(report.is_clean(), "{}", report.listed[0]);
+        assert_eq!(report.entries, model.len() as u64);
+        assert_eq!(last, (u64::from(report.pages), u64::from(report.pages)));
+        assert_eq!(account.used(), 0);
+
+        let mut lines = Vec::new();
+        let name = crate::file_name(TABLE);
+        describe(&*medium, &name, &account, true, &mut |fact| lines.push(fact.to_string()))
+            .unwrap();
+        let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+        assert_eq!(count("page "), report.pages as usize);
+        assert_eq!(count("partition "), table.properties().meta_pages as usize);
+        assert_eq!((count("table 7 of store"), count("damage")), (1, 0));
+        assert_eq!(count("entries: 7450"), 1, "{lines:#?}");
+    }
+}
+
+/// Damage in several places is found in each, with the keys it costs, and the rest is read.
+#[test]
+fn a_check_goes_on_behind_damage() {
+    let (model, mut content) = everything(Codec::Lz4);
+    let clean = open(&with_content(content.clone())).unwrap();
+    let second = clean.top().unwrap().partition(1).unwrap();
+    for page in [2, 5, second.meta_page as usize] {
+        content[page * PAGE_BYTES + 1000] ^= 1;
+    }
+    let medium = with_content(content);
+    let table = open(&medium).unwrap();
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    let pages: Vec<u32> = report.listed.iter().map(|damage| damage.page).collect();
+    assert_eq!(pages, [2, 5, second.meta_page]);
+    assert!(report.entries > 0 && report.entries < model.len() as u64);
+    // The keys named are those, and only those, that cannot be read; but for a key whose versions
+    // lie on both sides of a boundary, which is named whole.
+    let mut driver = Driver::new(&table);
+    for ((key, trailer), _) in model.iter().filter(|((key, _), _)| key.starts_with(b"key")) {
+        let lost = driver.get(key, trailer.0).is_err();
+        let ranges = || report.listed.iter().filter_map(|damage| damage.keys.as_ref());
+        let named = ranges().any(|(from, to)| key >= from && (key < to || to == b"versions"));
+        let boundary = ranges().any(|(from, to)| key == from || key == to);
+        assert!(lost == named || boundary, "{}: {lost} {named}", key.escape_ascii());
+    }
+    let mut lines = Vec::new();
+    let (name, account) = (crate::file_name(TABLE), Account::unlimited("test"));
+    describe(&*medium, &name, &account, true, &mut |fact| lines.push(fact.to_string())).unwrap();
+    let damage = lines.iter().filter(|line| line.starts_with("damage: page ")).count();
+    assert_eq!(damage, 4, "one metadata page twice, two data pages once");
+}
+
+/// Parsers of every part see every kind of garbage.
+#[test]
+fn parsers_survive_garbage() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (_, content) = everything(Codec::Lz4);
+    for _ in 0..20_000 {
+        let page = rng.below((content.len() / PAGE_BYTES) as u64) as usize;
+        let mut page = content[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].to_vec();
+        for _ in 0..rng.below(8) {
+            let at = match rng.below(3) {
+                0 => rng.below(64),
+                _ => rng.below(PAGE_BYTES as u64),
+            };
+            page[at as usize] = rng.next_u64() as u8;
+        }
+        if let Ok(meta) = MetaPage::parse(&page) {
+            let _ = (meta.search(b"key000100", put(3)), meta.block_pages(2));
+            let _ = meta.may_contain(3);
+        }
+        let _ = Footer::parse(&page, 30);
+        let account = Account::unlimited("test");
+        let run = std::iter::once(&page[..]);
+        if let Ok(bytes) = read::decode_run(run, 1, &NoDictionaries, &account)
+            && let Ok(block) = block::Block::parse(&bytes)
+        {
+            let _ = block.get(b"key000100", put(3));
+            let mut place = block::Place::new();
+            let _ = place.last(block);
+        }
+        let payload = &page[24..];
+        if let Ok(top) = top::Top::parse(payload) {
+            let _ = (top.search(b"key000100", put(3)), top.check(9), top.partition(1));
+        }
+        let _ = Properties::decode(payload);
+    }
+}

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use media::{Buf, Medium, MemoryMedium, Purpose};
 
 use super::*;
+use crate::NoDictionaries;
 use crate::page::verify_page;
-use crate::{Dictionaries, Dictionary, NoDictionaries};
 
 pub(super) const STORE: StoreId = StoreId(0x5702e);
 pub(super) const TABLE: TableId = TableId(7);

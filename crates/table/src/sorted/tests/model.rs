@@ -321,6 +321,8 @@ fn short_memory_refuses_and_gives_back() {
 #[test]
 #[cfg(feature = "zstd")]
 fn dictionaries_serve_writer_and_reader() {
+    use crate::{Dictionaries, Dictionary};
+
     #[derive(Debug)]
     struct One(Arc<Dictionary>);
     impl Dictionaries for One {

@@ -1,0 +1,421 @@
+//! Checking a table: every page, and everything a reader relies on.
+//!
+//! The file is streamed once, in large reads. Checked are the checksum of every page (I8), the
+//! order of the versions, that the separators lead to each block, that the filter denies no key,
+//! and the counts against the properties. Damage is noted with its pages and the keys that lie
+//! there, and the check goes on behind it.
+//!
+//! Memory is one buffer and one block, charged (I10).
+
+use std::fmt;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, EntryKind, Error, Result, Seqno, TableId, Trailer, hash64, key_hash};
+use media::{Buf, Purpose};
+
+use super::block::{Block, Place};
+use super::meta::MetaPage;
+use super::read::{decode_run, read_pages, read_raw};
+use super::table::Table;
+use super::top::{Partition, Top};
+use crate::page::{Header, verify_page};
+
+/// Pages read at once, blocks that are longer apart.
+const CHUNK_PAGES: u32 = 64;
+
+/// Damages listed; further ones are counted.
+const LISTED_MAX: usize = 1000;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    /// The first page concerned.
+    pub page: u32,
+    /// How many pages are.
+    pub pages: u32,
+    /// The keys that lie there: from the first up to the second, which is excluded unless it is
+    /// the table's last.
+    pub keys: Option<(Vec<u8>, Vec<u8>)>,
+    /// What is wrong.
+    pub error: Error,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { page, pages, keys, error } = self;
+        write!(f, "page {page}")?;
+        if *pages > 1 {
+            write!(f, "..={}", page + (pages - 1))?;
+        }
+        if let Some((from, to)) = keys {
+            write!(f, ", keys `{}` to `{}`", from.escape_ascii(), to.escape_ascii())?;
+        }
+        write!(f, ": {error}")
+    }
+}
+
+/// What a check came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The table.
+    pub table: TableId,
+    /// The pages of its file.
+    pub pages: u32,
+    /// The versions that were read.
+    pub entries: u64,
+    /// The damages found, of which the first thousand are listed.
+    pub damages: u64,
+    /// The damages.
+    pub listed: Vec<Damage>,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.damages == 0
+    }
+}
+
+impl Table {
+    /// Checks everything. `progress` is told the pages done and their total.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short. Damage is no error: the report has it.
+    pub fn check(&self, account: &Account, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
+        let charge = account.charge(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64)?;
+        let mut check = Check {
+            table: self,
+            top: self.top()?,
+            account,
+            progress,
+            chunk: Chunk { buf: Buf::pages(1), first: 0, pages: 0, charge },
+            place: Place::new(),
+            last: None,
+            counts: Counts { seqno_min: Seqno::MAX, ..Counts::default() },
+            digest: 0,
+            report: Report {
+                table: self.id(),
+                pages: self.footer().pages,
+                entries: 0,
+                damages: 0,
+                listed: Vec::new(),
+            },
+        };
+        for number in 0..check.top.partitions() {
+            check.partition(number)?;
+        }
+        check.end()?;
+        Ok(check.report)
+    }
+}
+
+/// What is counted, to be compared with the properties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    entries: u64,
+    deletes: u64,
+    keys: u64,
+    raw_bytes: u64,
+    blocks: u64,
+    data_pages: u64,
+    seqno_min: Seqno,
+    seqno_max: Seqno,
+}
+
+/// Pages read ahead.
+struct Chunk {
+    buf: Buf,
+    first: u32,
+    pages: u32,
+    charge: Charge,
+}
+
+struct Check<'a> {
+    table: &'a Table,
+    top: Top<'a>,
+    account: &'a Account,
+    progress: &'a mut dyn FnMut(u64, u64),
+    chunk: Chunk,
+    place: Place,
+    /// The last version of the block before, where that was read.
+    last: Option<(Vec<u8>, Trailer)>,
+    counts: Counts,
+    /// The hash of the checksums of the pages so far.
+    digest: u64,
+    report: Report,
+}
+
+impl Check<'_> {
+    fn damage(&mut self, damage: Damage) {
+        self.report.damages += 1;
+        if self.report.listed.len() < LISTED_MAX {
+            self.report.listed.push(damage);
+        }
+        // What follows is compared with nothing.
+        self.last = None;
+    }
+
+    fn partition(&mut self, number: usize) -> Result<()> {
+        let partition = self.top.partition(number)?;
+        let read = read_pages(
+            &**self.table.file(),
+            self.table.seed(),
+            partition.meta_page,
+            1,
+            Purpose::Scrub,
+        );
+        let meta = read.as_ref().map_err(Clone::clone).and_then(|page| {
+            let meta = MetaPage::parse(page)?;
+            let expected = (partition.first_page, partition.data_pages());
+            if meta.data_pages() == expected {
+                return Ok(meta);
+            }
+            Err(Error::corrupt("data pages of a partition")
+                .expected(format_args!("{expected:?}"))
+                .got(format_args!("{:?}", meta.data_pages())))
+        });
+        match meta {
+            Ok(meta) => {
+                for block in 0..meta.blocks() {
+                    self.block(number, partition, &meta, block)?;
+                }
+            }
+            Err(error) => {
+                let keys = self.keys(number, None);
+                self.damage(Damage { page: partition.meta_page, pages: 1, keys, error });
+                self.data_without_meta(number, partition)?;
+            }
+        }
+        let sealed = read.map_or(0, |page| checksum(&page));
+        self.digest = hash64(self.digest, &sealed.to_le_bytes());
+        (self.progress)(u64::from(partition.meta_page) + 1, u64::from(self.report.pages));
+        Ok(())
+    }
+
+    /// Checks one block against its metadata.
+    fn block(
+        &mut self,
+        number: usize,
+        partition: Partition,
+        meta: &MetaPage<'_>,
+        block: usize,
+    ) -> Result<()> {
+        let (first, pages) = match meta.block_pages(block) {
+            Ok(pages) => pages,
+            Err(error) => {
+                let keys = self.keys(number, Some((meta, block)));
+                self.damage(Damage { page: partition.meta_page, pages: 1, keys, error });
+                return Ok(());
+            }
+        };
+        match self.block_content(number, partition, meta, block, (first, pages)) {
+            Ok(()) => Ok(()),
+            // Memory is short: nothing is wrong with the table.
+            Err(error) if error.is_retryable() => Err(error),
+            Err(error) => {
+                let keys = self.keys(number, Some((meta, block)));
+                self.damage(Damage { page: first, pages, keys, error });
+                Ok(())
+            }
+        }
+    }
+
+    fn block_content(
+        &mut self,
+        number: usize,
+        partition: Partition,
+        meta: &MetaPage<'_>,
+        block: usize,
+        (first, pages): (u32, u32),
+    ) -> Result<()> {
+        self.fetch(first, pages, partition.meta_page)?;
+        self.counts.blocks += 1;
+        self.counts.data_pages += u64::from(pages);
+        let seed = self.table.seed();
+        let cut = self.chunk.pages(first, pages);
+        for page in cut.chunks_exact(PAGE_BYTES) {
+            self.digest = hash64(self.digest, &checksum(page).to_le_bytes());
+        }
+        for (number, page) in (first..).zip(cut.chunks_exact(PAGE_BYTES)) {
+            verify_page(seed, number, page)?;
+        }
+        let dictionaries = self.table.dictionaries();
+        let bytes = decode_run(cut.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)?;
+        let decoded = Block::parse(&bytes)?;
+        let mut previous = self.last.take();
+        let mut place = std::mem::take(&mut self.place);
+        place.first(decoded)?;
+        let mut index = 0;
+        while let Some(entry) = place.entry() {
+            let (key, trailer) = (place.key(), entry.trailer);
+            let new_key = previous.as_ref().is_none_or(|(last, _)| last != key);
+            if let Some((last, last_trailer)) = &previous
+                && (&**last, std::cmp::Reverse(*last_trailer)) >= (key, std::cmp::Reverse(trailer))
+            {
+                return Err(Error::corrupt("order of versions")
+                    .expected(format_args!("one after {last_trailer:?} of its key, or a key after"))
+                    .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())));
+            }
+            if new_key && !meta.may_contain(key_hash(key)) {
+                return Err(Error::corrupt("filter")
+                    .expected("every key of its partition")
+                    .got(format_args!("not `{}`", key.escape_ascii())));
+            }
+            // In between they follow from the order.
+            if index == 0 || index + 1 == decoded.count() {
+                let led = (self.top.search(key, trailer)?, meta.search(key, trailer)?);
+                if led != (number, block) {
+                    return Err(Error::corrupt("separators")
+                        .expected(format_args!("to lead to partition {number}, block {block}"))
+                        .got(format_args!("{led:?} for `{}`", key.escape_ascii())));
+                }
+            }
+            self.counts.entries += 1;
+            self.counts.deletes += u64::from(matches!(trailer.kind(), Ok(EntryKind::Delete)));
+            self.counts.keys += u64::from(new_key);
+            self.counts.raw_bytes += (key.len() + decoded.value(entry).len()) as u64;
+            self.counts.seqno_min = self.counts.seqno_min.min(trailer.seqno());
+            self.counts.seqno_max = self.counts.seqno_max.max(trailer.seqno());
+            match &mut previous {
+                Some((last, last_trailer)) => {
+                    last.clear();
+                    last.extend_from_slice(key);
+                    *last_trailer = trailer;
+                }
+                none => *none = Some((key.to_vec(), trailer)),
+            }
+            index += 1;
+            place.next(decoded)?;
+        }
+        (self.last, self.place) = (previous, place);
+        self.report.entries = self.counts.entries;
+        Ok(())
+    }
+
+    /// Checks the data pages of a partition whose metadata is lost: each for itself.
+    fn data_without_meta(&mut self, number: usize, partition: Partition) -> Result<()> {
+        let mut page = partition.first_page;
+        while page < partition.meta_page {
+            let seed = self.table.seed();
+            let verified = self.fetch(page, 1, partition.meta_page).and_then(|()| {
+                let content = self.chunk.pages(page, 1);
+                verify_page(seed, page, content)?;
+                Header::parse(content).map(drop)
+            });
+            match verified {
+                Ok(()) => {}
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    let keys = self.keys(number, None);
+                    self.damage(Damage { page, pages: 1, keys, error });
+                }
+            }
+            page += 1;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the chunk holds `pages` pages from `first` on, and reads ahead up to `end`.
+    fn fetch(&mut self, first: u32, pages: u32, end: u32) -> Result<()> {
+        if self.chunk.holds(first, pages) {
+            return Ok(());
+        }
+        let file = &**self.table.file();
+        let ahead = CHUNK_PAGES.min(end.saturating_sub(first)).max(pages);
+        let more = u64::from(ahead.saturating_sub(CHUNK_PAGES)) * PAGE_BYTES as u64;
+        self.chunk.pages = 0;
+        self.chunk.buf = Buf::pages(1);
+        self.chunk.charge.shrink_to(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64);
+        self.chunk.charge.grow(more)?;
+        // A bad sector fails the whole read: then these pages are read alone.
+        let read = match read_raw(file, first, ahead, Purpose::Scrub) {
+            Ok(buf) => (buf, ahead),
+            Err(_) => (read_raw(file, first, pages, Purpose::Scrub)?, pages),
+        };
+        (self.chunk.buf, self.chunk.pages) = read;
+        self.chunk.first = first;
+        Ok(())
+    }
+
+    /// The keys of a partition, or of one of its blocks.
+    fn keys(
+        &self,
+        number: usize,
+        block: Option<(&MetaPage<'_>, usize)>,
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        let properties = self.table.properties();
+        let outer = |index: Option<usize>, otherwise: &[u8]| match index {
+            Some(index) if index < self.top.separators().count() => {
+                self.top.separators().get(index).ok().map(|separator| separator.key)
+            }
+            _ => Some(otherwise.to_vec()),
+        };
+        let from = outer(number.checked_sub(1), &properties.first_key)?;
+        let to = outer(Some(number), &properties.last_key)?;
+        let Some((meta, block)) = block else { return Some((from, to)) };
+        let inner = |block: usize| meta.separator(block).ok().flatten().map(|it| it.key);
+        let to = if block + 1 < meta.blocks() { inner(block + 1)? } else { to };
+        Some((if block > 0 { inner(block)? } else { from }, to))
+    }
+
+    /// Checks what follows the partitions, and the counts.
+    fn end(&mut self) -> Result<()> {
+        let footer = *self.table.footer();
+        let (file, seed) = (&**self.table.file(), self.table.seed());
+        for page in footer.top..footer.pages {
+            match read_pages(file, seed, page, 1, Purpose::Scrub) {
+                Ok(buf) if page + 1 < footer.pages => {
+                    self.digest = hash64(self.digest, &checksum(&buf).to_le_bytes());
+                }
+                Ok(_) => {}
+                Err(error) => self.damage(Damage { page, pages: 1, keys: None, error }),
+            }
+        }
+        (self.progress)(u64::from(footer.pages), u64::from(footer.pages));
+        if !self.report.is_clean() {
+            // Counts and digest lack what could not be read.
+            return Ok(());
+        }
+        let properties = self.table.properties();
+        let expected = Counts {
+            entries: properties.entries,
+            deletes: properties.deletes,
+            keys: properties.keys,
+            raw_bytes: properties.raw_bytes,
+            blocks: properties.blocks,
+            data_pages: properties.data_pages,
+            seqno_min: properties.seqno_min,
+            seqno_max: properties.seqno_max,
+        };
+        if self.counts != expected {
+            let error = Error::corrupt("table properties")
+                .expected(format_args!("{:?}", self.counts))
+                .got(format_args!("{expected:?}"));
+            self.damage(Damage { page: footer.properties, pages: 1, keys: None, error });
+        }
+        if self.digest != footer.digest {
+            let error = Error::corrupt("table digest")
+                .expected(format_args!("{:016x}", self.digest))
+                .got(format_args!("{:016x}", footer.digest));
+            self.damage(Damage { page: footer.pages - 1, pages: 1, keys: None, error });
+        }
+        Ok(())
+    }
+}
+
+impl Chunk {
+    const fn holds(&self, first: u32, pages: u32) -> bool {
+        first >= self.first && first + pages <= self.first + self.pages
+    }
+
+    fn pages(&self, first: u32, pages: u32) -> &[u8] {
+        let offset = (first - self.first) as usize * PAGE_BYTES;
+        self.buf.get(offset..offset + pages as usize * PAGE_BYTES).unwrap_or_default()
+    }
+}
+
+/// The checksum a page carries.
+fn checksum(page: &[u8]) -> u64 {
+    page.first_chunk().map_or(0, |checksum| u64::from_le_bytes(*checksum))
+}

@@ -1,0 +1,160 @@
+//! Describing a table file to a person: what it says about itself, part by part.
+//!
+//! For files of any store, damaged ones too: the identity is taken from the footer, and what
+//! cannot be read is said and passed over. Facts are handed out one by one, so that memory does
+//! not grow with the table.
+
+use std::fmt;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, PageSeed, Result};
+use media::{Access, Medium, Purpose};
+
+use super::check::Damage;
+use super::footer::Footer;
+use super::meta::MetaPage;
+use super::read::{read_pages, read_raw};
+use super::table::Tail;
+use super::top::{Partition, Top};
+use crate::page::{Header, PAYLOAD_BYTES, verify_page};
+
+/// Pages read at once.
+const CHUNK_PAGES: u32 = 64;
+
+/// One thing to say about a table. Its `Display` form is one line.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// Whose it is, and where its parts lie.
+    Footer(Footer),
+    /// A property.
+    Property(&'static str, String),
+    /// A partition.
+    Partition {
+        /// Its number.
+        number: usize,
+        /// Its pages.
+        partition: Partition,
+        /// Its blocks.
+        blocks: usize,
+        /// Its filter, bytes.
+        filter_bytes: usize,
+        /// The separator before it; empty before the first.
+        from: Vec<u8>,
+    },
+    /// A page's header.
+    Page(u32, Header),
+    /// What cannot be read.
+    Damage(Damage),
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Footer(footer) => write!(
+                f,
+                "table {} of store {}, format {}: {} pages, top level at {}, properties at {}, \
+                 digest {:016x}",
+                footer.table,
+                footer.store,
+                footer.version,
+                footer.pages,
+                footer.top,
+                footer.properties,
+                footer.digest
+            ),
+            Self::Property(name, value) => write!(f, "{name}: {value}"),
+            Self::Partition { number, partition, blocks, filter_bytes, from } => write!(
+                f,
+                "partition {number}: pages {}..{}, metadata page {}, {blocks} blocks, \
+                 {filter_bytes} B of filter, from `{}`",
+                partition.first_page,
+                partition.meta_page,
+                partition.meta_page,
+                from.escape_ascii()
+            ),
+            Self::Page(page, header) => {
+                write!(
+                    f,
+                    "page {page}: {} {:?}, {} of {} B, {} B raw",
+                    header.kind.name(),
+                    header.codec,
+                    header.payload_here(),
+                    PAYLOAD_BYTES,
+                    header.raw_bytes
+                )?;
+                if header.run_pages() > 1 {
+                    write!(f, ", {} of {} pages", header.number + 1, header.run_pages())?;
+                }
+                if header.dictionary.0 > 0 {
+                    write!(f, ", dictionary {}", header.dictionary)?;
+                }
+                Ok(())
+            }
+            Self::Damage(damage) => write!(f, "damage: {damage}"),
+        }
+    }
+}
+
+/// Describes the table file called `name`: its footer, properties and partitions, and where
+/// `pages` is set, every page.
+///
+/// # Errors
+/// `Corrupt` where footer, properties or top level cannot be read, `Invalid` where there is no
+/// such file or a newer version wrote it, `Retry` where memory is short. Other damage is a fact.
+pub fn describe(
+    medium: &dyn Medium,
+    name: &str,
+    account: &Account,
+    pages: bool,
+    visit: &mut dyn FnMut(&Fact),
+) -> Result<()> {
+    let file = medium.open(name, Access::Direct)?;
+    let mut tail = Tail::read(&*file, None, account).map_err(|error| error.at(name))?;
+    let footer = tail.footer;
+    visit(&Fact::Footer(footer));
+    tail.complete(&*file, account).map_err(|error| error.at(name))?;
+    let (top, properties, _charge) = tail.sections().map_err(|error| error.at(name))?;
+    for (name, value) in properties.list() {
+        visit(&Fact::Property(name, value));
+    }
+    let seed = PageSeed::new(footer.store, footer.table);
+    let top = Top::parse(&top)?;
+    for number in 0..top.partitions() {
+        let partition = top.partition(number)?;
+        let page = partition.meta_page;
+        let from = match number.checked_sub(1) {
+            Some(index) => top.separators().get(index)?.key,
+            None => Vec::new(),
+        };
+        let fact = read_pages(&*file, seed, page, 1, Purpose::Scrub).and_then(|buf| {
+            let meta = MetaPage::parse(&buf)?;
+            let (blocks, filter_bytes) = (meta.blocks(), meta.filter_bytes());
+            Ok(Fact::Partition { number, partition, blocks, filter_bytes, from })
+        });
+        visit(&fact.unwrap_or_else(|error| damage(page, error)));
+    }
+    if !pages {
+        return Ok(());
+    }
+    let _charge = account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?;
+    for first in (0..footer.pages).step_by(CHUNK_PAGES as usize) {
+        let count = CHUNK_PAGES.min(footer.pages - first);
+        let buf = match read_raw(&*file, first, count, Purpose::Scrub) {
+            Ok(buf) => buf,
+            Err(error) => {
+                visit(&Fact::Damage(Damage { page: first, pages: count, keys: None, error }));
+                continue;
+            }
+        };
+        for (number, page) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
+            let header = verify_page(seed, number, page).and_then(|()| Header::parse(page));
+            let fact = header.map(|header| Fact::Page(number, header));
+            visit(&fact.unwrap_or_else(|error| damage(number, error)));
+        }
+    }
+    Ok(())
+}
+
+fn damage(page: u32, error: base::Error) -> Fact {
+    Fact::Damage(Damage { page, pages: 1, keys: None, error })
+}
