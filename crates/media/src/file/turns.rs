@@ -6,11 +6,11 @@
 //! a thread that holds turns in a queue while it waits for another cannot lock itself up.
 //!
 //! Concurrency: one counter a class. A slightly stale count only shifts a limit for a moment, so
-//! `Relaxed` suffices; a missed wake-up costs at most [`PATIENCE`].
+//! `Relaxed` suffices; a missed wake-up costs one round of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -19,6 +19,9 @@ use crate::Class;
 /// The longest a background operation waits for its turn: some hundred device reads, so that
 /// yielding is worth it, and short enough that a flush still moves.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// In how many rounds it waits: a missed wake-up costs one of them.
+const ROUNDS: u32 = 5;
 
 const CLASSES: usize = 5;
 
@@ -84,20 +87,18 @@ impl Turns {
         if let Some(turn) = self.try_take(class) {
             return turn;
         }
-        let deadline = Instant::now() + PATIENCE;
         self.waiting.fetch_add(1, Relaxed);
-        let turn = loop {
-            let mut lock = self.lock.lock();
-            if let Some(turn) = self.try_take(class) {
-                break turn;
-            }
-            if self.freed.wait_until(&mut lock, deadline).timed_out() {
-                self.count(class).fetch_add(1, Relaxed);
-                break Turn { turns: Arc::clone(self), class };
-            }
-        };
+        let mut lock = self.lock.lock();
+        let turn = (0..ROUNDS).find_map(|_| {
+            self.freed.wait_for(&mut lock, PATIENCE / ROUNDS);
+            self.try_take(class)
+        });
+        drop(lock);
         self.waiting.fetch_sub(1, Relaxed);
-        turn
+        turn.unwrap_or_else(|| {
+            self.count(class).fetch_add(1, Relaxed);
+            Turn { turns: Arc::clone(self), class }
+        })
     }
 }
 
