@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Account, EntryKind, Result, Rng, Seqno, Trailer};
+use rustix::time::{ClockId, clock_gettime};
 use terrace_arena::OrderedMap;
 
 const VALUE: [u8; 100] = [7; 100];
@@ -79,24 +80,29 @@ impl Order {
     }
 }
 
-/// Runs `operation` for the numbers below `count`, dealt out to `threads`, and prints the rate.
+/// Runs `operation` for the numbers below `count`, dealt out to `threads`, and prints what one took
+/// of its thread's processor time: other work on the machine counts only where it shares caches.
 fn run(what: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u64) -> u64 + Sync) {
     let start = Instant::now();
-    let done: u64 = std::thread::scope(|scope| {
+    let (seconds, done) = std::thread::scope(|scope| {
         let operation = &operation;
         let threads: Vec<_> = (0..threads)
             .map(|thread| {
                 scope.spawn(move || {
-                    (thread..count).step_by(threads as usize).map(operation).sum::<u64>()
+                    let numbers = (thread..count).step_by(threads as usize);
+                    let done = numbers.map(operation).sum::<u64>();
+                    let time = clock_gettime(ClockId::ThreadCPUTime);
+                    (time.tv_sec as f64 + time.tv_nsec as f64 / 1e9, done)
                 })
             })
             .collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).sum()
+        let each = threads.into_iter().filter_map(|thread| thread.join().ok());
+        each.fold((0.0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     });
-    let seconds = start.elapsed().as_secs_f64();
     println!(
-        "{order:?} {what:16} {threads} threads: {:7.3} M/s per thread, {:7.1} ns each, {done} done",
-        count as f64 / seconds / 1e6 / threads as f64,
-        seconds * 1e9 * threads as f64 / count as f64,
+        "{order:?} {what:16} {threads} threads: {:6.0} ns each, {:6.2} M/s per thread; {done} done in {:.2} s",
+        seconds * 1e9 / count as f64,
+        count as f64 / seconds / 1e6,
+        start.elapsed().as_secs_f64(),
     );
 }
