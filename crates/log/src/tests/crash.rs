@@ -12,9 +12,9 @@ use media::{Faulty, Freeze};
 
 use super::*;
 
-/// The keyspace that is never flushed, and the one that is.
-const KEPT: KeyspaceId = KeyspaceId(1);
-const FLUSHED: KeyspaceId = KeyspaceId(2);
+/// The keyspace that is flushed now and then, and the one that is flushed often.
+const IDLE: KeyspaceId = KeyspaceId(1);
+const BUSY: KeyspaceId = KeyspaceId(2);
 
 /// What the engine knows: it stands for the manifest and the tables, whose own crash safety is
 /// tested elsewhere. So a flush counts only if it was over before the crash.
@@ -24,18 +24,22 @@ struct Engine {
     history: BTreeMap<u64, (u64, KeyspaceId, Vec<u8>)>,
     /// The last seqno that a sync acknowledged.
     synced: u64,
-    /// Records of `FLUSHED` below this are in tables.
-    below: u64,
+    /// Records of the idle and the busy keyspace below these are in tables.
+    below: [u64; 2],
     /// The last seqno appended.
     last: u64,
 }
 
 impl Engine {
     fn open(&self, medium: &Arc<dyn Medium>) -> Result<(Log, Recovery, Replayed)> {
-        let floor = Seqno::new(self.below.saturating_sub(1));
-        let below =
-            |keyspace| Some(if keyspace == FLUSHED { Seqno::new(self.below) } else { Seqno::ZERO });
+        let [idle, busy] = self.below;
+        let floor = Seqno::new(idle.max(busy).saturating_sub(1));
+        let below = |keyspace| Some(Seqno::new(self.below(keyspace)));
         open_with(medium, Options { floor, ..options() }, &below)
+    }
+
+    fn below(&self, keyspace: KeyspaceId) -> u64 {
+        self.below[keyspace.0 as usize - 1]
     }
 
     /// Compares what was replayed with the history, which then ends where the log does.
@@ -43,10 +47,8 @@ impl Engine {
         let last = recovery.last.get();
         assert!(last >= self.synced, "{context}: synced up to {}, got {last}", self.synced);
         self.history.retain(|first, _| *first <= last);
-        let needed = self
-            .history
-            .iter()
-            .filter(|(_, (end, keyspace, _))| *keyspace == KEPT || *end > self.below);
+        let needed = self.history.iter();
+        let needed = needed.filter(|(_, (end, keyspace, _))| *end > self.below(*keyspace));
         let needed: Vec<_> = needed.map(|(first, (_, _, body))| (*first, body)).collect();
         let got: Vec<_> = replayed.iter().map(|(first, body)| (*first, body)).collect();
         assert!(needed == got, "{context}: {}", difference(&needed, &got));
@@ -71,7 +73,7 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
     for _ in 0..steps {
         match rng.below(16) {
             0..9 => {
-                let keyspace = if rng.one_in(3) { FLUSHED } else { KEPT };
+                let keyspace = if rng.one_in(5) { IDLE } else { BUSY };
                 let ops = 1 + rng.below(5) as u32;
                 let size = match rng.below(12) {
                     0 => rng.below(30_000),
@@ -103,8 +105,11 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                 log.sync(Seqno::new(engine.last)).unwrap();
                 if !device.is_frozen() {
                     engine.synced = engine.last;
-                    engine.below = engine.last + 1;
-                    log.flushed(FLUSHED, Seqno::new(engine.below));
+                    let flushed: &[_] = if rng.one_in(2) { &[BUSY] } else { &[IDLE, BUSY] };
+                    for keyspace in flushed {
+                        engine.below[keyspace.0 as usize - 1] = engine.last + 1;
+                        log.flushed(*keyspace, Seqno::new(engine.last + 1));
+                    }
                 }
             }
             _ => {
