@@ -5,13 +5,14 @@ use std::sync::Arc;
 use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, Purpose};
 
-use crate::chain::{Chain, Source};
+use crate::chain::Source;
 use crate::header::SegmentHeader;
+use crate::log::LANE;
 use crate::name::parse_segment_name;
 use crate::options::Recover;
 use crate::reader::{Located, SegmentReader, What};
 use crate::record::Begin;
-use crate::recover::{Recovery, Replay, list, merge};
+use crate::recover::{self, Recovery, Replay};
 use crate::retention::Retention;
 
 /// What [`inspect`] shows of a segment, in the order of the file.
@@ -124,17 +125,13 @@ pub fn check(
         account: account.clone(),
         recover: Recover::Strict,
     };
-    let mut chains = Vec::new();
-    for (lane, ids) in list(&source)? {
-        chains.push(Chain::open(&source, lane, &ids)?);
-    }
     let mut replay = Replay {
         from: &|_| Some(Seqno::ZERO),
         record: &mut |_, _| Ok(()),
         retention: &Retention::default(),
         below: Vec::new(),
     };
-    let (mut recovery, next) = merge(&mut chains, &mut replay)?;
+    let (_, mut recovery, next) = recover::replay(&source, LANE, &mut replay)?;
     recovery.last = Seqno::try_from(next.saturating_sub(1))?;
     Ok(recovery)
 }

@@ -18,11 +18,11 @@ use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, Seqno}
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::chain::{Chain, Source};
+use crate::chain::Source;
 use crate::combiner::Combiner;
 use crate::lane::Lane;
 use crate::options::{Batch, Options, SEGMENT_BYTES_MIN};
-use crate::recover::{Recovery, Replay, list, merge, settle, trim};
+use crate::recover::{self, Recovery, Replay, settle, trim};
 use crate::retention::Retention;
 use crate::shared::{Shared, count};
 use crate::statistics::Statistics;
@@ -30,7 +30,7 @@ use crate::supply::Supply;
 use crate::syncer::Syncer;
 
 /// The lane that is appended to.
-const LANE: LaneId = LaneId(0);
+pub(crate) const LANE: LaneId = LaneId(0);
 
 /// The most bytes of records copied together; a larger record is stored without a copy.
 const GROUP_BYTES_MAX: u64 = 256 << 10;
@@ -82,15 +82,9 @@ impl Log {
             account: account.clone(),
             recover: options.recover,
         };
-        let mut lanes = list(&source)?;
-        lanes.entry(LANE).or_default();
-        let mut chains = Vec::with_capacity(lanes.len());
-        for (lane, ids) in &lanes {
-            chains.push(Chain::open(&source, *lane, ids)?);
-        }
         let retention = Arc::new(Retention::default());
         let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
-        let (mut recovery, next) = merge(&mut chains, &mut sink)?;
+        let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;
         let next = next.max(options.floor.get() + 1);
         recovery.last = Seqno::try_from(next - 1)?;
 
@@ -98,7 +92,7 @@ impl Log {
         shared.set_last(next - 1);
         let (mut writer, mut stale) = (None, Vec::new());
         for chain in chains {
-            let newest = lanes.get(&chain.lane).and_then(|ids| ids.last()).map_or(0, |id| id.0);
+            let newest = chain.segments.last().map_or(0, |found| found.id.0);
             let identity = (options.store, chain.lane);
             let appended = chain.lane == LANE;
             let shared = if appended { Arc::clone(&shared) } else { Arc::default() };

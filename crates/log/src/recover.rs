@@ -40,7 +40,7 @@ pub struct Recovery {
 }
 
 /// The segments of every lane of a medium, in order.
-pub(crate) fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
+fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
     for file in source.medium.list()? {
         if let Some((lane, segment)) = parse_segment_name(&file.name) {
@@ -78,9 +78,26 @@ impl Replay<'_> {
     }
 }
 
+/// Replays every lane of a medium, and `lane` even if it has no segment yet; the chains, what was
+/// found, and the next seqno.
+pub(crate) fn replay(
+    source: &Source,
+    lane: LaneId,
+    replay: &mut Replay<'_>,
+) -> Result<(Vec<Chain>, Recovery, u64)> {
+    let mut lanes = list(source)?;
+    lanes.entry(lane).or_default();
+    let mut chains = Vec::with_capacity(lanes.len());
+    for (lane, ids) in &lanes {
+        chains.push(Chain::open(source, *lane, ids)?);
+    }
+    let (recovery, next) = merge(&mut chains, replay)?;
+    Ok((chains, recovery, next))
+}
+
 /// Replays `chains` in seqno order, leaving each at the end of what was replayed; what was found,
 /// and the next seqno.
-pub(crate) fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64)> {
+fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64)> {
     let mut recovery = Recovery::default();
     let begins = || chains.iter().filter_map(|chain| Some(chain.begin()?.1));
     recovery.first = Seqno::try_from(begins().min().unwrap_or(0))?;
