@@ -144,15 +144,50 @@ fn a_scan_does_not_flush_what_is_hot() {
     assert!(hits * 5 > lru_hits * 6, "{hits}, LRU {lru_hits}");
 }
 
+/// Scenario: reads whose popularity falls by rank (zipfian, 0.99), a sixteenth of the pages fits;
+/// against a least-recently-used list of the same size.
+#[test]
+fn zipfian_reads_hit_more_than_a_plain_lru() {
+    let cache = cache(4 * MIB);
+    let capacity = cache.statistics().capacity_pages as usize;
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=capacity * 16)
+        .map(|rank| {
+            sum += (rank as f64).powf(-0.99);
+            sum
+        })
+        .collect();
+    let (mut rng, seed) = Rng::from_env();
+    let mut lru = VecDeque::new();
+    let (mut hits, mut lru_hits) = (0u32, 0u32);
+    for turn in 0..100_000 {
+        let point = rng.unit() * sum;
+        let page = sums.partition_point(|sum| *sum < point) as u64;
+        let hit = read(&cache, key(page), PageKind::Data);
+        let position = lru.iter().position(|other| *other == page);
+        let lru_hit = position.map(|at| lru.remove(at)).is_some();
+        lru.push_front(page);
+        lru.truncate(capacity);
+        if turn >= 20_000 {
+            hits += u32::from(hit);
+            lru_hits += u32::from(lru_hit);
+        }
+    }
+    println!("hit ratio {:.3}, LRU {:.3}", hits as f64 / 8e4, lru_hits as f64 / 8e4);
+    assert!(hits > lru_hits, "{hits}, LRU {lru_hits}, seed {seed}");
+}
+
 /// Scenario: threads get, insert and remove the same pages; nobody ever sees another's content.
 #[test]
 fn threads_never_see_another_pages_content() {
     let cache = cache(4 * MIB);
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
     std::thread::scope(|scope| {
-        for thread in 0..4 {
+        for _ in 0..4 {
             let cache = &cache;
+            let mut rng = Rng::new(rng.next_u64());
             scope.spawn(move || {
-                let mut rng = Rng::new(thread);
                 for _ in 0..20_000 {
                     let page = rng.below(3000) << 4;
                     let kind = if page < 500 { PageKind::Meta } else { PageKind::Data };

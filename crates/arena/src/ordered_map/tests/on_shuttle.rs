@@ -6,18 +6,18 @@ fn trailer(seqno: u64) -> Trailer {
     Trailer::new(Seqno::new(seqno), EntryKind::Put)
 }
 
-/// Keys of `writer`, in an order that splits leaves in their middle and at their end.
+/// Keys of `writer`, in an order that splits nodes in their middle and at their end.
 fn keys(writer: u8) -> impl Iterator<Item = [u8; 2]> {
-    [5u8, 1, 9, 3, 7, 2].into_iter().map(move |number| [number, writer])
+    [5u8, 1, 9, 3, 7, 2, 8, 10, 4, 6].into_iter().map(move |number| [number, writer])
 }
 
-/// Two writers fill the same leaves through several splits while a reader gets, walks forward and
+/// Two writers fill the same leaves until inner nodes split too, while a reader gets, walks forward and
 /// walks back: order holds, what a writer finished is found, nothing is lost.
 #[test]
 fn shuttle_insert_read_and_iterate() {
     crate::sync::explore(400, || {
         let map = OrderedMap::new(&Account::unlimited("map")).unwrap();
-        map.reserve(12, 100).unwrap();
+        map.reserve(20, 80).unwrap();
         let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let writers: Vec<_> = (0..2u8)
             .map(|writer| {
