@@ -7,6 +7,8 @@
 
 mod codec;
 mod dictionary;
+#[cfg(test)]
+mod golden;
 mod name;
 mod page;
 mod sorted;

@@ -70,3 +70,15 @@ fn senseless_requests_are_refused() {
     assert_eq!(Dictionary::parse_file_name(&name), Some(DictionaryId(12)));
     assert_eq!(Dictionary::parse_file_name("12.dictionary"), None);
 }
+
+/// The bytes may not change: see docs/format/dictionary.md.
+#[test]
+fn a_dictionary_file_has_exactly_the_golden_bytes() {
+    let (account, medium) = (Account::unlimited("test"), MemoryMedium::new());
+    let dictionary = Dictionary::new(DictionaryId(3), b"some content", &account).unwrap();
+    dictionary.write(&medium, STORE, Purpose::Compaction).unwrap();
+    let written = medium.content(&Dictionary::file_name(DictionaryId(3))).unwrap();
+    let golden = crate::golden::bytes(include_str!("../../golden/dictionary.hex"));
+    assert_eq!(written, golden);
+    assert_eq!(decode(&golden, STORE, DictionaryId(3)).unwrap(), b"some content");
+}

@@ -1,0 +1,184 @@
+//! Measures tables: `cargo run --release -p terrace-table --example table`.
+//!
+//! For each value size, half of it noise: how full data pages are, how often blocks are
+//! compressed, what metadata costs, how fast a table is written, and what a point read costs once
+//! its pages are in memory. Times are the process's own; the medium is memory.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arena::Frame;
+use base::limits::PAGE_BYTES;
+use base::{Account, Codec, EntryKind, Result, Rng, Seqno, StoreId, TableId, Trailer, key_hash};
+use media::{Buf, Medium, MemoryMedium, Purpose};
+use terrace_table::{
+    NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span, Spec, Step, Table,
+    TableCursor, Writer,
+};
+
+const STORE: StoreId = StoreId(1);
+const TABLE: TableId = TableId(1);
+/// Raw bytes per table.
+const TABLE_BYTES: u64 = 48 << 20;
+const READS: u64 = 200_000;
+
+fn key(number: u64) -> [u8; 16] {
+    let mut key = *b"0000000000000000";
+    let mut rest = number;
+    for digit in key.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+/// Keys step by two: odd numbers are missing. Sequence numbers are those of a shuffled fill.
+fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let account = Account::unlimited("example");
+    let (store, table, purpose) = (STORE, TABLE, Purpose::Flush);
+    let spec = Spec { store, table, codec, level: 1, dictionary: None, purpose };
+    let mut rng = Rng::new(1);
+    let mut value = vec![b'x'; value_bytes];
+    let entries = (TABLE_BYTES / (16 + value_bytes as u64)).min(1_000_000);
+    let mut writer = Writer::create(&medium, spec, &account)?;
+    let mut elapsed = std::time::Duration::ZERO;
+    for number in 0..entries {
+        let (noise, _) = value.split_at_mut(value_bytes / 2);
+        rng.fill(noise);
+        let trailer = Trailer::new(Seqno::new(1 + rng.below(entries)), EntryKind::Put);
+        let start = Instant::now();
+        writer.add(&key(2 * number), trailer, &value)?;
+        elapsed += start.elapsed();
+    }
+    let start = Instant::now();
+    let summary = writer.finish()?;
+    elapsed += start.elapsed();
+    let table = Table::open(&*medium, STORE, TABLE, None, Arc::new(NoDictionaries), &account)?;
+    Ok((table, summary.properties.raw_bytes as f64 / 1e6 / elapsed.as_secs_f64()))
+}
+
+fn fetch(table: &Table, account: &Account, span: Span) -> Result<Vec<Frame>> {
+    let at = u64::from(span.first) * PAGE_BYTES as u64;
+    let (buf, result) = table.file().read(at, Buf::pages(span.pages as usize), Purpose::Data);
+    result?;
+    let (pages, _) = buf.as_chunks::<PAGE_BYTES>();
+    Ok(pages.iter().map(|page| Frame::heap(account, page)).collect())
+}
+
+fn supply(frames: &[Frame]) -> Pages {
+    match frames {
+        [one] => Pages::Frame(one.clone()),
+        many => Pages::Frames(many.to_vec()),
+    }
+}
+
+/// Nanoseconds of the metadata step and of the data step of a point read, and data pages a read.
+fn read(table: &Arc<Table>) -> Result<(f64, f64, f64)> {
+    let account = Account::unlimited("example");
+    let mut rng = Rng::new(2);
+    let entries = table.properties().entries;
+    // One thousand keys, again and again: pages come from memory, as on a hit.
+    let newest = Trailer::seek(Seqno::MAX);
+    let mut reads = Vec::new();
+    for _ in 0..1000 {
+        let key = key(2 * rng.below(entries));
+        let mut read = PointRead::new(Arc::clone(table), key, key_hash(&key), newest);
+        let Step::Need(meta) = read.step(None)? else { continue };
+        let meta_frames = fetch(table, &account, meta)?;
+        let Step::Need(data) = read.step(Some(supply(&meta_frames)))? else { continue };
+        reads.push((key, meta_frames, fetch(table, &account, data)?));
+    }
+    let rounds = READS / reads.len() as u64;
+    let mut meta_time = std::time::Duration::ZERO;
+    let mut data_time = std::time::Duration::ZERO;
+    for _ in 0..rounds {
+        for chunk in reads.chunks(50) {
+            let start = Instant::now();
+            let mut waiting = Vec::with_capacity(50);
+            for (key, meta, _) in chunk {
+                let mut read = PointRead::new(Arc::clone(table), key, key_hash(key), newest);
+                read.step(None)?;
+                read.step(Some(supply(meta)))?;
+                waiting.push(read);
+            }
+            let middle = Instant::now();
+            for (read, (_, _, data)) in waiting.iter_mut().zip(chunk) {
+                black_box(read.step(Some(supply(data)))?);
+            }
+            meta_time += middle - start;
+            data_time += middle.elapsed();
+        }
+    }
+    let pages: usize = reads.iter().map(|(_, _, data)| data.len()).sum();
+    let total = (rounds * reads.len() as u64) as f64;
+    let each = |time: std::time::Duration| time.as_nanos() as f64 / total;
+    Ok((each(meta_time), each(data_time), pages as f64 / reads.len() as f64))
+}
+
+/// Nanoseconds an entry of a walk forward, pages fetched and copied included.
+fn scan(table: &Arc<Table>) -> Result<f64> {
+    let account = Account::unlimited("example");
+    let mut cursor = TableCursor::new(Arc::clone(table));
+    let mut supplied = None;
+    cursor.seek_first();
+    let start = Instant::now();
+    loop {
+        match cursor.step(supplied.take())? {
+            Step::Need(span) => supplied = Some(supply(&fetch(table, &account, span)?)),
+            Step::Ready(false) => break,
+            Step::Ready(true) => {
+                black_box(cursor.value_bytes());
+                cursor.next();
+            }
+        }
+    }
+    Ok(start.elapsed().as_nanos() as f64 / table.properties().entries as f64)
+}
+
+/// The part of missing keys that the filters let through.
+fn false_positives(table: &Arc<Table>) -> Result<f64> {
+    let account = Account::unlimited("example");
+    let mut rng = Rng::new(3);
+    let tries = 50_000;
+    let mut through = 0;
+    for _ in 0..tries {
+        let key = key(2 * rng.below(table.properties().entries - 1) + 1);
+        let newest = Trailer::seek(Seqno::MAX);
+        let mut read = PointRead::new(Arc::clone(table), key, key_hash(&key), newest);
+        if let Step::Need(meta) = read.step(None)? {
+            let step = read.step(Some(supply(&fetch(table, &account, meta)?)))?;
+            through += u64::from(matches!(step, Step::Need(_)));
+        }
+    }
+    Ok(through as f64 / f64::from(tries))
+}
+
+fn main() -> Result<()> {
+    println!(
+        "codec value | padding  guesses/page  meta/data  B/entry  filter b/key  false+ | \
+         write MB/s  meta ns  data ns  pages/get  scan ns"
+    );
+    for codec in [Codec::Lz4, Codec::Zstd, Codec::None] {
+        for value_bytes in [16, 64, 100, 256, 400, 512, 1024, 2048, 4096] {
+            let (table, rate) = write(codec, value_bytes)?;
+            let properties: &Properties = table.properties();
+            let (data, keys) = (properties.data_pages as f64, properties.keys as f64);
+            let (meta_ns, data_ns, pages) = read(&table)?;
+            println!(
+                "{:5} {value_bytes:5} | {:6.2}%  {:12.3}  {:8.2}%  {:7.1}  {:12.2}  {:5.2}% | \
+                 {rate:10.0}  {meta_ns:7.0}  {data_ns:7.0}  {pages:9.3}  {:7.0}",
+                format!("{codec:?}"),
+                100.0 * properties.padding_bytes as f64 / (data * PAYLOAD_BYTES as f64),
+                properties.compressions as f64 / data,
+                100.0 * properties.meta_pages as f64 / data,
+                data * PAGE_BYTES as f64 / properties.entries as f64,
+                8.0 * properties.filter_bytes as f64 / keys,
+                100.0 * false_positives(&table)?,
+                scan(&table)?,
+            );
+        }
+    }
+    Ok(())
+}
