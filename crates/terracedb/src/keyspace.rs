@@ -158,7 +158,7 @@ impl Keyspace {
         };
         self.store.queues.with(&self.store.reader, &*self.store.medium, |queue| {
             for (token, key) in (0u64..).zip(keys) {
-                if queue.in_flight() == queue.depth() {
+                while queue.in_flight() == queue.depth() {
                     queue.wait(1, &mut done)?;
                     place(&mut done);
                 }

@@ -57,7 +57,12 @@ pub struct Recovery {
 
 /// A log longer than this many write-buffer quotas has its oldest keyspaces flushed.
 const LOG_QUOTAS: u64 = 2;
-const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The length of a log segment: a part of the write buffers, so that the log of a small store is
+/// small, in whole pages.
+fn segment_bytes(resources: &Resources) -> u64 {
+    (resources.write_buffer_bytes() / 4).clamp(1 << 20, 64 << 20) & !0xf_ffff
+}
 
 pub(crate) fn open(
     medium: Arc<dyn Medium>,
@@ -114,7 +119,7 @@ pub(crate) fn open(
         buffers: Arc::clone(&buffers),
         log: Arc::clone(&log),
         ring: Arc::clone(&ring),
-        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes()).max(4 * SEGMENT_BYTES),
+        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes()).max(4 * segment_bytes(&resources)),
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
         job: None,
@@ -266,7 +271,7 @@ fn replay_log(
     let account = resources.account("log");
     let memtables = resources.account("memtables");
     let options = log::Options {
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes: segment_bytes(resources),
         recover: if settings.recover_damaged_log {
             log::Recover::UpToDamage
         } else {

@@ -239,10 +239,10 @@ impl World {
 fn random_operations_agree_with_the_model() {
     let (mut seeds, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
-    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 500 } else { 12 };
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 200 } else { 4 };
     for round in 0..rounds {
         let mut world = World::new(if round == 0 { seed } else { seeds.next_u64() });
-        for _ in 0..1500 {
+        for _ in 0..1000 {
             world.step();
         }
         world.check_snapshots();
