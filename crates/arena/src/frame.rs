@@ -1,260 +1,27 @@
-//! Frames: fixed 4 KiB buffers in huge-page chunks, written once, then shared by count.
+//! Frames: fixed 4 KiB buffers, written once, then shared by count.
 //!
 //! A [`FrameMut`] is alone in using its frame; [`FrameMut::freeze`] makes it a [`Frame`], which is
 //! read-only and cheap to clone. The last clone to go gives the frame back to its pool.
 //!
-//! Invariants: a frame is either on exactly one free list or counted by its handles. Every byte of
-//! a frame is initialised from the start (the operating system's zeros, later an earlier page).
-//! Each frame in use holds one strong count of its pool, so a handle may outlive the [`FramePool`].
-//! Memory is charged a chunk at a time, before it is mapped (I10), and kept until the pool and all
-//! its frames are gone.
-//!
-//! Concurrency: lock-free but for growing. The free frames lie on several stacks; a thread uses
-//! its own first. A clone touches the frame's own count and nothing shared with other frames.
-//! Cost: 8 B of DRAM for each 4 KiB frame; some 20 ns for taking and giving back one.
+//! Invariant: every byte of a frame is initialised from the start (the operating system's zeros,
+//! later an earlier page). Concurrency: a clone touches the frame's own count and nothing shared
+//! with other frames.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result};
+use base::{Account, Charge};
 
-use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::stripe::{STRIPES, own_stripe};
+use crate::chunk::CHUNK_BYTES;
+use crate::frame_pool::FrameChunk;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, AtomicU64, fence};
-use crate::sync::{Mutex, Padded, lock};
+use crate::sync::atomic::{AtomicU32, fence};
 
 /// The content of a frame.
 pub type Page = [u8; PAGE_BYTES];
-
-const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
-
-/// The end of a stack, and the number no frame has.
-const NO_FRAME: u32 = u32::MAX;
-
-/// A pool of 4 KiB frames that grows up to a limit. Shared; cheap to clone.
-#[derive(Clone)]
-pub struct FramePool(Arc<Pool>);
-
-struct Pool {
-    account: Account,
-    frames_max: usize,
-    stacks: [Padded<Stack>; STRIPES],
-    /// Chunk `n` holds the frames from `n * FRAMES_PER_CHUNK`; set in order, under `growing`.
-    chunks: Box<[OnceLock<Box<FrameChunk>>]>,
-    /// How many chunks are set.
-    growing: Mutex<usize>,
-    _charge: Charge,
-}
-
-struct FrameChunk {
-    /// The pool that owns this chunk, as `Arc::into_raw` gives it.
-    pool: *const Pool,
-    number: usize,
-    memory: Chunk,
-    headers: [Header; FRAMES_PER_CHUNK],
-    _charge: Charge,
-}
-
-// SAFETY: `pool` is only used by a frame's handle, which holds a strong count of that pool.
-unsafe impl Send for FrameChunk {}
-// SAFETY: as above; the rest is `Sync` itself.
-unsafe impl Sync for FrameChunk {}
-
-struct Header {
-    /// Handles of the frame; 0 while it is free.
-    references: AtomicU32,
-    /// The next free frame's number while this one is free.
-    next: AtomicU32,
-}
-
-impl FramePool {
-    /// A pool of at most `frames_max` frames; takes no frame memory yet.
-    ///
-    /// # Errors
-    /// `Retry` where the budget does not hold the table of chunks, `Invalid` where frame numbers
-    /// would not fit in 32 bits.
-    pub fn new(account: &Account, frames_max: usize) -> Result<Self> {
-        if u32::try_from(frames_max).is_err() {
-            return Err(Error::invalid("frames in one pool")
-                .expected(format_args!("at most {}", u32::MAX))
-                .got(frames_max));
-        }
-        let chunks = frames_max.div_ceil(FRAMES_PER_CHUNK);
-        let table_bytes = chunks * size_of::<OnceLock<Box<FrameChunk>>>() + size_of::<Pool>();
-        let charge = account.charge(table_bytes as u64)?;
-        Ok(Self(Arc::new(Pool {
-            account: account.clone(),
-            frames_max,
-            stacks: std::array::from_fn(|_| Padded(Stack::new())),
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
-            growing: Mutex::new(0),
-            _charge: charge,
-        })))
-    }
-
-    /// The most frames at once.
-    #[must_use]
-    pub fn frames_max(&self) -> usize {
-        self.0.frames_max
-    }
-
-    /// Frames that have memory, in use or free.
-    #[must_use]
-    pub fn frames_grown(&self) -> usize {
-        (*lock(&self.0.growing) * FRAMES_PER_CHUNK).min(self.0.frames_max)
-    }
-
-    /// What `frames` frames charge when all are in use, bytes: memory and headers.
-    #[must_use]
-    pub fn cost_bytes(frames: usize) -> u64 {
-        let chunks = frames.div_ceil(FRAMES_PER_CHUNK);
-        let each = size_of::<FrameChunk>() + size_of::<OnceLock<Box<FrameChunk>>>();
-        (frames * PAGE_BYTES + chunks * each + size_of::<Pool>()) as u64
-    }
-
-    /// A frame nobody uses; its content is arbitrary but initialised. `None` where all frames are
-    /// in use and the pool cannot grow, for its limit or for the budget's.
-    #[must_use]
-    pub fn alloc(&self) -> Option<FrameMut> {
-        loop {
-            if let Some(frame) = self.pop() {
-                return Some(frame);
-            }
-            if !self.grow() {
-                // A frame may have come back meanwhile; the last look is after the refusal.
-                return self.pop();
-            }
-        }
-    }
-
-    fn pop(&self) -> Option<FrameMut> {
-        let pool = &*self.0;
-        let own = own_stripe();
-        let number = (0..STRIPES)
-            .filter_map(|step| pool.stacks.get((own + step) % STRIPES))
-            .find_map(|stack| stack.0.pop(pool))?;
-        let (chunk, slot) = pool.locate(number)?;
-        chunk.headers.get(slot)?.references.store(1, Relaxed);
-        // Handed to the frame; `Pooled::drop` takes it back.
-        let _counted: *const Pool = Arc::into_raw(Arc::clone(&self.0));
-        // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory.
-        let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
-        Some(FrameMut(Pooled { data, chunk: NonNull::from(chunk) }))
-    }
-
-    /// Adds a chunk of free frames, unless another thread did just now. False at the limits.
-    fn grow(&self) -> bool {
-        let pool = &*self.0;
-        let mut grown = lock(&pool.growing);
-        if pool.stacks.iter().any(|stack| !stack.0.is_empty()) {
-            return true;
-        }
-        let number = *grown;
-        let first = number * FRAMES_PER_CHUNK;
-        let frames = (pool.frames_max - first.min(pool.frames_max)).min(FRAMES_PER_CHUNK);
-        let (Some(place), true) = (pool.chunks.get(number), frames > 0) else { return false };
-        let bytes = frames * PAGE_BYTES;
-        let Ok(charge) = pool.account.charge((bytes + size_of::<FrameChunk>()) as u64) else {
-            return false;
-        };
-        let Ok(memory) = Chunk::map(bytes) else { return false };
-        let last = first + frames - 1;
-        let headers = std::array::from_fn(|slot| Header {
-            references: AtomicU32::new(0),
-            next: AtomicU32::new(if first + slot < last {
-                (first + slot + 1) as u32
-            } else {
-                NO_FRAME
-            }),
-        });
-        let chunk =
-            FrameChunk { pool: Arc::as_ptr(&self.0), number, memory, headers, _charge: charge };
-        if place.set(Box::new(chunk)).is_err() {
-            return false;
-        }
-        *grown = number + 1;
-        if let Some(stack) = pool.stacks.get(own_stripe()) {
-            stack.0.push(pool, first as u32, last as u32);
-        }
-        true
-    }
-}
-
-impl Pool {
-    fn locate(&self, number: u32) -> Option<(&FrameChunk, usize)> {
-        let number = number as usize;
-        let chunk = self.chunks.get(number / FRAMES_PER_CHUNK)?.get()?;
-        Some((chunk, number % FRAMES_PER_CHUNK))
-    }
-
-    fn next(&self, number: u32) -> Option<&AtomicU32> {
-        let (chunk, slot) = self.locate(number)?;
-        Some(&chunk.headers.get(slot)?.next)
-    }
-}
-
-impl fmt::Debug for FramePool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FramePool({} of {} frames)", self.frames_grown(), self.frames_max())
-    }
-}
-
-/// A stack of free frames, linked by number (Treiber, 1986).
-///
-/// The head packs `changes << 32 | number`. The count of changes makes a head that came back to
-/// the same frame differ, so that a pop that slept does not install a stale successor.
-struct Stack(AtomicU64);
-
-impl Stack {
-    fn new() -> Self {
-        Self(AtomicU64::new(u64::from(NO_FRAME)))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) as u32 == NO_FRAME
-    }
-
-    fn pop(&self, pool: &Pool) -> Option<u32> {
-        // Acquire pairs with the release of `push`: the frame's last user is done with it.
-        let mut head = self.0.load(Acquire);
-        loop {
-            let number = head as u32;
-            if number == NO_FRAME {
-                return None;
-            }
-            // Stale where another thread took the frame meanwhile; then the exchange fails.
-            let next = pool.next(number)?.load(Relaxed);
-            let new = follow(head, next);
-            match self.0.compare_exchange_weak(head, new, Acquire, Acquire) {
-                Ok(_) => return Some(number),
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Pushes the frames linked from `first` to `last`.
-    fn push(&self, pool: &Pool, first: u32, last: u32) {
-        let Some(next) = pool.next(last) else { return };
-        let mut head = self.0.load(Relaxed);
-        loop {
-            next.store(head as u32, Relaxed);
-            let new = follow(head, first);
-            match self.0.compare_exchange_weak(head, new, Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-}
-
-/// The head after `head`, at frame `number`.
-const fn follow(head: u64, number: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | number as u64
-}
 
 /// One counted handle of a frame of a pool.
 struct Pooled {
@@ -279,9 +46,8 @@ impl Pooled {
         self.data.addr().get() % CHUNK_BYTES / PAGE_BYTES
     }
 
-    #[expect(clippy::indexing_slicing, reason = "a slot is a remainder modulo the chunk's frames")]
     fn references(&self) -> &AtomicU32 {
-        &self.chunk().headers[self.slot()].references
+        self.chunk().references(self.slot())
     }
 
     fn page(&self) -> &Page {
@@ -310,14 +76,8 @@ impl Drop for Pooled {
         }
         // Pairs with every other handle's release.
         fence(Acquire);
-        let pool = self.chunk().pool;
-        // SAFETY: `FramePool::pop` leaked one strong count of this pool for this frame; the last
-        // handle takes it back, and `_pool` drops it after the frame is on its stack.
-        let pool = unsafe { Arc::from_raw(pool) };
-        let number = (self.chunk().number * FRAMES_PER_CHUNK + self.slot()) as u32;
-        if let Some(stack) = pool.stacks.get(own_stripe()) {
-            stack.0.push(&pool, number, number);
-        }
+        // SAFETY: this was the frame's last handle, and it is being dropped.
+        unsafe { FrameChunk::give_back(self.chunk, self.slot()) };
     }
 }
 
@@ -325,6 +85,15 @@ impl Drop for Pooled {
 pub struct FrameMut(Pooled);
 
 impl FrameMut {
+    /// The only handle of a frame.
+    ///
+    /// # Safety
+    /// - `data` is the frame's place in `chunk`; nobody else uses it.
+    /// - The frame's count is 1, and a strong count of its pool was set aside for it.
+    pub(crate) unsafe fn new(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
+        Self(Pooled { data, chunk })
+    }
+
     /// Ends the writing: from here on the frame is shared and read-only.
     #[must_use]
     pub fn freeze(self) -> Frame {
@@ -433,6 +202,3 @@ impl fmt::Debug for Frame {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,7 @@ mod chunk;
 mod cursor;
 mod entry;
 mod frame;
+mod frame_pool;
 mod node;
 mod ordered_map;
 mod prefetch;
@@ -18,6 +19,7 @@ mod stripe;
 mod sync;
 
 pub use cursor::Cursor;
-pub use frame::{Frame, FrameMut, FramePool, Page};
+pub use frame::{Frame, FrameMut, Page};
+pub use frame_pool::FramePool;
 pub use ordered_map::{OrderedMap, ValueRef};
 pub use publish::PublishRing;

@@ -15,6 +15,10 @@
 //! away, not undefined behaviour; entry and node places are stored with `Release` and loaded with
 //! `Acquire`, so that even a torn read names only entries and nodes that are whole.
 
+mod lock;
+
+pub(crate) use lock::NodeLock;
+
 use crate::entry::{EntryAt, Position};
 use crate::prefetch;
 use crate::region::{Place, Region};
@@ -29,10 +33,6 @@ use crate::sync::{spin_loop, yield_now};
 /// move more. Small in the tests that cannot afford many entries.
 pub(crate) const SLOTS: usize =
     if cfg!(any(miri, all(test, feature = "shuttle"))) { 4 } else { 40 };
-
-/// Bytes that a node's bounds must newly agree in before its heads are made anew: until then at
-/// least four bytes of each head tell keys apart.
-const SKIP_STEP: usize = 4;
 
 /// Looks at a locked node before the reader gives its core to the writer.
 const SPINS: u32 = 100;
@@ -291,127 +291,6 @@ impl<'a> Node<'a> {
             Bound::Before => high.position(self.region) < position,
             Bound::Through => high.position(self.region) <= position,
         })
-    }
-}
-
-/// A node locked for writing; unlocked, with a new version, on drop.
-pub(crate) struct NodeLock<'a> {
-    node: Node<'a>,
-    version: u32,
-}
-
-impl NodeLock<'_> {
-    pub(crate) fn is_full(&self) -> bool {
-        self.node.count() == SLOTS
-    }
-
-    /// Puts `entry` (and the child that starts there) into slot `at`; the node is not full.
-    pub(crate) fn insert(&self, at: usize, entry: EntryAt, child: Option<NodeAt>) {
-        let skip = self.node.fields.skip.load(Relaxed) as usize;
-        let count = self.node.count();
-        self.open(at, count);
-        self.set(at, head_of(entry.position(self.node.region).key, skip), entry, child);
-        self.node.fields.count.store(count as u32 + 1, Release);
-    }
-
-    /// Splits the full node in two and inserts `entry` where slot `at` was; returns the new right
-    /// node and the entry it starts at.
-    ///
-    /// An insert at the very end of a level leaves the left node full, since what comes next is
-    /// most likely behind it as well: a sequential load fills all its nodes.
-    pub(crate) fn split(
-        &self,
-        at: usize,
-        entry: EntryAt,
-        child: Option<NodeAt>,
-    ) -> Option<(EntryAt, NodeAt)> {
-        let (node, count) = (self.node, self.node.count());
-        let inner = node.fields.level > 0;
-        let appended = at == count && node.high().is_none();
-        let middle = if appended { count } else { count / 2 };
-        let low = if appended { entry } else { node.entry(middle)? };
-        // An inner node's middle entry moves up: its child becomes the first of the right node.
-        let first_child = match (inner, appended) {
-            (false, _) => None,
-            (true, true) => child,
-            (true, false) => Some(node.child(middle + 1)?),
-        };
-        let from = middle + usize::from(inner);
-        let right_at = Node::make(node.region, node.fields.level, Some(low), first_child);
-        let right = NodeLock { node: right_at.get(node.region), version: 0 };
-        right.node.fields.high.store(node.fields.high.load(Relaxed), Release);
-        right.node.fields.next.store(node.fields.next.load(Relaxed), Release);
-        right.node.fields.skip.store(node.fields.skip.load(Relaxed), Relaxed);
-        for (to, from) in (from..count).enumerate() {
-            right.set(
-                to,
-                node.head(from),
-                node.entry(from)?,
-                node.child(from + 1).filter(|_| inner),
-            );
-        }
-        right.node.fields.count.store(count.saturating_sub(from) as u32, Release);
-        node.fields.count.store(middle as u32, Release);
-        node.fields.high.store(EntryAt::number(Some(low)), Release);
-        node.fields.next.store(right_at.number(), Release);
-        self.raise_skip();
-        right.raise_skip();
-        match at.checked_sub(from) {
-            // Moved up itself, or the first of the right leaf.
-            _ if appended && inner => {}
-            Some(at) if at > 0 || appended || inner => right.insert(at, entry, child),
-            _ => self.insert(at, entry, child),
-        }
-        Some((low, right_at))
-    }
-
-    /// Skips the bytes in which the node's bounds agree, if they are enough more to be worth it.
-    fn raise_skip(&self) {
-        let (Some(low), Some(high)) = (EntryAt::of(self.node.fields.low), self.node.high()) else {
-            return;
-        };
-        let (low, high) = (low.position(self.node.region).key, high.position(self.node.region).key);
-        let agree = low.iter().zip(high).take_while(|(low, high)| low == high).count();
-        if agree < self.node.fields.skip.load(Relaxed) as usize + SKIP_STEP {
-            return;
-        }
-        self.node.fields.skip.store(agree as u32, Relaxed);
-        for (head, entry) in
-            self.node.fields.heads.iter().zip(&self.node.fields.entries).take(self.node.count())
-        {
-            if let Some(entry) = EntryAt::of(entry.load(Relaxed)) {
-                head.store(head_of(entry.position(self.node.region).key, agree), Relaxed);
-            }
-        }
-    }
-
-    /// Moves the slots `at..count` up by one.
-    #[expect(clippy::indexing_slicing, reason = "at <= count < SLOTS: the node is not full")]
-    fn open(&self, at: usize, count: usize) {
-        let node = self.node;
-        for from in (at..count).rev() {
-            node.fields.heads[from + 1].store(node.fields.heads[from].load(Relaxed), Relaxed);
-            node.fields.entries[from + 1].store(node.fields.entries[from].load(Relaxed), Release);
-        }
-        for from in (at..count).rev().take_while(|_| node.fields.level > 0) {
-            let children = node.children();
-            children[from + 1].store(children[from].load(Relaxed), Release);
-        }
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "at < SLOTS: the node was not full")]
-    fn set(&self, at: usize, head: u64, entry: EntryAt, child: Option<NodeAt>) {
-        self.node.fields.heads[at].store(head, Relaxed);
-        self.node.fields.entries[at].store(EntryAt::number(Some(entry)), Release);
-        if let Some(child) = child {
-            self.node.children()[at].store(child.number(), Release);
-        }
-    }
-}
-
-impl Drop for NodeLock<'_> {
-    fn drop(&mut self) {
-        self.node.fields.version.store(self.version.wrapping_add(2), Release);
     }
 }
 

@@ -1,3 +1,5 @@
+use crate::Frame;
+
 use super::*;
 
 fn filled(pool: &FramePool, byte: u8) -> Option<Frame> {
