@@ -57,16 +57,17 @@ pub(crate) fn decode_run<'a>(
     let mut pages = pages.take(count as usize);
     let first = pages.next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
     let header = check_block(first, count)?;
-    if count == 1 && header.codec != Codec::None {
-        let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
-        return Ok(Bytes::from_owner(Owned { bytes, _charge: None }));
-    }
-    // Gathered, and then decompressed.
     let (raw_bytes, gathered_bytes) = (header.raw_bytes as usize, header.payload_bytes as usize);
+    // A page of zstd may stand for megabytes.
     let mut charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
         true => Some(account.charge((raw_bytes + gathered_bytes) as u64)?),
         false => None,
     };
+    if count == 1 && header.codec != Codec::None {
+        let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
+        return Ok(Bytes::from_owner(Owned { bytes, _charge: charge }));
+    }
+    // Gathered, and then decompressed.
     let mut gathered = Vec::with_capacity(gathered_bytes);
     gathered.extend_from_slice(payload(first, &header)?);
     for (number, page) in (1..).zip(pages) {

@@ -11,7 +11,11 @@ fn entries() -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
         (b"banana".to_vec(), delete, Vec::new()),
     ];
     for number in 0..20 {
-        entries.push((format!("cherry{number:02}").into_bytes(), put(10 + number), vec![b'x'; 250]));
+        entries.push((
+            format!("cherry{number:02}").into_bytes(),
+            put(10 + number),
+            vec![b'x'; 250],
+        ));
     }
     let mut noise = vec![0; 8200];
     Rng::new(1).fill(&mut noise);
@@ -35,6 +39,17 @@ fn a_table_has_exactly_the_golden_bytes() {
     for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
         assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
     }
+}
+
+/// The worked example of docs/format/table.md.
+#[test]
+fn the_first_block_begins_as_documented() {
+    let file = crate::golden::bytes(GOLDEN);
+    let account = Account::unlimited("test");
+    let page = file.chunks_exact(PAGE_BYTES).take(1);
+    let block = read::decode_run(page, 1, &NoDictionaries, &account).unwrap();
+    let documented = "05 01 03 6170706c65 726564 50 59 05 677265656e 06 20 00 62616e616e61";
+    assert!(block.starts_with(&crate::golden::bytes(documented)));
 }
 
 #[test]
