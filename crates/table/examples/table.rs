@@ -2,19 +2,21 @@
 //!
 //! For each value size, half of it noise: how full data pages are, how often blocks are
 //! compressed, what metadata costs, how fast a table is written, and what a point read costs once
-//! its pages are in memory. Times are the process's own; the medium is memory.
+//! its pages are in memory. Times are processor time of this thread; the medium is memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, EntryKind, Result, Rng, Seqno, StoreId, TableId, Trailer, key_hash};
+use base::{
+    Account, Codec, EntryKind, PageSeed, Result, Rng, Seqno, StoreId, TableId, Trailer, key_hash,
+};
 use media::{Buf, Medium, MemoryMedium, Purpose};
+use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
     NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span, Spec, Step, Table,
-    TableCursor, Writer,
+    TableCursor, Writer, verify_page,
 };
 
 const STORE: StoreId = StoreId(1);
@@ -22,6 +24,12 @@ const TABLE: TableId = TableId(1);
 /// Raw bytes per table.
 const TABLE_BYTES: u64 = 48 << 20;
 const READS: u64 = 200_000;
+
+/// Processor time of this thread, nanoseconds.
+fn now() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
 
 fn key(number: u64) -> [u8; 16] {
     let mut key = *b"0000000000000000";
@@ -40,23 +48,27 @@ fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
     let (store, table, purpose) = (STORE, TABLE, Purpose::Flush);
     let spec = Spec { store, table, codec, level: 1, dictionary: None, purpose };
     let mut rng = Rng::new(1);
-    let mut value = vec![b'x'; value_bytes];
     let entries = (TABLE_BYTES / (16 + value_bytes as u64)).min(1_000_000);
     let mut writer = Writer::create(&medium, spec, &account)?;
-    let mut elapsed = std::time::Duration::ZERO;
-    for number in 0..entries {
-        let (noise, _) = value.split_at_mut(value_bytes / 2);
-        rng.fill(noise);
-        let trailer = Trailer::new(Seqno::new(1 + rng.below(entries)), EntryKind::Put);
-        let start = Instant::now();
-        writer.add(&key(2 * number), trailer, &value)?;
-        elapsed += start.elapsed();
+    let mut elapsed = 0.0;
+    let mut batch = vec![(Trailer::from_word(0), vec![b'x'; value_bytes]); 1000];
+    for first in (0..entries).step_by(batch.len()) {
+        for (trailer, value) in &mut batch {
+            *trailer = Trailer::new(Seqno::new(1 + rng.below(entries)), EntryKind::Put);
+            let (noise, _) = value.split_at_mut(value_bytes / 2);
+            rng.fill(noise);
+        }
+        let start = now();
+        for (number, (trailer, value)) in (first..entries).zip(&batch) {
+            writer.add(&key(2 * number), *trailer, value)?;
+        }
+        elapsed += now() - start;
     }
-    let start = Instant::now();
+    let start = now();
     let summary = writer.finish()?;
-    elapsed += start.elapsed();
+    elapsed += now() - start;
     let table = Table::open(&*medium, STORE, TABLE, None, Arc::new(NoDictionaries), &account)?;
-    Ok((table, summary.properties.raw_bytes as f64 / 1e6 / elapsed.as_secs_f64()))
+    Ok((table, summary.properties.raw_bytes as f64 * 1e3 / elapsed))
 }
 
 fn fetch(table: &Table, account: &Account, span: Span) -> Result<Vec<Frame>> {
@@ -91,11 +103,10 @@ fn read(table: &Arc<Table>) -> Result<(f64, f64, f64)> {
         reads.push((key, meta_frames, fetch(table, &account, data)?));
     }
     let rounds = READS / reads.len() as u64;
-    let mut meta_time = std::time::Duration::ZERO;
-    let mut data_time = std::time::Duration::ZERO;
+    let (mut meta_time, mut data_time) = (0.0, 0.0);
     for _ in 0..rounds {
         for chunk in reads.chunks(50) {
-            let start = Instant::now();
+            let start = now();
             let mut waiting = Vec::with_capacity(50);
             for (key, meta, _) in chunk {
                 let mut read = PointRead::new(Arc::clone(table), key, key_hash(key), newest);
@@ -103,18 +114,17 @@ fn read(table: &Arc<Table>) -> Result<(f64, f64, f64)> {
                 read.step(Some(supply(meta)))?;
                 waiting.push(read);
             }
-            let middle = Instant::now();
+            let middle = now();
             for (read, (_, _, data)) in waiting.iter_mut().zip(chunk) {
                 black_box(read.step(Some(supply(data)))?);
             }
             meta_time += middle - start;
-            data_time += middle.elapsed();
+            data_time += now() - middle;
         }
     }
     let pages: usize = reads.iter().map(|(_, _, data)| data.len()).sum();
     let total = (rounds * reads.len() as u64) as f64;
-    let each = |time: std::time::Duration| time.as_nanos() as f64 / total;
-    Ok((each(meta_time), each(data_time), pages as f64 / reads.len() as f64))
+    Ok((meta_time / total, data_time / total, pages as f64 / reads.len() as f64))
 }
 
 /// Nanoseconds an entry of a walk forward, pages fetched and copied included.
@@ -123,7 +133,7 @@ fn scan(table: &Arc<Table>) -> Result<f64> {
     let mut cursor = TableCursor::new(Arc::clone(table));
     let mut supplied = None;
     cursor.seek_first();
-    let start = Instant::now();
+    let start = now();
     loop {
         match cursor.step(supplied.take())? {
             Step::Need(span) => supplied = Some(supply(&fetch(table, &account, span)?)),
@@ -134,7 +144,7 @@ fn scan(table: &Arc<Table>) -> Result<f64> {
             }
         }
     }
-    Ok(start.elapsed().as_nanos() as f64 / table.properties().entries as f64)
+    Ok((now() - start) / table.properties().entries as f64)
 }
 
 /// The part of missing keys that the filters let through.
@@ -155,7 +165,20 @@ fn false_positives(table: &Arc<Table>) -> Result<f64> {
     Ok(through as f64 / f64::from(tries))
 }
 
+/// Nanoseconds to verify a page.
+fn verify() -> f64 {
+    let (seed, mut page) = (PageSeed::new(STORE, TABLE), [7; PAGE_BYTES]);
+    let (sum, covered) = page.split_at_mut(8);
+    sum.copy_from_slice(&seed.checksum(1, covered).to_le_bytes());
+    let start = now();
+    for _ in 0..100_000 {
+        black_box(verify_page(seed, 1, black_box(&page)).is_ok());
+    }
+    (now() - start) / 100_000.0
+}
+
 fn main() -> Result<()> {
+    println!("verify_page: {:.0} ns", verify());
     println!(
         "codec value | padding  guesses/page  meta/data  B/entry  filter b/key  false+ | \
          write MB/s  meta ns  data ns  pages/get  scan ns"
