@@ -63,12 +63,22 @@ impl EngineStore {
     /// What a person should know about the run, one line.
     pub(crate) fn banner(&self) -> String {
         let statistics = self.db.statistics();
-        format!(
+        let recovery = self.db.recovery();
+        let mut banner = format!(
             "store {}, memory {}, {}",
             self.dir.display(),
             terracedb::format_bytes(statistics.memory_limit),
             statistics.device_backend,
-        )
+        );
+        if recovery.log_records > 0 {
+            banner.push_str(&format!(
+                ", recovered {} batches from {} of log in {:.3} s",
+                recovery.log_records,
+                terracedb::format_bytes(recovery.log_bytes),
+                recovery.elapsed.as_secs_f64(),
+            ));
+        }
+        banner
     }
 
     fn queue(&self, depth: usize) -> Result<ReadQueue> {

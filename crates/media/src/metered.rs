@@ -1,8 +1,9 @@
 //! A medium that counts every operation and byte by purpose.
 //!
 //! Counted is what was handed to the device underneath, whether or not it succeeded; a request
-//! that was refused before (a bad name, a full queue) is not. Bytes of a store are the caller's:
-//! the device writes the pages that hold them, once per sync or when the system chooses.
+//! that was refused before (a bad name, a full queue) is not. A store counts the pages it touches
+//! that no earlier store touched since the file's last sync: that is what the device writes when
+//! stores go forward through a file, as those of a log do.
 //!
 //! Concurrency: relaxed atomics, no lock. Cost: two additions an operation.
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::Result;
+use base::limits::PAGE_BYTES;
 
 use crate::{
     Access, Buf, Capabilities, Completion, Counts, File, Listing, Medium, Op, Purpose, Queue,
@@ -46,7 +48,8 @@ impl Metered {
     }
 
     fn file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(MeteredFile { inner, meter: Arc::clone(&self.meter) })
+        let stored = AtomicU64::new(0);
+        Arc::new(MeteredFile { inner, meter: Arc::clone(&self.meter), stored })
     }
 }
 
@@ -145,6 +148,20 @@ impl Medium for Metered {
 struct MeteredFile {
     inner: Arc<dyn File>,
     meter: Arc<Meter>,
+    /// Pages below this one were counted for stores since the last sync.
+    stored: AtomicU64,
+}
+
+impl MeteredFile {
+    fn count_store(&self, at: u64, bytes: usize, purpose: Purpose) {
+        const PAGE: u64 = PAGE_BYTES as u64;
+        let end = at.saturating_add(bytes as u64).div_ceil(PAGE);
+        let before = self.stored.fetch_max(end, Relaxed);
+        let pages = end.saturating_sub(before.max(at / PAGE));
+        if pages > 0 {
+            self.meter.cell(purpose).write(pages.saturating_mul(PAGE) as usize);
+        }
+    }
 }
 
 impl File for MeteredFile {
@@ -167,12 +184,13 @@ impl File for MeteredFile {
     }
 
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
-        self.meter.cell(purpose).write(bytes.len());
+        self.count_store(at, bytes.len(), purpose);
         self.inner.store(at, bytes, purpose)
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
+        self.stored.store(0, Relaxed);
         self.inner.sync(purpose)
     }
 
@@ -233,6 +251,8 @@ mod tests {
         let medium = Metered::new(Arc::new(MemoryMedium::new()));
         let file = medium.create("a", Access::Bytes, 8192).unwrap();
         file.store(3, b"seven b", Purpose::Log).unwrap();
+        file.store(10, b"on the same page", Purpose::Log).unwrap();
+        file.store(4090, b"on it and the next", Purpose::Log).unwrap();
         file.write(0, Buf::pages(2), Purpose::Flush).1.unwrap();
         file.sync(Purpose::Log).unwrap();
         let before = medium.snapshot();
@@ -249,7 +269,7 @@ mod tests {
         medium.sync_names().unwrap();
 
         let log = before.of(Purpose::Log);
-        assert_eq!((log.write_ops, log.write_bytes, log.syncs), (1, 7, 1));
+        assert_eq!((log.write_ops, log.write_bytes, log.syncs), (2, 8192, 1));
         let flush = before.of(Purpose::Flush);
         assert_eq!((flush.write_ops, flush.write_bytes), (1, 8192));
         assert_eq!(before.name_ops, 1);
