@@ -175,11 +175,13 @@ impl<'a> Node<'a> {
     }
 
     /// The node's place.
+    #[inline]
     pub(crate) fn at(self) -> NodeAt {
         self.at
     }
 
     /// The region the node lies in.
+    #[inline]
     pub(crate) fn region(self) -> &'a Region {
         self.region
     }
@@ -217,6 +219,7 @@ impl<'a> Node<'a> {
         Some(NodeLock { node: self, version })
     }
 
+    #[inline]
     pub(crate) fn level(self) -> u32 {
         self.fields.level
     }
@@ -285,6 +288,7 @@ impl<'a> Node<'a> {
     }
 
     /// Whether the position lies at or after the node's upper bound.
+    #[inline]
     pub(crate) fn is_beyond(self, position: Position<'_>, bound: Bound) -> bool {
         self.high().is_some_and(|high| match bound {
             // The last entry before a position may be in this node though the next starts there.

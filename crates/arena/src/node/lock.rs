@@ -16,11 +16,13 @@ pub(crate) struct NodeLock<'a> {
 }
 
 impl NodeLock<'_> {
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.node.count() == SLOTS
     }
 
     /// Puts `entry` (and the child that starts there) into slot `at`; the node is not full.
+    #[inline]
     pub(crate) fn insert(&self, at: usize, entry: EntryAt, child: Option<NodeAt>) {
         let skip = self.node.fields.skip.load(Relaxed) as usize;
         let count = self.node.count();
@@ -101,6 +103,7 @@ impl NodeLock<'_> {
     }
 
     /// Moves the slots `at..count` up by one.
+    #[inline]
     #[expect(clippy::indexing_slicing, reason = "at <= count < SLOTS: the node is not full")]
     fn open(&self, at: usize, count: usize) {
         let node = self.node;
@@ -114,6 +117,7 @@ impl NodeLock<'_> {
         }
     }
 
+    #[inline]
     #[expect(clippy::indexing_slicing, reason = "at < SLOTS: the node was not full")]
     fn set(&self, at: usize, head: u64, entry: EntryAt, child: Option<NodeAt>) {
         self.node.fields.heads[at].store(head, Relaxed);
@@ -125,6 +129,7 @@ impl NodeLock<'_> {
 }
 
 impl Drop for NodeLock<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.node.fields.version.store(self.version.wrapping_add(2), Release);
     }
