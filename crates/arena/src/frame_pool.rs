@@ -6,7 +6,7 @@
 //! its frames are gone.
 //!
 //! Concurrency: lock-free but for growing. A thread uses its own stack first and then the others.
-//! Cost: 8 B of DRAM for each 4 KiB frame; some 20 ns for taking and giving back one.
+//! Cost: 8 B of DRAM for each 4 KiB frame.
 
 use std::fmt;
 use std::ptr::NonNull;
