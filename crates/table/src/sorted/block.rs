@@ -8,16 +8,15 @@
 //! A point search neither copies keys nor allocates: it carries along how many bytes of the target
 //! the scan has matched, which decides most entries by their shared length alone.
 //!
-//! Cost: 5 to 7 bytes an entry besides suffix and value; a search of an 8 KiB block takes about
-//! 0.1 us, against 1 to 3 us for decompressing it.
+//! Cost: 5 to 7 bytes an entry besides suffix and value. A search takes 0.1 to 0.3 us, most of a
+//! microsecond less than decompressing the block does (docs/performance.md).
 
 use std::cmp::Ordering;
 
 use base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use base::{Cursor, EntryKind, Error, Result, Seqno, Trailer, put_varint};
+use base::{Cursor, EntryKind, Error, Result, Seqno, Trailer};
 
-/// Entries from one restart to the next, as written. Stored in each block.
-const RESTART_INTERVAL: usize = 16;
+use super::separator::common_prefix;
 
 /// The longest block of several entries, bytes: it bounds what a point read decompresses.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 << 10;
@@ -26,7 +25,7 @@ pub(crate) const BLOCK_BYTES_MAX: usize = 32 << 10;
 pub(crate) const BLOCK_ENTRIES_MAX: usize = 2048;
 
 /// Base and interval, and the count of entries.
-const TRAILER_BYTES: usize = 10;
+pub(super) const TRAILER_BYTES: usize = 10;
 
 /// What a block of one entry takes besides key and value, at most.
 const OVERHEAD_BYTES_MAX: usize = 64;
@@ -35,15 +34,15 @@ const OVERHEAD_BYTES_MAX: usize = 64;
 pub(crate) const RAW_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX + OVERHEAD_BYTES_MAX;
 
 /// The nibble that says that more of the length follows.
-const MORE: usize = 15;
+pub(super) const MORE: usize = 15;
 
 /// Bits of the kind below the sequence number's difference.
-const KIND_BITS: u32 = 3;
+pub(super) const KIND_BITS: u32 = 3;
 
 /// The most bytes that an entry takes besides key and value.
 pub(crate) const ENTRY_OVERHEAD_MAX: usize = 1 + 3 + 3 + 10 + 5;
 
-const fn zigzag(value: i64) -> u64 {
+pub(super) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
@@ -60,130 +59,6 @@ fn known_kind(kind: u8) -> Result<EntryKind> {
             .got(format_args!("{reserved:?}"))),
     }
 }
-
-/// Writes a block.
-#[derive(Debug, Default)]
-pub(crate) struct BlockBuilder {
-    bytes: Vec<u8>,
-    restarts: Vec<u16>,
-    count: usize,
-    base: Seqno,
-    last: Seqno,
-    last_key: Vec<u8>,
-    staged: Option<Staged>,
-}
-
-/// An entry that may still be dropped, and what the block was without it.
-#[derive(Clone, Copy, Debug)]
-struct Staged {
-    bytes: usize,
-    restarts: usize,
-    seqno: Seqno,
-}
-
-impl BlockBuilder {
-    /// Starts the next block.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        // One huge value does not keep its memory for the rest of the table.
-        self.bytes.shrink_to(2 * BLOCK_BYTES_MAX);
-        self.restarts.clear();
-        self.last_key.clear();
-        self.count = 0;
-        self.staged = None;
-    }
-
-    /// The entries, a staged one included.
-    pub(crate) fn count(&self) -> usize {
-        self.count + usize::from(self.staged.is_some())
-    }
-
-    /// The entries as encoded, a staged one included.
-    pub(crate) fn entries(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The bytes of the whole block.
-    pub(crate) fn raw_bytes(&self) -> usize {
-        self.bytes.len() + self.tail_bytes()
-    }
-
-    /// The bytes that follow the entries.
-    pub(crate) fn tail_bytes(&self) -> usize {
-        self.restarts.len() * size_of::<u16>() + TRAILER_BYTES
-    }
-
-    /// The last entry's key, a staged one excluded.
-    pub(crate) fn last_key(&self) -> &[u8] {
-        &self.last_key
-    }
-
-    /// Appends an entry, to be kept or dropped next.
-    pub(crate) fn stage(&mut self, key: &[u8], seqno: Seqno, kind: EntryKind, value: &[u8]) {
-        debug_assert!(self.staged.is_none());
-        self.staged =
-            Some(Staged { bytes: self.bytes.len(), restarts: self.restarts.len(), seqno });
-        if self.count == 0 {
-            self.base = seqno;
-        }
-        let restart = self.count.is_multiple_of(RESTART_INTERVAL);
-        if restart && self.count > 0 {
-            // Only blocks of several entries come here, and those are short.
-            self.restarts.push(self.bytes.len() as u16);
-        }
-        let (shared, from) = match restart {
-            true => (0, self.base),
-            false => (super::separator::common_prefix(&self.last_key, key), self.last),
-        };
-        let suffix = key.get(shared..).unwrap_or_default();
-        let out = &mut self.bytes;
-        out.push((shared.min(MORE) << 4 | suffix.len().min(MORE)) as u8);
-        for length in [shared, suffix.len()] {
-            if let Some(more) = length.checked_sub(MORE) {
-                put_varint(out, more as u64);
-            }
-        }
-        // Sequence numbers have 56 bits, so neither the difference nor the shift overflows.
-        let difference = seqno.get().cast_signed() - from.get().cast_signed();
-        put_varint(out, zigzag(difference) << KIND_BITS | kind as u64);
-        put_varint(out, value.len() as u64);
-        out.extend_from_slice(suffix);
-        out.extend_from_slice(value);
-    }
-
-    /// Keeps the staged entry, whose key is `key`.
-    pub(crate) fn keep(&mut self, key: &[u8]) {
-        if let Some(staged) = self.staged.take() {
-            self.last = staged.seqno;
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-            self.count += 1;
-        }
-    }
-
-    /// Drops the staged entry.
-    pub(crate) fn drop_staged(&mut self) {
-        if let Some(staged) = self.staged.take() {
-            self.bytes.truncate(staged.bytes);
-            self.restarts.truncate(staged.restarts);
-        }
-    }
-
-    /// Appends what follows the entries to `out`.
-    pub(crate) fn put_tail(&self, out: &mut Vec<u8>) {
-        for restart in &self.restarts {
-            out.extend_from_slice(&restart.to_le_bytes());
-        }
-        let base = self.base.get() | (RESTART_INTERVAL as u64) << 56;
-        out.extend_from_slice(&base.to_le_bytes());
-        out.extend_from_slice(&(self.count as u16).to_le_bytes());
-    }
-}
-
-// The offset of a restart, and the count of entries, are stored in 16 bits.
-const _: () = assert!(BLOCK_BYTES_MAX <= u16::MAX as usize);
-const _: () = assert!(BLOCK_ENTRIES_MAX <= BLOCK_BYTES_MAX);
-const _: () = assert!(TRAILER_BYTES >= crate::codec::lz4::TAIL_BYTES_MIN);
 
 /// Where the parts of a block lie.
 #[derive(Clone, Copy, Debug)]
@@ -346,7 +221,7 @@ impl<'a> Block<'a> {
                 continue;
             }
             let (suffix, rest) = (self.suffix(&entry), key.get(entry.shared..).unwrap_or_default());
-            let common = super::separator::common_prefix(suffix, rest);
+            let common = common_prefix(suffix, rest);
             matched = entry.shared + common;
             let order = suffix.get(common..).cmp(&rest.get(common..));
             match order.then_with(|| at.cmp(&entry.trailer)) {
@@ -357,6 +232,22 @@ impl<'a> Block<'a> {
         }
         Ok(None)
     }
+}
+
+/// Shows each entry of a decompressed block, in order: key, trailer, value. For tools, and for
+/// feeding the parser anything.
+///
+/// # Errors
+/// `Corrupt` where the block is damaged, `Invalid` where an entry is of a newer format.
+pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> Result<()> {
+    let block = Block::parse(raw)?;
+    let mut place = Place::new();
+    place.first(block)?;
+    while let Some(entry) = place.entry() {
+        visit(place.key(), entry.trailer, block.value(entry));
+        place.next(block)?;
+    }
+    Ok(())
 }
 
 /// A place in a block: on an entry, or past the last.

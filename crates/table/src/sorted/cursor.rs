@@ -44,6 +44,7 @@ pub struct TableCursor {
 struct Loaded {
     partition: usize,
     index: usize,
+    page: u32,
     bytes: Bytes,
     layout: Layout,
 }
@@ -155,6 +156,11 @@ impl TableCursor {
     /// supplied, `Retry` where memory for a long value is short. The cursor is then on no entry.
     pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
         let stepped = self.advance(supplied);
+        let stepped = stepped.map_err(|error| match &self.block {
+            // Damage within a block that its checksum did not cover: a writer's mistake.
+            Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
+            _ => error,
+        });
         if !matches!(stepped, Ok(Step::Need(_))) {
             self.goal = Goal::Rest;
         }
@@ -205,7 +211,8 @@ impl TableCursor {
         let bytes = self.table.decode(span, pages)?;
         let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
         let layout = layout.layout();
-        self.block = Some(Loaded { partition: self.partition, index, bytes, layout });
+        self.block =
+            Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });
         Ok(())
     }
 

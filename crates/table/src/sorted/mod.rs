@@ -1,6 +1,7 @@
 //! Sorted tables: immutable files of versions ordered by (key ascending, trailer descending).
 
 mod block;
+mod block_builder;
 mod check;
 mod cursor;
 mod describe;
@@ -19,6 +20,7 @@ mod table;
 mod top;
 mod writer;
 
+pub use block::visit_block;
 pub use check::{Damage, Report};
 pub use cursor::TableCursor;
 pub use describe::{Fact, describe};

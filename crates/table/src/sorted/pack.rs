@@ -9,9 +9,8 @@
 
 use base::{Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
 
-use super::block::{
-    BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, BlockBuilder, ENTRY_OVERHEAD_MAX, Place,
-};
+use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, ENTRY_OVERHEAD_MAX, Place};
+use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
 use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::sorted::block_builder::BlockBuilder;
 use base::Rng;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -101,6 +102,7 @@ fn damage_never_panics() {
     let model = model(&mut rng);
     let raw = build(&model);
     let try_all = |raw: &[u8]| -> Result<()> {
+        visit_block(raw, |_, _, _| {})?;
         let block = Block::parse(raw)?;
         let mut place = Place::default();
         place.first(block)?;

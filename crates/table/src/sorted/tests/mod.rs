@@ -1,6 +1,7 @@
 //! Tables as a whole: against a map, damaged, truncated, counted.
 
 mod damage;
+mod faults;
 mod golden;
 mod model;
 
