@@ -10,7 +10,7 @@ use log::Log;
 
 use crate::buffers::Buffers;
 use crate::counter::Counter;
-use crate::ordered::{FlushEnv, FlushJob, Tree};
+use crate::ordered::{FlushEnv, FlushJob};
 use crate::trees::Trees;
 
 /// The running tasks, and what they did.
@@ -130,10 +130,13 @@ impl FlushTask {
 
     /// Seals the memtables that keep the oldest segment alive; whether there were any.
     fn seal_pinning(&self) -> bool {
-        let pinning = self.log.pinning();
-        let trees = pinning.into_iter().filter_map(|(id, _)| self.trees.get(id));
-        let seal = |tree: Arc<Tree>| self.buffers.seal(&tree).unwrap_or(false);
-        trees.fold(false, |any, tree| seal(tree) || any)
+        let mut any = false;
+        for (id, _) in self.log.pinning() {
+            if let Some(tree) = self.trees.get(id) {
+                any |= self.buffers.seal(&tree).unwrap_or(false);
+            }
+        }
+        any
     }
 }
 

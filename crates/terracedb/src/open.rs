@@ -111,7 +111,11 @@ pub(crate) fn open(
         make_durable: Box::new(move |upto| durable_log.sync(upto)),
         ..env
     };
-    let reader = Arc::new(PageReader::new(Arc::clone(resources.cache()), env.space));
+    let reader = Arc::new(PageReader::new(
+        Arc::clone(resources.cache()),
+        env.space,
+        resources.account("reads"),
+    ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let flush = FlushTask {
         env,
@@ -119,7 +123,8 @@ pub(crate) fn open(
         buffers: Arc::clone(&buffers),
         log: Arc::clone(&log),
         ring: Arc::clone(&ring),
-        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes()).max(4 * segment_bytes(&resources)),
+        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes())
+            .max(4 * segment_bytes(&resources)),
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
         job: None,

@@ -52,9 +52,10 @@ impl Settings {
 /// How one memory number is shared out, bytes.
 ///
 /// The budget is `memory` less [`FIXED_BYTES`], what a process takes that no account sees: code,
-/// thread stacks, the allocator's slack, mapped log windows. Write buffers get a quarter, the page
-/// cache five eighths; the last eighth is for what is charged as it comes: pinned table metadata,
-/// flush buffers, iterators, values in flight.
+/// thread stacks, the allocator's slack, mapped log windows. Write buffers get a quarter. An eighth,
+/// or the longest value and what a flush works with, is for what is charged as it comes: pinned
+/// table metadata, flush buffers, iterators, values in flight. The page cache gets the rest, about
+/// five eighths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
     pub(crate) budget: u64,
@@ -71,6 +72,9 @@ pub(crate) struct MemoryPlan {
 /// `--num 0`: 9 MiB; the rest is for thread stacks and allocator slack under load.
 pub(crate) const FIXED_BYTES: u64 = 20 << 20;
 
+/// What one flush takes at most: a table writer's fixed buffers, and a long value being compressed.
+const FLUSH_BYTES: u64 = 6 << 20;
+
 /// Larger memtables gain nothing but misses: a flush writes a sorted run of this size anyway.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 
@@ -83,12 +87,14 @@ impl MemoryPlan {
         }
         let budget = memory - FIXED_BYTES;
         let write_buffers = budget / 4;
+        let value_max = (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64);
+        let as_it_comes = (budget / 8).max(value_max + FLUSH_BYTES);
         Ok(Self {
             budget,
-            page_cache: budget / 8 * 5,
+            page_cache: budget - write_buffers - as_it_comes,
             write_buffers,
             memtable: (write_buffers / 4).min(MEMTABLE_BYTES_MAX),
-            value_max: (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64),
+            value_max,
         })
     }
 }
@@ -114,6 +120,7 @@ mod tests {
         for memory in [MEMORY_BYTES_MIN, 512 << 20, 64 << 30] {
             let plan = MemoryPlan::new(memory).unwrap();
             assert!(plan.page_cache + plan.write_buffers <= plan.budget / 8 * 7 + 8);
+            assert!(plan.page_cache > plan.budget / 4);
             assert!(plan.memtable * 4 <= plan.write_buffers);
             assert!(plan.budget < memory);
         }

@@ -86,15 +86,13 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
 
 /// The store and checksum seed the headers state; `None` where both copies are unwritten.
 fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(StoreId, u32, usize)>> {
-    let mut bad = 0;
     let mut error = None;
-    for copy in bytes.chunks(HEADERS_BYTES / 2).take(2) {
+    for (bad, copy) in bytes.chunks(HEADERS_BYTES / 2).take(2).enumerate() {
         match decode_header(copy, number) {
             Ok((store, seed)) => return Ok(Some((store, seed, bad))),
             Err(e) if e.kind() == ErrorKind::Invalid => return Err(e.at(name)),
             Err(e) => error = Some(e.at(name)),
         }
-        bad += 1;
     }
     if bytes.iter().take(HEADERS_BYTES).all(|byte| *byte == 0) {
         return Ok(None);

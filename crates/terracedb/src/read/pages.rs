@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arena::Frame;
-use base::Result;
 use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Result};
 use cache::{PageCache, PageKey, PageKind};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
@@ -30,6 +30,7 @@ pub(crate) struct PageReader {
     cache: Arc<PageCache>,
     /// Tells this store's pages from others' in the cache.
     space: u32,
+    account: Account,
     pub(crate) counters: ReadCounters,
 }
 
@@ -71,8 +72,8 @@ impl ReadCounters {
 }
 
 impl PageReader {
-    pub(crate) fn new(cache: Arc<PageCache>, space: u32) -> Self {
-        Self { cache, space, counters: ReadCounters::default() }
+    pub(crate) fn new(cache: Arc<PageCache>, space: u32, account: Account) -> Self {
+        Self { cache, space, account, counters: ReadCounters::default() }
     }
 
     fn key(&self, span: Span, number: u32) -> PageKey {
@@ -116,6 +117,7 @@ impl PageReader {
         {
             return Ok((Pages::Frame(frame), Depth::Flash));
         }
+        let _charge = self.charge_for(span)?;
         let buf = match span.pages {
             1 => PAGE.take().unwrap_or_else(|| Buf::pages(1)),
             pages => Buf::pages(pages as usize),
@@ -129,6 +131,15 @@ impl PageReader {
         let admitted = self.admit_page(table, span, &buf);
         PAGE.set(Some(buf));
         Ok((admitted?, Depth::Flash))
+    }
+
+    /// Charges what a long value's pages take before they are read (I10). The value's own charge
+    /// follows when it is decoded; short reads are covered by the fixed overhead.
+    pub(crate) fn charge_for(&self, span: Span) -> Result<Option<Charge>> {
+        if span.pages <= CACHED_RUN_PAGES_MAX {
+            return Ok(None);
+        }
+        self.account.charge(u64::from(span.pages) * PAGE_BYTES as u64).map(Some)
     }
 
     /// The pages of `span` if all of them are cached.
@@ -214,7 +225,7 @@ impl ReadAhead {
         if span.pages != 1 {
             return Ok(None);
         }
-        if let Some(frame) = self.from_window(reader, table, span)? {
+        if let Some(frame) = self.page_in_window(reader, table, span)? {
             self.note(span);
             return Ok(Some(frame));
         }
@@ -234,10 +245,15 @@ impl ReadAhead {
             return Ok(None);
         }
         self.window = Some(Window { table: span.table, first, buf });
-        self.from_window(reader, table, span)
+        self.page_in_window(reader, table, span)
     }
 
-    fn from_window(&self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
+    fn page_in_window(
+        &self,
+        reader: &PageReader,
+        table: &Table,
+        span: Span,
+    ) -> Result<Option<Frame>> {
         let Some(window) = self.window.as_ref().filter(|window| window.table == span.table) else {
             return Ok(None);
         };

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Key, Result};
+use base::{Charge, Error, Key, Result};
 use bytes::Bytes;
 use media::{Buf, Completion, Medium, Op, Request};
 use parking_lot::Mutex;
@@ -37,12 +38,24 @@ pub struct ReadQueue {
     bufs: Vec<Buf>,
 }
 
+/// The view a queued get reads, kept alive by it.
+struct PinnedView(Arc<View>);
+
+impl Deref for PinnedView {
+    type Target = Arc<View>;
+
+    fn deref(&self) -> &Arc<View> {
+        &self.0
+    }
+}
+
 /// A get waiting for the device.
 struct Slot {
     token: u64,
-    lookup: Lookup<Bytes, Box<Arc<View>>>,
+    lookup: Lookup<Bytes, PinnedView>,
     span: Span,
     table: Arc<Table>,
+    _charge: Option<Charge>,
 }
 
 /// The most gets in flight in one queue.
@@ -78,7 +91,7 @@ impl ReadQueue {
                 .expected(format_args!("at most {} gets in flight", self.slots.len())));
         }
         let key = Bytes::copy_from_slice(key.bytes());
-        self.advance(token, Lookup::new(key, Box::new(view), at), None, Depth::default());
+        self.advance(token, Lookup::new(key, PinnedView(view), at), None, Depth::default());
         Ok(())
     }
 
@@ -139,7 +152,7 @@ impl ReadQueue {
         let number = completion.token as usize;
         let Some(slot) = self.slots.get_mut(number).and_then(Option::take) else { return };
         self.free.push(number);
-        let Slot { token, lookup, span, table } = slot;
+        let Slot { token, lookup, span, table, _charge } = slot;
         match completion.result {
             Ok(()) if span.pages == 1 => {
                 match self.reader.admit_page(&table, span, &completion.buf) {
@@ -163,7 +176,7 @@ impl ReadQueue {
     fn advance(
         &mut self,
         token: u64,
-        mut lookup: Lookup<Bytes, Box<Arc<View>>>,
+        mut lookup: Lookup<Bytes, PinnedView>,
         mut supplied: Option<Pages>,
         mut depth: Depth,
     ) {
@@ -182,7 +195,10 @@ impl ReadQueue {
             let Some(table) = lookup.table().cloned() else {
                 return self.finish(token, depth, Err(no_table()));
             };
-            return self.submit(Slot { token, lookup, span, table });
+            return match self.reader.charge_for(span) {
+                Ok(_charge) => self.submit(Slot { token, lookup, span, table, _charge }),
+                Err(error) => self.finish(token, depth, Err(error)),
+            };
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) enum Seek<'a> {
 
 pub(crate) enum Source {
     Memtable(arena::Cursor),
-    Run(RunCursor),
+    Run(Box<RunCursor>),
 }
 
 impl Source {
@@ -31,7 +31,7 @@ impl Source {
     }
 
     pub(crate) fn run(run: &Arc<Run>) -> Self {
-        Self::Run(RunCursor { run: Arc::clone(run), at: 0, cursor: None, forward: true })
+        Self::Run(Box::new(RunCursor { run: Arc::clone(run), at: 0, cursor: None, forward: true }))
     }
 
     /// Starts a move; `step` until `Ready`.
