@@ -6,6 +6,7 @@ fn model(rng: &mut Rng) -> Model {
     let value_max = [1, 50, 400, 3000, 40_000][rng.below(5) as usize];
     let entries = entries.min(2_000_000 / value_max);
     let key_max = [3, 12, 60, 2000][rng.below(4) as usize];
+    let entries = entries.min(600_000 / key_max);
     let versions = 1 + rng.below(6);
     let mut model = Model::new();
     let mut seqno = rng.below(1000);
