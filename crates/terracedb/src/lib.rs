@@ -34,6 +34,7 @@
 mod background;
 mod batch;
 mod buffers;
+mod check;
 mod commit;
 mod counter;
 mod cursor;
@@ -55,6 +56,7 @@ mod trees;
 pub use base::{Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes};
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
+pub use check::{CheckReport, Problem, check};
 pub use cursor::Cursor;
 pub use db::{Builder, Db};
 pub use iter::{Entry, Iter};

@@ -1,0 +1,147 @@
+//! Checking a store that is not open: every file, every checksum, and the invariants that cost
+//! little to verify.
+//!
+//! The manifest comes first, by the rules of recovery; it says which tables there must be. Each
+//! table is streamed once, then the log is read as recovery would read it. Damage is noted with
+//! its file, pages and keys, and the walk goes on behind it; where the manifest itself is lost,
+//! every table is checked under the identity it claims.
+//!
+//! Checked are checksums (I8), tables named and missing (I3), tables against what the manifest
+//! says of them, newer above older (I4), and that the log reaches what the tables hold (I11). The
+//! check takes the directory's lock and changes nothing. Memory is what the largest entry takes,
+//! and a fixed part.
+
+mod log_walk;
+mod report;
+mod table_walk;
+
+use std::sync::Arc;
+
+use base::{Account, Error, Result, Seqno};
+use media::{Listing, Medium};
+use table::parse_file_name;
+
+use crate::manifest::{self, State};
+
+pub use report::{CheckReport, Problem};
+
+/// Checks the store on `medium`. `progress` is told the bytes done and their total.
+///
+/// # Errors
+/// `Invalid` where no store is here, a newer version wrote it, or it is open; `Retry` where memory
+/// is short. Damage is no error: the report has it.
+pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+    // Looked for before the lock is taken, which may leave a file.
+    if !medium.list()?.iter().any(is_ours) {
+        return Err(no_store());
+    }
+    let _lock = medium.lock()?;
+    let files = medium.list()?;
+    let total = files.iter().map(|file| file.len).sum();
+    let account = Account::unlimited("check");
+    let report = CheckReport::default();
+    let mut walk = Walk { medium, files, account, report, done: 0, total, progress };
+    let state = walk.manifest()?;
+    walk.tables(state.as_ref())?;
+    walk.log(state.as_ref())?;
+    walk.unowned(state.as_ref());
+    Ok(walk.report)
+}
+
+struct Walk<'a> {
+    medium: &'a Arc<dyn Medium>,
+    files: Vec<Listing>,
+    account: Account,
+    report: CheckReport,
+    done: u64,
+    total: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Walk<'_> {
+    /// What the manifest in force says; `None` where it is lost.
+    fn manifest(&mut self) -> Result<Option<State>> {
+        let manifests: Vec<_> = self.files.iter().filter(|file| is_manifest(&file.name)).collect();
+        let newest = manifests.last().map_or("manifest", |file| &file.name).to_owned();
+        self.report.files += manifests.len();
+        let bytes = manifests.iter().map(|file| file.len).sum();
+        let alone = !self.files.iter().any(|file| is_ours(file) && !is_manifest(&file.name));
+        let recovered = match manifest::recover(&**self.medium, alone) {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(_)) if alone => return Err(no_store()),
+            Ok(Err(_)) => Err(Error::corrupt("store").expected("a manifest").got("none")),
+            Err(error) if error.kind() == base::ErrorKind::Corrupt => Err(error),
+            Err(error) => return Err(error),
+        };
+        self.walked(bytes);
+        Ok(match recovered {
+            Ok(found) => {
+                self.report.store = Some(found.store);
+                self.report.keyspaces = found.state.keyspaces.len();
+                self.report.manifest_repairs = found.repaired;
+                Some(found.state)
+            }
+            Err(error) => {
+                self.report.note(Problem::of(&newest, error));
+                None
+            }
+        })
+    }
+
+    /// Lists files that nothing names.
+    fn unowned(&mut self, state: Option<&State>) {
+        // Only the newest readable manifest counts; without any, none can be told from another.
+        let in_force = self.files.iter().rev().find(|file| {
+            is_manifest(&file.name) && manifest::inspect(&**self.medium, &file.name).is_ok()
+        });
+        for Listing { name, .. } in &self.files {
+            let owned = if is_manifest(name) {
+                in_force.is_none_or(|file| file.name == *name)
+            } else if let Some(table) = parse_file_name(name) {
+                let named = |state: &State| {
+                    let tables = state.keyspaces.values().flat_map(|entry| &entry.tables);
+                    tables.into_iter().any(|entry| entry.id == table)
+                };
+                state.is_none_or(named)
+            } else {
+                log::parse_segment_name(name).is_some()
+            };
+            if !owned {
+                self.report.unowned.push(name.clone());
+            }
+        }
+    }
+
+    /// Adds `bytes` to what is done.
+    fn walked(&mut self, bytes: u64) {
+        self.report.bytes += bytes;
+        self.done += bytes;
+        (self.progress)(self.done.min(self.total), self.total);
+    }
+}
+
+/// The highest sequence number that the tables account for: the log must reach it.
+fn floor(state: &State) -> Seqno {
+    let entries = state.keyspaces.values();
+    let highest = entries.flat_map(|entry| {
+        let tables = entry.tables.iter().map(|table| table.seqno_max);
+        tables.chain([entry.flushed_below.before()])
+    });
+    highest.max().unwrap_or(Seqno::ZERO)
+}
+
+fn is_manifest(name: &str) -> bool {
+    name.starts_with("manifest-")
+}
+
+fn is_ours(file: &Listing) -> bool {
+    let Listing { name, .. } = file;
+    is_manifest(name) || parse_file_name(name).is_some() || log::parse_segment_name(name).is_some()
+}
+
+fn no_store() -> Error {
+    Error::invalid("store").expected("one to exist").got("none")
+}
+
+#[cfg(test)]
+mod tests;

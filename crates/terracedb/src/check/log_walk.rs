@@ -1,0 +1,87 @@
+//! The log: read as recovery would, and held against the manifest.
+
+use base::{Error, ErrorKind, KeyspaceId, Result};
+use log::{Entry, segment_name};
+
+use super::{Problem, Walk, floor};
+use crate::manifest::State;
+
+impl Walk<'_> {
+    pub(super) fn log(&mut self, state: Option<&State>) -> Result<()> {
+        let listed = self.files.iter().filter(|file| log::parse_segment_name(&file.name).is_some());
+        let segments: Vec<_> = listed.map(|file| (file.name.clone(), file.len)).collect();
+        self.report.files += segments.len();
+        self.report.log_segments = segments.len();
+        let newest = segments.last().map_or_else(|| "log".to_owned(), |(name, _)| name.clone());
+        let damaged = match log::check(self.medium, self.report.store, &self.account) {
+            Ok(found) => {
+                self.report.log_records = found.records;
+                self.report.log_torn = found.torn.map(|cut| {
+                    format!("{}, byte {}", segment_name(cut.lane, cut.segment), cut.offset)
+                });
+                let floor = state.map_or(base::Seqno::ZERO, floor);
+                if found.last < floor {
+                    let error = Error::corrupt("end of the log (I11)")
+                        .expected(format_args!("sequence number {floor}, which tables hold"))
+                        .got(found.last);
+                    self.report.note(Problem::of(&newest, error));
+                }
+                None
+            }
+            Err(error) if error.kind() == ErrorKind::Retry => return Err(error),
+            Err(error) => {
+                let text = error.to_string();
+                let named = segments.iter().find(|(name, _)| text.contains(name.as_str()));
+                let file = named.map_or(newest.clone(), |(name, _)| name.clone());
+                self.report.note(Problem::of(&file, error));
+                Some(file)
+            }
+        };
+        for (name, bytes) in &segments {
+            let other = damaged.as_ref().map(|file| file != name && *name != newest);
+            self.segment(name, state, other)?;
+            self.walked(*bytes);
+        }
+        Ok(())
+    }
+
+    /// Looks at each record of a segment. `damaged` says whether, in a log that is damaged, what
+    /// cannot be read here is damage of its own; where the log is whole, it is a tail that
+    /// recovery cuts off.
+    fn segment(&mut self, name: &str, state: Option<&State>, damaged: Option<bool>) -> Result<()> {
+        let below = state.map_or(KeyspaceId(u32::MAX), |state| state.keyspaces_below);
+        let (mut records, mut stranger, mut unread) = (0, None, None);
+        let seen = log::inspect(&**self.medium, name, &mut |entry| {
+            match entry {
+                Entry::Batch { offset, keyspaces, .. } => {
+                    records += 1;
+                    let unknown = keyspaces.into_iter().find(|keyspace| *keyspace >= below);
+                    stranger = stranger.or(unknown.map(|keyspace| (offset, keyspace)));
+                }
+                Entry::End { unreadable, .. } => unread = unreadable,
+                Entry::Header(_) | Entry::Begin { .. } | Entry::Mark { .. } => {}
+            }
+            Ok(())
+        });
+        if let Some((offset, keyspace)) = stranger {
+            let error = Error::corrupt("keyspace of a log record")
+                .at(format_args!("offset {offset}"))
+                .expected(format_args!("below {below}, as the manifest knows"))
+                .got(keyspace);
+            self.report.note(Problem::of(name, error));
+        }
+        let unread = match seen {
+            Err(error) if error.kind() == ErrorKind::Retry => return Err(error),
+            Err(error) => Some(error),
+            Ok(()) => unread,
+        };
+        if let Some(own) = damaged {
+            // Recovery stopped before it could count them.
+            self.report.log_records += records;
+            if let Some(error) = unread.filter(|_| own) {
+                self.report.note(Problem::of(name, error));
+            }
+        }
+        Ok(())
+    }
+}

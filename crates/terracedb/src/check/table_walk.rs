@@ -1,0 +1,199 @@
+//! The tables: those that the manifest names, or where that is lost, all there are.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result, Seqno, StoreId, TableId};
+use table::{
+    Damage, Fact, NoDictionaries, Properties, Table, describe, file_name, parse_file_name,
+};
+
+use super::{Problem, Walk};
+use crate::manifest::{KeyspaceEntry, State, TableEntry};
+
+/// Whose table it is, as far as the manifest tells.
+#[derive(Clone, Copy)]
+struct Owner<'a> {
+    keyspace: &'a str,
+    entry: &'a TableEntry,
+}
+
+impl Owner<'_> {
+    fn problem(self, error: Error) -> Problem {
+        let keys = (self.entry.first_key.clone(), self.entry.last_key.clone());
+        Problem {
+            keyspace: Some(self.keyspace.to_owned()),
+            keys: Some(keys),
+            ..Problem::of(&file_name(self.entry.id), error)
+        }
+    }
+}
+
+impl Walk<'_> {
+    pub(super) fn tables(&mut self, state: Option<&State>) -> Result<()> {
+        let (Some(state), Some(store)) = (state, self.report.store) else {
+            return self.tables_without_manifest();
+        };
+        for keyspace in state.keyspaces.values() {
+            for error in out_of_order(keyspace) {
+                self.report.note(error);
+            }
+            for entry in &keyspace.tables {
+                let owner = Owner { keyspace: &keyspace.name, entry };
+                if !self.is_listed(entry.id) {
+                    let error = Error::corrupt("table").expected("its file").got("none");
+                    self.report.note(owner.problem(error));
+                    continue;
+                }
+                self.table(store, entry.id, Some(owner))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_listed(&self, table: TableId) -> bool {
+        let name = file_name(table);
+        self.files.binary_search_by(|file| file.name.cmp(&name)).is_ok()
+    }
+
+    /// Checks each table under the identity that it claims.
+    fn tables_without_manifest(&mut self) -> Result<()> {
+        let names: Vec<_> = self.files.iter().map(|file| file.name.clone()).collect();
+        for name in names {
+            let Some(table) = parse_file_name(&name) else { continue };
+            let mut footer = None;
+            let described = describe(&**self.medium, &name, &self.account, false, &mut |fact| {
+                if let Fact::Footer(found) = fact {
+                    footer = Some(*found);
+                }
+            });
+            match (described, footer) {
+                (_, Some(footer)) => self.table(footer.store, table, None)?,
+                (Err(error), None) if error.is_retryable() => return Err(error),
+                (Err(error), None) => self.report.note(Problem::of(&name, error)),
+                // A description that succeeds begins with the footer.
+                (Ok(()), None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks one table, which is there.
+    fn table(&mut self, store: StoreId, id: TableId, owner: Option<Owner<'_>>) -> Result<()> {
+        let name = file_name(id);
+        let of = |error| match owner {
+            Some(owner) => owner.problem(error),
+            None => Problem::of(&name, error),
+        };
+        self.report.files += 1;
+        self.report.tables += 1;
+        let size = self.files.iter().find(|file| file.name == name).map_or(0, |file| file.len);
+        let expected = owner.map(|owner| owner.entry.file_bytes);
+        let dictionaries = Arc::new(NoDictionaries);
+        let account = self.account.clone();
+        match Table::open(&**self.medium, store, id, expected, dictionaries, &account) {
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => self.report.note(of(error)),
+            Ok(table) => {
+                if let Some(owner) = owner {
+                    for error in contradictions(owner.entry, table.properties()) {
+                        self.report.note(of(error));
+                    }
+                }
+                let (done, total) = (self.done, self.total);
+                let progress = &mut *self.progress;
+                let found = table.check(&account, &mut |pages, _| {
+                    progress((done + pages * PAGE_BYTES as u64).min(total), total);
+                })?;
+                self.report.pages += u64::from(found.pages);
+                self.report.entries += found.entries;
+                self.report.damages += found.damages - found.listed.len() as u64;
+                for Damage { page, pages, keys, error } in found.listed {
+                    let keyspace = owner.map(|owner| owner.keyspace.to_owned());
+                    let pages = Some((page, pages));
+                    let file = name.clone();
+                    self.report.note(Problem { file, pages, keyspace, keys, error });
+                }
+            }
+        }
+        self.walked(size);
+        Ok(())
+    }
+}
+
+/// Where a table says something else of itself than the manifest does.
+fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut compare = |what: &'static str, expected: String, got: String| {
+        if expected != got {
+            errors.push(Error::corrupt(what).expected(expected).got(got));
+        }
+    };
+    let range = |min: Seqno, max: Seqno| format!("{min}..={max}");
+    let key = |key: &[u8]| format!("`{}`", key.escape_ascii());
+    let number = |number: u64| number.to_string();
+    compare("entries of a table", number(entry.entries), number(properties.entries));
+    compare(
+        "sequence numbers of a table",
+        range(entry.seqno_min, entry.seqno_max),
+        range(properties.seqno_min, properties.seqno_max),
+    );
+    compare("first key of a table", key(&entry.first_key), key(&properties.first_key));
+    compare("last key of a table", key(&entry.last_key), key(&properties.last_key));
+    errors
+}
+
+/// Where tables of `keyspace` break I4, or hold what the manifest calls unflushed.
+///
+/// Level 0 holds runs of a table each, oldest first: of two that overlap, the newer one has only
+/// newer sequence numbers. A deeper level is one run: its tables do not overlap.
+pub(super) fn out_of_order(keyspace: &KeyspaceEntry) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut complain = |entry: &TableEntry, error: Error| {
+        problems.push(Owner { keyspace: &keyspace.name, entry }.problem(error));
+    };
+    let mut newest = Seqno::ZERO;
+    let mut level_0: Vec<&TableEntry> = Vec::new();
+    let mut deeper: Vec<&TableEntry> = Vec::new();
+    for entry in &keyspace.tables {
+        if entry.seqno_max >= keyspace.flushed_below {
+            let error = Error::corrupt("sequence numbers of a table")
+                .expected(format_args!("below {}, the flushed bound", keyspace.flushed_below));
+            complain(entry, error.got(entry.seqno_max));
+        }
+        if entry.level > 0 {
+            deeper.push(entry);
+            continue;
+        }
+        // Only a table that is not newer than all before it is compared with each.
+        if entry.seqno_min <= newest
+            && let Some(older) = level_0
+                .iter()
+                .find(|older| overlap(older, entry) && older.seqno_max >= entry.seqno_min)
+        {
+            let error = Error::corrupt("order of tables that overlap (I4)").expected(format_args!(
+                "sequence numbers above {} of table {}",
+                older.seqno_max, older.id
+            ));
+            complain(entry, error.got(format_args!("from {}", entry.seqno_min)));
+        }
+        newest = newest.max(entry.seqno_max);
+        level_0.push(entry);
+    }
+    deeper.sort_by(|one, other| (one.level, &one.first_key).cmp(&(other.level, &other.first_key)));
+    for pair in deeper.windows(2) {
+        if let [left, right] = pair
+            && left.level == right.level
+            && overlap(left, right)
+        {
+            let error = Error::corrupt("tables of a run (I4)")
+                .expected(format_args!("keys after table {}", left.id));
+            complain(right, error.got("an overlap"));
+        }
+    }
+    problems
+}
+
+fn overlap(one: &TableEntry, other: &TableEntry) -> bool {
+    one.first_key <= other.last_key && other.first_key <= one.last_key
+}

@@ -1,0 +1,266 @@
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Durability, ErrorKind, KeyspaceId, Rng, Seqno, TableId};
+use media::{Access, Buf, Faulty, Medium, MemoryMedium, Purpose};
+
+use super::*;
+use crate::Db;
+use crate::manifest::{Edit, KeyspaceKind, TableEntry};
+
+/// A store of two tables in one keyspace, with records in the log that are in no table.
+fn store(medium: &Arc<dyn Medium>) {
+    let db = Db::on_medium(Arc::clone(medium)).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    for round in 0..3u32 {
+        for number in 0..400u32 {
+            let value = format!("{round}:{number}:{}", "v".repeat(80));
+            keyspace.put_with(format!("key{number:04}"), value, Durability::None).unwrap();
+        }
+        if round < 2 {
+            db.flush().unwrap();
+        }
+    }
+    keyspace.put_with("last", "synced", Durability::Sync).unwrap();
+}
+
+fn memory() -> Arc<dyn Medium> {
+    Arc::new(MemoryMedium::new())
+}
+
+fn whole() -> Arc<dyn Medium> {
+    let medium = memory();
+    store(&medium);
+    medium
+}
+
+fn run(medium: &Arc<dyn Medium>) -> CheckReport {
+    check(medium, &mut |done, total| assert!(done <= total)).unwrap()
+}
+
+fn names(medium: &Arc<dyn Medium>, part: &str) -> Vec<String> {
+    let files = medium.list().unwrap().into_iter();
+    files.map(|file| file.name).filter(|name| name.contains(part)).collect()
+}
+
+fn content(medium: &Arc<dyn Medium>, name: &str) -> Vec<u8> {
+    let file = medium.open(name, Access::Bytes).unwrap();
+    let len = file.size().unwrap() as usize;
+    let (buf, read) = file.read(0, Buf::pages(len.div_ceil(PAGE_BYTES)), Purpose::Scrub);
+    read.unwrap();
+    buf[..len].to_vec()
+}
+
+fn contents(medium: &Arc<dyn Medium>) -> Vec<(String, Vec<u8>)> {
+    names(medium, "").into_iter().map(|name| (name.clone(), content(medium, &name))).collect()
+}
+
+fn flip(medium: &Arc<dyn Medium>, name: &str, at: usize) {
+    let byte = content(medium, name)[at] ^ 0x20;
+    let file = medium.open(name, Access::Bytes).unwrap();
+    file.store(at as u64, &[byte], Purpose::Scrub).unwrap();
+}
+
+#[test]
+fn a_whole_store_is_clean_and_stays_as_it_is() {
+    let medium = whole();
+    let before = contents(&medium);
+    let report = run(&medium);
+    assert!(report.is_clean() && report.unowned.is_empty(), "{report:?}");
+    assert_eq!((report.keyspaces, report.tables, report.entries), (1, 2, 800));
+    assert_eq!((report.log_torn.as_ref(), report.manifest_repairs), (None, 0));
+    assert!(report.log_records >= 401, "{report:?}");
+    assert_eq!(report.files, before.len());
+    assert_eq!(report.bytes, before.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+    assert_eq!(contents(&medium), before);
+}
+
+#[test]
+fn progress_ends_at_the_total() {
+    let (mut last, mut rising) = ((0, 0), true);
+    check(&whole(), &mut |done, total| {
+        rising &= done >= last.0;
+        last = (done, total);
+    })
+    .unwrap();
+    assert!(rising && last.0 == last.1 && last.1 > 0, "{last:?}");
+}
+
+#[test]
+fn an_open_store_and_no_store_are_refused() {
+    let medium = memory();
+    assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Invalid);
+    let _db = Db::on_medium(Arc::clone(&medium)).memory(64 << 20).open().unwrap();
+    assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Any flipped byte of a table is found, in its file; no other file is blamed.
+#[test]
+fn a_flipped_byte_of_a_table_is_found_where_it_is() {
+    let medium = whole();
+    let (mut rng, seed) = Rng::from_env();
+    for name in names(&medium, ".table") {
+        let length = content(&medium, &name).len();
+        for _ in 0..30 {
+            let at = rng.below(length as u64) as usize;
+            flip(&medium, &name, at);
+            let report = run(&medium);
+            let why = format!("seed {seed}, byte {at} of {name}: {report:?}");
+            assert!(!report.is_clean(), "{why}");
+            assert!(report.problems.iter().all(|problem| problem.file == name), "{why}");
+            let page = (at / PAGE_BYTES) as u32;
+            let pages_before_tail = (length / PAGE_BYTES) as u32 - 3;
+            if page < pages_before_tail {
+                assert!(report.problems.iter().any(|it| it.pages == Some((page, 1))), "{why}");
+                let known = |it: &Problem| it.keys.is_some() && it.keyspace.is_some();
+                assert!(report.problems.iter().all(known), "{why}");
+            }
+            flip(&medium, &name, at);
+        }
+    }
+    assert!(run(&medium).is_clean());
+}
+
+/// A flipped byte of the log or the manifest is damage, a cut tail or a repaired copy, and never
+/// a reason to blame a table.
+#[test]
+fn a_flipped_byte_of_log_or_manifest_is_told() {
+    let medium = whole();
+    let (mut rng, seed) = Rng::from_env();
+    // The newest segment is spare: nothing is lost with it, and a power cut may have left it so.
+    let mut files = names(&medium, "log-");
+    files.pop();
+    files.extend(names(&medium, "manifest-"));
+    for name in files {
+        let bytes = content(&medium, &name);
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+        for _ in 0..30.min(used) {
+            let at = rng.below(used as u64) as usize;
+            flip(&medium, &name, at);
+            let report = run(&medium);
+            let why = format!("seed {seed}, byte {at} of {name}: {report:?}");
+            let told = !report.is_clean() || report.log_torn.is_some();
+            // A manifest's header page has unused bytes between and behind its two headers.
+            let unused = name.starts_with("manifest-") && at < 1024 && at % 512 >= 40;
+            // Behind a sync, zeros fill a log page.
+            let filling = name.starts_with("log-") && at >= PAGE_BYTES && bytes[at] == 0;
+            assert!(told || report.manifest_repairs > 0 || unused || filling, "{why}");
+            assert!(report.problems.iter().all(|it| !it.file.ends_with(".table")), "{why}");
+            flip(&medium, &name, at);
+        }
+    }
+    assert!(run(&medium).is_clean());
+}
+
+#[test]
+fn missing_and_unnamed_tables_are_told() {
+    let medium = whole();
+    let tables = names(&medium, ".table");
+    medium.rename(&tables[0], &table::file_name(TableId(999))).unwrap();
+    medium.create("notes.txt", Access::Bytes, 0).unwrap();
+    let report = run(&medium);
+    assert_eq!(report.damages, 1, "{report:?}");
+    let problem = &report.problems[0];
+    assert_eq!(problem.file, tables[0]);
+    assert_eq!(problem.keys, Some((b"key0000".to_vec(), b"key0399".to_vec())));
+    assert_eq!(report.unowned, [table::file_name(TableId(999)), "notes.txt".to_owned()]);
+}
+
+#[test]
+fn without_a_manifest_tables_and_log_are_checked_all_the_same() {
+    let medium = whole();
+    for name in names(&medium, "manifest-") {
+        medium.remove(&name).unwrap();
+    }
+    let report = run(&medium);
+    assert_eq!(report.damages, 1, "{report:?}");
+    assert_eq!((report.tables, report.entries, report.store), (2, 800, None));
+    let table = &names(&medium, ".table")[1];
+    flip(&medium, table, 100);
+    let report = run(&medium);
+    assert!(
+        report.damages == 2 && report.problems.iter().any(|it| it.file == *table),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_log_that_ends_before_the_tables_do_is_damage() {
+    let medium = whole();
+    for name in names(&medium, "log-") {
+        medium.remove(&name).unwrap();
+    }
+    let report = run(&medium);
+    assert_eq!(report.damages, 1, "{report:?}");
+    assert!(report.problems[0].to_string().contains("end of the log"), "{report:?}");
+}
+
+/// What a power cut leaves is no damage, whenever it comes (I3, I11).
+#[test]
+fn crash_images_are_clean() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..10 {
+        let faulty = Arc::new(Faulty::new(rng.next_u64()));
+        let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
+        let at = 3 + rng.below(40);
+        faulty.freeze(media::Freeze::AtSync(at));
+        store(&medium);
+        let image: Arc<dyn Medium> = Arc::new(faulty.crash_image(rng.next_u64()).unwrap());
+        if !image.list().unwrap().iter().any(is_ours) {
+            continue;
+        }
+        match check(&image, &mut |_, _| ()) {
+            Ok(report) => assert!(report.is_clean(), "seed {seed}, round {round}: {report:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "seed {seed}: {error}"),
+        }
+    }
+}
+
+fn entry(id: u64, level: u8, keys: (&str, &str), seqnos: (u64, u64)) -> Edit {
+    let (first_key, last_key) = (keys.0.into(), keys.1.into());
+    let (seqno_min, seqno_max) = (Seqno::new(seqnos.0), Seqno::new(seqnos.1));
+    let id = TableId(id);
+    let (file_bytes, entries) = (8192, 10);
+    let table =
+        TableEntry { id, level, file_bytes, entries, seqno_min, seqno_max, first_key, last_key };
+    Edit::TableAdded { keyspace: KeyspaceId(0), table }
+}
+
+/// The problems of a keyspace of these tables, flushed below 100.
+fn order_of(tables: Vec<Edit>) -> Vec<String> {
+    let mut state = State::default();
+    let (keyspace, kind) = (KeyspaceId(0), KeyspaceKind::Ordered);
+    let below = Seqno::new(100);
+    let first = [
+        Edit::TableIdsReserved { below: TableId(100) },
+        Edit::KeyspaceCreated { keyspace, kind, name: "k".to_owned() },
+        Edit::Flushed { keyspace, below },
+    ];
+    for edit in first.into_iter().chain(tables) {
+        state.apply(edit).unwrap();
+    }
+    assert!(floor(&state) >= Seqno::new(99));
+    let problems = table_walk::out_of_order(&state.keyspaces[&keyspace]);
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn newer_lies_above_older() {
+    let good = vec![
+        entry(1, 0, ("a", "m"), (1, 10)),
+        entry(2, 0, ("c", "z"), (11, 20)),
+        // Older than the one before, but apart from it.
+        entry(3, 0, ("zz", "zzz"), (5, 6)),
+        entry(4, 1, ("a", "b"), (1, 90)),
+        entry(5, 1, ("c", "d"), (1, 90)),
+    ];
+    assert_eq!(order_of(good), [""; 0]);
+    for (bad, complaint) in [
+        (vec![entry(1, 0, ("a", "m"), (5, 10)), entry(2, 0, ("m", "z"), (10, 20))], "order of"),
+        (vec![entry(4, 1, ("a", "c"), (1, 9)), entry(5, 1, ("c", "d"), (1, 9))], "of a run"),
+        (vec![entry(1, 0, ("a", "m"), (5, 100))], "below 100"),
+    ] {
+        let problems = order_of(bad);
+        assert!(problems.len() == 1 && problems[0].contains(complaint), "{problems:?}");
+    }
+}
