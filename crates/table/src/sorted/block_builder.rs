@@ -75,6 +75,18 @@ impl BlockBuilder {
 
     /// Appends an entry, to be kept or dropped next.
     pub(crate) fn stage(&mut self, key: &[u8], seqno: Seqno, kind: EntryKind, value: &[u8]) {
+        self.stage_head(key, seqno, kind, value.len());
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// Appends an entry but for its value, which the caller puts behind the entries.
+    pub(crate) fn stage_head(
+        &mut self,
+        key: &[u8],
+        seqno: Seqno,
+        kind: EntryKind,
+        value_bytes: usize,
+    ) {
         debug_assert!(self.staged.is_none());
         self.staged =
             Some(Staged { bytes: self.bytes.len(), restarts: self.restarts.len(), seqno });
@@ -101,9 +113,8 @@ impl BlockBuilder {
         // Sequence numbers have 56 bits, so neither the difference nor the shift overflows.
         let difference = seqno.get().cast_signed() - from.get().cast_signed();
         put_varint(out, zigzag(difference) << KIND_BITS | kind as u64);
-        put_varint(out, value.len() as u64);
+        put_varint(out, value_bytes as u64);
         out.extend_from_slice(suffix);
-        out.extend_from_slice(value);
     }
 
     /// Keeps the staged entry, whose key is `key`.

@@ -11,6 +11,7 @@ mod footer;
 mod meta;
 mod output;
 mod pack;
+mod pieces;
 mod point;
 mod properties;
 mod read;

@@ -12,6 +12,7 @@ use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
 use base::{Codec, DictionaryId, Error, PageSeed, Result, hash64};
 use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
+use super::pieces::Pieces;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, run_pages, seal_page};
 
 /// The pages of one buffer: 512 KiB, which every device writes at its full rate.
@@ -30,14 +31,14 @@ pub(crate) struct Section<'a> {
     pub(crate) codec: Codec,
     pub(crate) dictionary: DictionaryId,
     pub(crate) raw_bytes: usize,
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Pieces<'a>,
 }
 
 impl<'a> Section<'a> {
     /// A payload that is not compressed.
-    pub(crate) const fn plain(kind: PageKind, payload: &'a [u8]) -> Self {
+    pub(crate) fn plain(kind: PageKind, payload: &'a [u8]) -> Self {
         let (codec, dictionary) = (Codec::None, DictionaryId(0));
-        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload }
+        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload: payload.into() }
     }
 }
 
@@ -111,8 +112,10 @@ impl Output {
                 payload_bytes: section.payload.len() as u32,
                 raw_bytes: section.raw_bytes as u32,
             };
-            let rest = section.payload.get(number * PAYLOAD_BYTES..).unwrap_or_default();
-            self.seal(&header, rest.get(..header.payload_here()).unwrap_or_default())?;
+            let at = number * PAYLOAD_BYTES;
+            let mut joined = [0; PAYLOAD_BYTES];
+            let content = section.payload.range(at, header.payload_here(), &mut joined);
+            self.seal(&header, content)?;
         }
         Ok(first)
     }

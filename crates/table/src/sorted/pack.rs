@@ -12,6 +12,7 @@ use base::{Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, ENTRY_OVERHEAD_MAX, Place};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
+use super::pieces::Pieces;
 use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};
 use crate::page::{PAYLOAD_BYTES, run_pages};
@@ -22,10 +23,14 @@ const ENTRY_OVERHEAD_USUAL: usize = 6;
 /// Room on a page that is worth another compression, bytes.
 const WORTH_BYTES: usize = PAYLOAD_BYTES / 50;
 
+/// An entry longer than this is not compressed: its value goes from where it lies to the pages,
+/// so that a flush needs no memory in proportion to the longest value.
+const STREAMED_BYTES_MIN: usize = 1 << 20;
+
 /// A block, ready to be written.
 #[derive(Debug)]
 pub(crate) struct Packed<'a> {
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Pieces<'a>,
     pub(crate) codec: Codec,
     pub(crate) dictionary: DictionaryId,
     pub(crate) raw_bytes: usize,
@@ -133,7 +138,8 @@ impl Packer {
     /// with its tail, and the compressed form.
     pub(crate) const fn memory_for(key: &[u8], value: &[u8]) -> u64 {
         let bytes = key.len() + value.len() + ENTRY_OVERHEAD_MAX;
-        if bytes > BLOCK_BYTES_MAX { 4 * bytes as u64 } else { 0 }
+        let is_compressed_alone = bytes > BLOCK_BYTES_MAX && bytes <= STREAMED_BYTES_MIN;
+        if is_compressed_alone { 4 * bytes as u64 } else { 0 }
     }
 
     /// Adds an entry, whose predecessor is before it. Blocks that are full by then are emitted.
@@ -145,6 +151,10 @@ impl Packer {
         emit: Emit<'_>,
     ) -> Result<()> {
         let added = Added { key, trailer, kind: trailer.kind()?, value };
+        if added.bytes() > STREAMED_BYTES_MIN {
+            self.finish(emit)?;
+            return self.stream(added, emit);
+        }
         if added.bytes() > BLOCK_BYTES_MAX {
             self.finish(emit)?;
             self.stage(added);
@@ -164,6 +174,28 @@ impl Packer {
         while self.block.count() > 0 {
             self.close(emit)?;
         }
+        Ok(())
+    }
+
+    /// Emits an entry as a block of its own, stored as it is, without a copy of its value.
+    fn stream(&mut self, added: Added<'_>, emit: Emit<'_>) -> Result<()> {
+        let Added { key, trailer, kind, value } = added;
+        self.block.stage_head(key, trailer.seqno(), kind, value.len());
+        self.keep(added);
+        self.raw.clear();
+        self.block.put_tail(&mut self.raw);
+        let payload = Pieces::new(self.block.entries(), value, &self.raw);
+        self.padding.add(run_pages(payload.len()), payload.len());
+        emit(Packed {
+            payload,
+            codec: Codec::None,
+            dictionary: DictionaryId(0),
+            raw_bytes: payload.len(),
+            first_key: &self.first_key,
+            last: (self.block.last_key(), self.last_trailer),
+            hashes: &self.hashes,
+        })?;
+        self.clear();
         Ok(())
     }
 
@@ -393,7 +425,7 @@ impl Packer {
         let payload = if codec == Codec::None { &self.raw } else { &self.payload };
         self.padding.add(run_pages(payload.len()), payload.len());
         emit(Packed {
-            payload,
+            payload: Pieces::from(payload.as_slice()),
             codec,
             dictionary,
             raw_bytes: self.raw.len(),

@@ -21,6 +21,18 @@ struct Owned {
     _charge: Option<Charge>,
 }
 
+/// A run's buffer, and what it is charged.
+struct OwnedRun {
+    buf: Buf,
+    _charge: Option<Charge>,
+}
+
+impl AsRef<[u8]> for OwnedRun {
+    fn as_ref(&self) -> &[u8] {
+        &self.buf
+    }
+}
+
 impl AsRef<[u8]> for Owned {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
@@ -44,7 +56,39 @@ pub(crate) fn decode_block(
             return Ok(Bytes::from_owner(frame.clone()).slice(payload));
         }
     }
+    if let Pages::Run(buf) = pages {
+        let first = buf.get(..PAGE_BYTES).unwrap_or_default();
+        return match check_block(first, count)?.codec {
+            Codec::None => join_in_place(buf, count, account),
+            _ => decode_run(buf.chunks_exact(PAGE_BYTES), count, dictionaries, account),
+        };
+    }
     decode_run(pages.iter(), count, dictionaries, account)
+}
+
+/// The block that is stored as it is on the pages of `buf`: payloads move together over the
+/// headers between them, so that a long value takes no second copy.
+fn join_in_place(mut buf: Buf, count: u32, account: &Account) -> Result<Bytes> {
+    let charge = match buf.len() > CHARGED_BYTES_MIN {
+        true => Some(account.charge(buf.len() as u64)?),
+        false => None,
+    };
+    let header = check_block(buf.get(..PAGE_BYTES).unwrap_or_default(), count)?;
+    let mut joined = 0;
+    for number in 0..count as usize {
+        let at = number * PAGE_BYTES;
+        let page = buf.get(at..at + PAGE_BYTES).unwrap_or_default();
+        let here = if number == 0 { header } else { continuation(page, &header, number)? };
+        let length = payload(page, &here)?.len();
+        buf.copy_within(at + HEADER_BYTES..at + HEADER_BYTES + length, joined);
+        joined += length;
+    }
+    if joined != header.payload_bytes as usize {
+        return Err(Error::corrupt("payload of a run, bytes")
+            .expected(header.payload_bytes)
+            .got(joined));
+    }
+    Ok(Bytes::from_owner(OwnedRun { buf, _charge: charge }).slice(..joined))
 }
 
 /// As [`decode_block`], from pages wherever they are.

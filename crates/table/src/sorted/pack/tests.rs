@@ -12,8 +12,13 @@ struct Out {
 fn pack(packer: &mut Packer, entries: &[(Vec<u8>, Trailer, Vec<u8>)]) -> Out {
     let mut out = Out { blocks: Vec::new(), entries: Vec::new(), keys: 0 };
     let mut emit = |packed: Packed<'_>| {
-        let raw =
-            crate::codec::decompress(packed.codec, None, packed.payload, packed.raw_bytes).unwrap();
+        let raw = crate::codec::decompress(
+            packed.codec,
+            None,
+            &packed.payload.joined(),
+            packed.raw_bytes,
+        )
+        .unwrap();
         let block = Block::parse(&raw).unwrap();
         let mut place = Place::default();
         place.first(block).unwrap();

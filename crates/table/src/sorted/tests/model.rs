@@ -297,9 +297,11 @@ fn short_memory_refuses_and_gives_back() {
     let account = budget.account("tables");
     let mut writer = Writer::create(&medium, spec(Codec::None), &account).unwrap();
     writer.add(b"a", put(1), b"small").unwrap();
-    let error = writer.add(b"b", put(1), &vec![1; 1 << 20]).unwrap_err();
+    let error = writer.add(b"b", put(1), &vec![1; 1000 << 10]).unwrap_err();
     assert!(error.is_retryable(), "{error}");
     writer.add(b"b", put(1), &vec![1; 100 << 10]).unwrap();
+    // A value that long is streamed: it takes no memory of the budget, however short that is.
+    writer.add(b"c", put(1), &vec![1; 8 << 20]).unwrap();
     writer.finish().unwrap();
     assert_eq!(budget.used(), 0);
     let table =
@@ -309,6 +311,8 @@ fn short_memory_refuses_and_gives_back() {
     assert!(budget.used() >= table.pinned_bytes() + (100 << 10), "a long value is charged");
     drop(value);
     assert_eq!(budget.used(), table.pinned_bytes());
+    let long = Driver::new(&table).get(b"c", put(1));
+    assert!(long.unwrap_err().is_retryable(), "reading it takes its length");
     drop(table);
     assert_eq!(budget.used(), 0);
     let poor_budget = base::Budget::new(1000);

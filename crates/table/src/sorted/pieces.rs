@@ -1,0 +1,83 @@
+//! A payload in pieces: what lies in several places is written without being joined first.
+
+use crate::page::PAYLOAD_BYTES;
+
+/// Up to three byte strings, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pieces<'a>([&'a [u8]; 3]);
+
+impl<'a> Pieces<'a> {
+    pub(crate) const fn new(first: &'a [u8], second: &'a [u8], third: &'a [u8]) -> Self {
+        Self([first, second, third])
+    }
+
+    /// The length of all of it.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// All of it in one.
+    #[cfg(test)]
+    pub(crate) fn joined(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+
+    /// `len` bytes from offset `at`, as far as there are so many: where one piece holds them, from
+    /// there; else copied to `joined`. At most a page's payload.
+    pub(crate) fn range<'b>(
+        &self,
+        at: usize,
+        len: usize,
+        joined: &'b mut [u8; PAYLOAD_BYTES],
+    ) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        let mut skip = at;
+        let mut filled = 0;
+        for piece in self.0 {
+            let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(piece.len());
+            if let Some(whole) = rest.get(..len).filter(|_| filled == 0) {
+                return whole;
+            }
+            let wanted = (len - filled).min(rest.len());
+            let (Some(to), Some(from)) =
+                (joined.get_mut(filled..filled + wanted), rest.get(..wanted))
+            else {
+                break;
+            };
+            to.copy_from_slice(from);
+            filled += wanted;
+        }
+        joined.get(..filled).unwrap_or_default()
+    }
+}
+
+impl<'a> From<&'a [u8]> for Pieces<'a> {
+    fn from(piece: &'a [u8]) -> Self {
+        Self([piece, &[], &[]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_the_same_wherever_the_pieces_are_cut() {
+        let whole: Vec<u8> = (0..100).collect();
+        for first in 0..100 {
+            for second in first..100 {
+                let (a, rest) = whole.split_at(first);
+                let (b, c) = rest.split_at(second - first);
+                let pieces = Pieces::new(a, b, c);
+                assert_eq!(pieces.len(), 100);
+                for (at, len) in [(0, 100), (0, 0), (3, 40), (50, 50), (99, 1)] {
+                    let mut joined = [0; PAYLOAD_BYTES];
+                    assert_eq!(pieces.range(at, len, &mut joined), &whole[at..at + len]);
+                }
+            }
+        }
+    }
+}
