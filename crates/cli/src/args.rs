@@ -1,10 +1,12 @@
 //! What can be typed.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use terracedb::{Codec, parse_bytes};
+use terracedb::{Codec, Error, ErrorKind, parse_bytes};
 use workload::Distribution;
 use workload::bench::Name;
 use workload::trace::Format;
@@ -42,7 +44,7 @@ pub(crate) enum Command {
 pub(crate) struct Engine {
     /// Memory the store may use, all of it: memtables, cache, metadata, buffers
     /// [default: a quarter of the machine's or cgroup's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
     /// How new tables are compressed
     #[arg(long, default_value = "lz4")]
@@ -68,9 +70,8 @@ impl From<CodecName> for Codec {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// Workloads, run in this order on one store: fillseq fillrandom fillsync overwrite
-    /// readrandom readmissing readseq readreverse seekrandom multireadrandom
-    #[arg(required = true, value_name = "NAME")]
+    /// Workloads, run in this order on one store
+    #[arg(required = true, value_name = "NAME", value_parser = one_of(Name::ALL, Name::name))]
     pub(crate) names: Vec<Name>,
     /// Where the store is, or is to be created [default: a directory that is removed afterwards]
     #[arg(long, value_name = "DIR")]
@@ -96,8 +97,8 @@ pub(crate) struct Bench {
     /// Seconds after which a read workload ends; fills always write --num keys
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
-    /// How reads and overwrites pick keys: uniform, zipfian, latest
-    #[arg(long, value_name = "NAME", default_value = "uniform")]
+    /// How reads and overwrites pick keys: uniform, zipfian, zipfian:THETA, latest
+    #[arg(long, value_name = "NAME", default_value = "uniform", value_parser = distribution)]
     pub(crate) distribution: Distribution,
     /// Make every write durable before it returns
     #[arg(long)]
@@ -119,15 +120,25 @@ pub(crate) struct Bench {
 pub(crate) struct Replay {
     /// The trace: plain, .xz or .zst
     pub(crate) file: PathBuf,
-    /// oracle-general, lis, u64be, u32, twitter-csv or ycsb
-    #[arg(long, value_name = "NAME")]
+    /// What the trace's bytes mean
+    #[arg(long, value_name = "NAME", value_parser = one_of(Format::ALL, Format::name))]
     pub(crate) format: Format,
-    /// Where the store is, or is to be created [default: a directory that is removed afterwards]
+    /// Where the store is, or is to be created; what it holds stays and counts
+    /// [default: a directory that is removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Bytes of a value, whatever the trace says [default: the trace's sizes, else 100]
     #[arg(long, value_name = "B")]
     pub(crate) value_size: Option<usize>,
+    /// Records to load first, with --format ycsb [default: the file's recordcount]
+    #[arg(long, value_name = "N")]
+    pub(crate) records: Option<u64>,
+    /// Operations to run, with --format ycsb [default: the file's operationcount]
+    #[arg(long, value_name = "N")]
+    pub(crate) operations: Option<u64>,
+    /// What random choices follow from, with --format ycsb
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
     /// Stop after this many accesses
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
@@ -168,6 +179,7 @@ pub(crate) struct Put {
     /// The key
     pub(crate) key: String,
     /// The value; `-` reads it from standard input
+    #[arg(allow_negative_numbers = true)]
     pub(crate) value: String,
 }
 
@@ -212,7 +224,10 @@ pub(crate) struct Inspect {
     pub(crate) kind: FileKind,
     /// The file, in the directory of its store
     pub(crate) file: PathBuf,
-    /// Print JSON
+    /// Show every page of a table too
+    #[arg(long)]
+    pub(crate) pages: bool,
+    /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -228,13 +243,42 @@ pub(crate) enum FileKind {
 pub(crate) struct Check {
     /// The store's directory
     pub(crate) dir: PathBuf,
-    /// Print JSON
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+/// One of `all` by its name, which usage, help and errors list.
+fn one_of<T, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.map(name)).try_map(|name| name.parse())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| plain(&error))
+}
+
+fn distribution(text: &str) -> Result<Distribution, String> {
+    text.parse().map_err(|error| plain(&error))
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
-    let seconds: f64 = number.parse().map_err(|_| "expected seconds, as in 30 or 0.5".to_owned())?;
+    let seconds: f64 =
+        number.parse().map_err(|_| "expected seconds, as in 30 or 0.5".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// What an error says, less the kind where that goes without saying: who typed it reads it.
+pub(crate) fn plain(error: &Error) -> String {
+    let text = error.to_string();
+    match text.split_once(": ") {
+        Some((_, rest)) if error.kind() == ErrorKind::Invalid => rest.to_owned(),
+        _ => text,
+    }
 }

@@ -4,6 +4,7 @@ use terracedb::{Error, Result};
 use workload::bench::{Bench, Options, Report};
 
 use crate::engine::EngineStore;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::{Outcome, args};
 
@@ -22,8 +23,10 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
         existing: args.existing,
         seed: args.seed,
     };
+    let mut out = Output::new();
     if !args.json {
-        println!("{}", store.banner());
+        out.line(store.banner())?;
+        out.flush()?;
     }
     let mut bench = Bench::new(&store, options)?;
     let mut wrong = 0;
@@ -34,7 +37,7 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
             (total, _) => progress.show(tick.done, total),
         })?;
         drop(progress);
-        print(&report, args.json)?;
+        print(&mut out, &report, args.json)?;
         wrong += report.figures.wrong;
     }
     if wrong > 0 {
@@ -43,12 +46,13 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn print(report: &Report, json: bool) -> Result<()> {
+/// One line for each workload, at once: whoever reads along may wait for the next for long.
+fn print(out: &mut Output, report: &Report, json: bool) -> Result<()> {
     if json {
         let line = serde_json::to_string(report);
-        println!("{}", line.map_err(|e| Error::invalid("report").caused_by(e))?);
+        out.line(line.map_err(|e| Error::invalid("report").caused_by(e))?)?;
     } else {
-        println!("{report}");
+        out.line(report)?;
     }
-    Ok(())
+    out.flush()
 }

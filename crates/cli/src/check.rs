@@ -1,9 +1,98 @@
 //! `terrace check`.
 
-use terracedb::Result;
+use std::sync::Arc;
 
-use crate::{Outcome, args};
+use media::{FileMedium, FileOptions, Medium};
+use serde_json::{Value, json};
+use terracedb::{CheckReport, Problem, Result, format_bytes};
 
-pub(crate) fn run(_args: args::Check) -> Result<Outcome> {
-    Ok(Outcome::Done)
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::{Outcome, args, directory};
+
+pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
+    directory::must_hold_store(&args.dir)?;
+    let options = FileOptions { create: false, ..FileOptions::default() };
+    let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&args.dir, options)?);
+    let progress = Progress::of_bytes("check");
+    let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
+    drop(progress);
+    let mut out = Output::new();
+    if args.json {
+        out.line(to_json(&report))?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    out.flush()?;
+    Ok(if report.is_clean() { Outcome::Done } else { Outcome::Negative })
+}
+
+fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
+    let CheckReport { keyspaces, files, bytes, tables, pages, entries, log_segments, .. } = report;
+    match report.store {
+        Some(store) => out.line(format_args!("store {store}, {keyspaces} keyspaces"))?,
+        None => out.line("store unknown: its manifest is lost")?,
+    }
+    out.line(format_args!(
+        "{files} files of {}: {tables} tables with {pages} pages and {entries} entries, \
+         {log_segments} log segments with {} records",
+        format_bytes(*bytes),
+        report.log_records
+    ))?;
+    if let Some(torn) = &report.log_torn {
+        out.line(format_args!("note: the log ends at {torn}; what follows was never synced"))?;
+    }
+    if report.manifest_repairs > 0 {
+        out.line(format_args!(
+            "note: {} damaged copies of manifest records have good twins; opening repairs them",
+            report.manifest_repairs
+        ))?;
+    }
+    for name in &report.unowned {
+        out.line(format_args!("note: {name} belongs to nobody"))?;
+    }
+    for problem in &report.problems {
+        out.line(problem)?;
+    }
+    let unlisted = report.damages - report.problems.len() as u64;
+    if unlisted > 0 {
+        out.line(format_args!("and {unlisted} further problems"))?;
+    }
+    match report.damages {
+        0 => out.line("clean"),
+        count => out.line(format_args!("{count} problems")),
+    }
+}
+
+fn to_json(report: &CheckReport) -> Value {
+    json!({
+        "clean": report.is_clean(),
+        "store": report.store.map(|store| store.to_string()),
+        "keyspaces": report.keyspaces,
+        "files": report.files,
+        "bytes": report.bytes,
+        "tables": report.tables,
+        "pages": report.pages,
+        "entries": report.entries,
+        "log_segments": report.log_segments,
+        "log_records": report.log_records,
+        "log_torn": report.log_torn,
+        "manifest_repairs": report.manifest_repairs,
+        "unowned": report.unowned,
+        "damages": report.damages,
+        "problems": report.problems.iter().map(problem_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn problem_to_json(problem: &Problem) -> Value {
+    let text = |key: &Vec<u8>| key.escape_ascii().to_string();
+    json!({
+        "file": problem.file,
+        "page": problem.pages.map(|(first, _)| first),
+        "pages": problem.pages.map(|(_, count)| count),
+        "keyspace": problem.keyspace,
+        "first_key": problem.keys.as_ref().map(|(from, _)| text(from)),
+        "last_key": problem.keys.as_ref().map(|(_, to)| text(to)),
+        "error": problem.error.to_string(),
+    })
 }

@@ -11,6 +11,7 @@ use workload::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
 use terracedb::Durability;
 
 use crate::args::Engine;
+use crate::directory;
 
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
@@ -28,8 +29,12 @@ pub(crate) struct EngineStore {
 
 impl EngineStore {
     /// Opens the store in `data`, or in a directory of its own. `existing` says whether there has
-    /// to be one already; where not, there must be none: a measurement destroys nothing.
-    pub(crate) fn open(data: Option<&Path>, existing: Option<bool>, engine: &Engine) -> Result<Self> {
+    /// to be one already; where not, the directory must be empty.
+    pub(crate) fn open(
+        data: Option<&Path>,
+        existing: Option<bool>,
+        engine: &Engine,
+    ) -> Result<Self> {
         let scratch = match data {
             Some(_) => None,
             None => {
@@ -42,20 +47,16 @@ impl EngineStore {
             (None, Some(scratch)) => scratch.path().to_owned(),
             (None, None) => PathBuf::new(),
         };
+        match existing {
+            Some(true) => directory::must_hold_store(&dir)?,
+            Some(false) => directory::must_be_empty(&dir)?,
+            None => {}
+        }
         let mut builder = Db::builder(&dir).codec(engine.codec.into());
         if let Some(memory) = engine.memory {
             builder = builder.memory(memory);
         }
-        if existing == Some(true) {
-            builder = builder.create_if_missing(false);
-        }
         let db = builder.open()?;
-        if existing == Some(false) && !db.recovery().created {
-            return Err(Error::invalid("--data")
-                .at(dir.display())
-                .expected("no store there, or --existing")
-                .got("a store"));
-        }
         let keyspace = db.keyspace(KEYSPACE)?;
         Ok(Self { db, keyspace, queues: Mutex::default(), _scratch: scratch, dir })
     }

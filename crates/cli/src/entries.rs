@@ -1,18 +1,20 @@
 //! `terrace get`, `put`, `delete` and `scan`.
 
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Read, stdin};
 
 use terracedb::{Db, Durability, Error, Keyspace, Result};
 
 use crate::args::{self, Place};
-use crate::Outcome;
+use crate::output::Output;
+use crate::{Outcome, directory};
 
 /// Opens the store; reading does not create one.
 fn open(place: &Place, create: bool) -> Result<Db> {
-    let mut builder = Db::builder(&place.dir)
-        .create_if_missing(create)
-        .codec(place.engine.codec.into())
-        .durability(Durability::Sync);
+    if !create {
+        directory::must_hold_store(&place.dir)?;
+    }
+    let mut builder =
+        Db::builder(&place.dir).codec(place.engine.codec.into()).durability(Durability::Sync);
     if let Some(memory) = place.engine.memory {
         builder = builder.memory(memory);
     }
@@ -29,14 +31,15 @@ fn existing(db: &Db, place: &Place) -> Result<Keyspace> {
 }
 
 pub(crate) fn get(args: args::Get) -> Result<Outcome> {
-    let db = open(&args.place, false)?;
     let key = bytes(&args.key, args.place.hex)?;
+    let db = open(&args.place, false)?;
     let Some(value) = existing(&db, &args.place)?.get(key)? else {
         return Ok(Outcome::Negative);
     };
-    let mut out = stdout().lock();
-    print(&mut out, &shown(&value, args.place.hex))?;
-    print(&mut out, b"\n")?;
+    let mut out = Output::new();
+    out.bytes(&shown(&value, args.place.hex))?;
+    out.bytes(b"\n")?;
+    out.flush()?;
     Ok(Outcome::Done)
 }
 
@@ -57,8 +60,9 @@ pub(crate) fn put(args: args::Put) -> Result<Outcome> {
 }
 
 pub(crate) fn delete(args: args::Delete) -> Result<Outcome> {
+    let key = bytes(&args.key, args.place.hex)?;
     let db = open(&args.place, false)?;
-    existing(&db, &args.place)?.delete(bytes(&args.key, args.place.hex)?)?;
+    existing(&db, &args.place)?.delete(key)?;
     Ok(Outcome::Done)
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn scan(args: args::Scan) -> Result<Outcome> {
     };
     let entries: Box<dyn Iterator<Item = _>> =
         if args.reverse { Box::new(iter.rev()) } else { Box::new(iter) };
-    let mut out = std::io::BufWriter::new(stdout().lock());
+    let mut out = Output::new();
     let mut count = 0u64;
     for entry in entries.take(args.limit) {
         let (key, value) = entry?;
@@ -84,22 +88,21 @@ pub(crate) fn scan(args: args::Scan) -> Result<Outcome> {
         if args.count {
             continue;
         }
-        print(&mut out, &shown(&key, hex))?;
+        out.bytes(&shown(&key, hex))?;
         if !args.keys_only {
-            print(&mut out, b"\t")?;
-            print(&mut out, &shown(&value, hex))?;
+            out.bytes(b"\t")?;
+            out.bytes(&shown(&value, hex))?;
         }
-        print(&mut out, b"\n")?;
+        out.bytes(b"\n")?;
+        if out.is_closed() {
+            break;
+        }
     }
     if args.count {
-        print(&mut out, format!("{count}\n").as_bytes())?;
+        out.line(count)?;
     }
-    out.flush().map_err(|e| Error::io("write", "standard output", e))?;
+    out.flush()?;
     Ok(Outcome::Done)
-}
-
-fn print(out: &mut impl Write, bytes: &[u8]) -> Result<()> {
-    out.write_all(bytes).map_err(|e| Error::io("write", "standard output", e))
 }
 
 /// What was typed as bytes: itself, or the hexadecimal digits' values.
@@ -108,7 +111,9 @@ fn bytes(text: &str, hex: bool) -> Result<Vec<u8>> {
         return Ok(text.as_bytes().to_vec());
     }
     let refused = || {
-        Error::invalid("argument").expected("pairs of hexadecimal digits").got(format_args!("`{text}`"))
+        Error::invalid("argument")
+            .expected("pairs of hexadecimal digits")
+            .got(format_args!("`{text}`"))
     };
     let digits: Option<Vec<u8>> =
         text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();

@@ -1,9 +1,233 @@
-//! `terrace inspect`.
+//! `terrace inspect`: what one file of a store says, read without a lock and without a change.
+//!
+//! Facts are printed as they are read, so that memory does not grow with the file: lines for
+//! people, or one JSON object a line.
 
-use terracedb::Result;
+use std::path::Path;
 
-use crate::{Outcome, args};
+use base::Account;
+use serde_json::{Value, json};
+use table::Fact;
+use terracedb::{Error, Result, inspect_manifest};
 
-pub(crate) fn run(_args: args::Inspect) -> Result<Outcome> {
-    Ok(Outcome::Done)
+use crate::args::{self, FileKind};
+use crate::output::Output;
+use crate::{Outcome, directory};
+
+pub(crate) fn run(args: &args::Inspect) -> Result<Outcome> {
+    let refused = || {
+        Error::invalid("file to inspect")
+            .expected("the path of a file in the directory of its store")
+            .got(format_args!("`{}`", args.file.display()))
+    };
+    let name = args.file.file_name().and_then(|name| name.to_str()).ok_or_else(refused)?;
+    let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let medium = directory::look(dir.unwrap_or(Path::new(".")))?;
+    let mut show = Show { out: Output::new(), json: args.json };
+    let outcome = match args.kind {
+        FileKind::Table => show.table(&*medium, name, args.pages),
+        FileKind::Log => show.log(&*medium, name),
+        FileKind::Manifest => show.manifest(&*medium, name),
+    };
+    // What was read before an error still helps.
+    show.out.flush()?;
+    outcome
+}
+
+struct Show {
+    out: Output,
+    json: bool,
+}
+
+impl Show {
+    fn line(&mut self, text: impl std::fmt::Display, json: impl FnOnce() -> Value) -> Result<()> {
+        if self.json { self.out.line(json()) } else { self.out.line(text) }
+    }
+
+    fn table(&mut self, medium: &dyn media::Medium, name: &str, pages: bool) -> Result<Outcome> {
+        let (mut outcome, mut written) = (Outcome::Done, Ok(()));
+        let account = Account::unlimited("inspect");
+        table::describe(medium, name, &account, pages, &mut |fact| {
+            if matches!(fact, Fact::Damage(_)) {
+                outcome = Outcome::Negative;
+            }
+            if written.is_ok() {
+                written = self.line(fact, || fact_to_json(fact));
+            }
+        })?;
+        written.map(|()| outcome)
+    }
+
+    fn log(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
+        if !self.json {
+            let [offset, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
+            self.out.line(format_args!("{offset:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
+        }
+        log::inspect(medium, name, &mut |entry| {
+            let row = LogRow::of(&entry);
+            self.line(row, || entry_to_json(&entry))
+        })?;
+        Ok(Outcome::Done)
+    }
+
+    fn manifest(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
+        let (store, records) = inspect_manifest(medium, name)?;
+        let count = records.len();
+        self.line(
+            format_args!("manifest of store {store}, {count} records"),
+            || json!({"fact": "manifest", "store": store.to_string(), "records": count}),
+        )?;
+        for record in records {
+            let number = record.number;
+            if self.json {
+                let edits = record.edits;
+                self.out.line(json!({"fact": "record", "record": number, "edits": edits}))?;
+                continue;
+            }
+            for edit in record.edits {
+                self.out.line(format_args!("record {number:>5}  {edit}"))?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn fact_to_json(fact: &Fact) -> Value {
+    match fact {
+        Fact::Footer(footer) => json!({
+            "fact": "footer",
+            "format_version": footer.version,
+            "store": footer.store.to_string(),
+            "table": footer.table.0,
+            "pages": footer.pages,
+            "top": footer.top,
+            "properties": footer.properties,
+            "digest": format!("{:016x}", footer.digest),
+        }),
+        Fact::Property(name, value) => {
+            json!({"fact": "property", "name": name, "value": value})
+        }
+        Fact::Partition { number, partition, blocks, filter_bytes, from } => json!({
+            "fact": "partition",
+            "partition": number,
+            "first_page": partition.first_page,
+            "meta_page": partition.meta_page,
+            "blocks": blocks,
+            "filter_bytes": filter_bytes,
+            "from": from.escape_ascii().to_string(),
+        }),
+        Fact::Page(page, header) => json!({
+            "fact": "page",
+            "page": page,
+            "kind": header.kind.name(),
+            "codec": format!("{:?}", header.codec).to_lowercase(),
+            "number": header.number,
+            "run_pages": header.run_pages(),
+            "dictionary": header.dictionary.0,
+            "payload_bytes": header.payload_bytes,
+            "raw_bytes": header.raw_bytes,
+        }),
+        Fact::Damage(damage) => json!({
+            "fact": "damage",
+            "page": damage.page,
+            "pages": damage.pages,
+            "error": damage.error.to_string(),
+        }),
+    }
+}
+
+/// One row of the table that shows a log segment.
+struct LogRow {
+    offset: u64,
+    kind: &'static str,
+    sequence: Option<u64>,
+    seqno: Option<u64>,
+    rest: String,
+}
+
+impl LogRow {
+    fn of(entry: &log::Entry) -> Self {
+        let row = |offset, kind, sequence, seqno: Option<base::Seqno>, rest| Self {
+            offset,
+            kind,
+            sequence,
+            seqno: seqno.map(base::Seqno::get),
+            rest,
+        };
+        match entry {
+            log::Entry::Header(header) => {
+                let rest = format!(
+                    "lane {}, segment {} of store {}, {} bytes",
+                    header.lane, header.segment, header.store, header.capacity
+                );
+                row(0, "header", None, None, rest)
+            }
+            log::Entry::Begin { offset, seqno, begin } => {
+                let opened = if begin.opened { ", the log was opened here" } else { "" };
+                let rest = format!("durable below {}{opened}", begin.durable);
+                row(*offset, "begin", Some(begin.sequence), Some(*seqno), rest)
+            }
+            log::Entry::Mark { offset, sequence, durable } => {
+                let rest = format!("durable below {durable}");
+                row(*offset, "mark", Some(*sequence), None, rest)
+            }
+            log::Entry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, .. } => {
+                let keyspaces: Vec<_> = keyspaces.iter().map(ToString::to_string).collect();
+                let keyspaces = keyspaces.join(" ");
+                let rest = format!("{ops} operations, {bytes} bytes, keyspaces {keyspaces}");
+                row(*offset, "batch", Some(*sequence), Some(*seqno), rest)
+            }
+            log::Entry::End { offset, unreadable } => {
+                let rest = unreadable.as_ref().map(|error| format!("unreadable: {error}"));
+                row(*offset, "end", None, None, rest.unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for LogRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
+        let Self { offset, kind, sequence, seqno, rest } = self;
+        let (sequence, seqno) = (number(*sequence), number(*seqno));
+        write!(f, "{offset:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}  {rest}")
+    }
+}
+
+fn entry_to_json(entry: &log::Entry) -> Value {
+    match entry {
+        log::Entry::Header(header) => json!({
+            "fact": "header",
+            "store": header.store.to_string(),
+            "lane": header.lane.0,
+            "segment": header.segment.0,
+            "capacity": header.capacity,
+        }),
+        log::Entry::Begin { offset, seqno, begin } => json!({
+            "fact": "begin",
+            "offset": offset,
+            "sequence": begin.sequence,
+            "seqno": seqno.get(),
+            "durable": begin.durable,
+            "opened": begin.opened,
+        }),
+        log::Entry::Mark { offset, sequence, durable } => {
+            json!({"fact": "mark", "offset": offset, "sequence": sequence, "durable": durable})
+        }
+        log::Entry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, body_bytes } => json!({
+            "fact": "batch",
+            "offset": offset,
+            "bytes": bytes,
+            "sequence": sequence,
+            "seqno": seqno.get(),
+            "ops": ops,
+            "keyspaces": keyspaces.iter().map(|keyspace| keyspace.0).collect::<Vec<_>>(),
+            "body_bytes": body_bytes,
+        }),
+        log::Entry::End { offset, unreadable } => json!({
+            "fact": "end",
+            "offset": offset,
+            "unreadable": unreadable.as_ref().map(ToString::to_string),
+        }),
+    }
 }

@@ -1,14 +1,17 @@
 //! The `terrace` command: benchmarks, replays traces, reads and writes stores, looks inside their
 //! files and checks them.
 //!
-//! Exit status: 0 done, 1 it failed (or the key is not there, or damage was found), 2 wrong usage.
+//! Exit status: 0 done; 1 it failed, the key is not there, or damage was found; 2 wrong usage, no
+//! store, or one that is open elsewhere. docs/operations.md says the same to users.
 
 mod args;
 mod bench;
 mod check;
+mod directory;
 mod engine;
 mod entries;
 mod inspect;
+mod output;
 mod progress;
 mod replay;
 
@@ -30,12 +33,13 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let on_store = !matches!(args.command, Command::Replay(_) | Command::Inspect(_));
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("terrace: {error}");
-            if let Some(advice) = advice(&error) {
+            eprintln!("terrace: {}", args::plain(&error));
+            if let Some(advice) = advice(&error, on_store) {
                 eprintln!("terrace: {advice}");
             }
             ExitCode::from(if error.kind() == ErrorKind::Invalid { 2 } else { 1 })
@@ -51,16 +55,21 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Put(args) => entries::put(args),
         Command::Delete(args) => entries::delete(args),
         Command::Scan(args) => entries::scan(args),
-        Command::Inspect(args) => inspect::run(args),
-        Command::Check(args) => check::run(args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Check(args) => check::run(&args),
     }
 }
 
-/// What to do next, by the kind of error.
-fn advice(error: &Error) -> Option<&'static str> {
+/// What to do next, by the kind of error. Damage may be a trace's or a lone file's, where the
+/// command is not `on_store`.
+fn advice(error: &Error, on_store: bool) -> Option<&'static str> {
     match error.kind() {
-        ErrorKind::Corrupt => Some("`terrace check DIR` names every damaged file, page and key range"),
-        ErrorKind::NoSpace => Some("free space on the device; nothing that was acknowledged is lost"),
+        ErrorKind::Corrupt if on_store => {
+            Some("`terrace check DIR` names every damaged file, page and key range")
+        }
+        ErrorKind::NoSpace => {
+            Some("free space on the device; nothing that was acknowledged is lost")
+        }
         ErrorKind::Poisoned => Some("open the store again; what was synced is there"),
         _ => None,
     }

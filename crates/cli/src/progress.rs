@@ -21,6 +21,17 @@ impl Progress {
         Self(bar)
     }
 
+    /// A bar for work called `name` that is counted in bytes.
+    pub(crate) fn of_bytes(name: &str) -> Self {
+        let progress = Self::new(name);
+        if let Ok(style) = ProgressStyle::with_template(
+            "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+        ) {
+            progress.0.set_style(style);
+        }
+        progress
+    }
+
     /// Shows `done` of `total`, where that is known.
     pub(crate) fn show(&self, done: u64, total: Option<u64>) {
         if let Some(total) = total {

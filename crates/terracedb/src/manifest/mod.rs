@@ -9,6 +9,7 @@
 mod edit;
 mod frame;
 mod reader;
+mod show;
 mod state;
 
 use std::sync::Arc;

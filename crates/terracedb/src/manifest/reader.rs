@@ -170,10 +170,9 @@ pub fn inspect(medium: &dyn Medium, name: &str) -> Result<(StoreId, Vec<Manifest
     })?;
     let (store, records) = read(medium, name, number)?
         .ok_or_else(|| Error::corrupt("manifest").at(name).expected("a whole first record"))?;
-    let line = |edit: &Edit| format!("{edit:?}");
     let record = |(number, edits): (usize, Vec<Edit>)| ManifestRecord {
         number,
-        edits: edits.iter().map(line).collect(),
+        edits: edits.iter().map(ToString::to_string).collect(),
     };
     Ok((store, records.edits.into_iter().enumerate().map(record).collect()))
 }
