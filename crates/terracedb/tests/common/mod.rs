@@ -1,22 +1,27 @@
 //! What the integration tests share.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+
+mod mortal;
+mod script;
+mod stepped;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{ManualClock, Rng, Stepper};
+use base::Rng;
 use media::{Medium, MemoryMedium};
-use terracedb::{Builder, Db, Keyspace, Resources};
+use terracedb::{Builder, Db, Keyspace};
+
+pub(crate) use mortal::Mortal;
+pub(crate) use script::{Left, Script, assert_tidy};
+pub(crate) use stepped::Stepped;
 
 /// The least memory a store takes: flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
 
 /// A store on a medium, whose background work runs only when someone waits for it.
 pub(crate) fn stepped(medium: &Arc<dyn Medium>, seed: u64) -> Builder {
-    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-    let executor = Arc::new(Stepper::new(seed, clock));
-    let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
-    Db::on_medium(Arc::clone(medium)).resources(&resources)
+    Stepped::new(seed).on(Arc::clone(medium))
 }
 
 /// A store on a medium with background threads.

@@ -1,0 +1,456 @@
+//! A random script that a store lives through, with crashes and faults, and what may be left of it.
+//!
+//! Every batch also writes its number to the keyspace `journal`. So what a store holds says which
+//! batch was its last, and it must then hold exactly what the batches up to that one add up to, in
+//! every keyspace: batches are whole or absent (I11), and none is missing before another (I2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Durability, ErrorKind, Result, Rng};
+use media::{Faulty, Medium};
+use terracedb::{Codec, Db, WriteBatch};
+
+use super::{Model, Mortal, Stepped, assert_same, key, show, value};
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+const JOURNAL: &str = "journal";
+const KEYS: u64 = 60;
+
+/// A keyspace from its creation to its drop.
+type Incarnation = u64;
+
+type Live = BTreeMap<&'static str, Incarnation>;
+
+/// One operation of a batch: where, the key, the value or none.
+type Op = (Incarnation, Vec<u8>, Option<Vec<u8>>);
+
+#[derive(Clone)]
+struct Batch {
+    /// No two batches have the same, and no two that took the same place.
+    attempt: u64,
+    ops: Vec<Op>,
+}
+
+/// How a store was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The process ended or died: everything acknowledged is there.
+    Process,
+    /// The power went: everything synced is there.
+    Power,
+}
+
+/// A store and its history.
+pub(crate) struct Script {
+    rng: Rng,
+    pub(crate) device: Arc<Faulty>,
+    stepped: Stepped,
+    process: Option<Arc<Mortal>>,
+    db: Option<Db>,
+    codec: Codec,
+    /// The batches that count, in order.
+    batches: Vec<Batch>,
+    /// Batches whose writer was told `Poisoned`: the one behind the last may be any of them.
+    doubtful: Vec<Batch>,
+    attempts: u64,
+    /// How many batches were acknowledged before the power went, and how many of them as synced.
+    acknowledged: usize,
+    synced: usize,
+    live: Live,
+    /// What else the keyspaces may be: a creation or a drop may have come to nothing.
+    alternative: Option<Live>,
+    incarnations: u64,
+    pub(crate) context: String,
+}
+
+impl Script {
+    /// A script on an empty device. Everything follows from `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
+        Self {
+            device: Arc::new(Faulty::new(rng.next_u64())),
+            stepped: Stepped::new(rng.next_u64()),
+            rng,
+            process: None,
+            db: None,
+            codec,
+            batches: Vec::new(),
+            doubtful: Vec::new(),
+            attempts: 0,
+            acknowledged: 0,
+            synced: 0,
+            live: Live::new(),
+            alternative: None,
+            incarnations: 0,
+            context: format!("TERRACE_SEED={seed}"),
+        }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    /// Opens the store and checks that what was left is what may be left.
+    pub(crate) fn open(&mut self, left: Left) -> Result<()> {
+        let process = Mortal::over(Arc::clone(&self.device) as _);
+        let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
+        let before = self.device.is_frozen();
+        let db = self.stepped.on(medium).codec(self.codec).open()?;
+        self.process = Some(process);
+        let least = if left == Left::Power { self.synced } else { self.acknowledged };
+        let found = self.check(&db, least);
+        self.take_over(&db, found);
+        if !before && !self.device.is_frozen() {
+            // What an open replayed is durable when it returns.
+            (self.acknowledged, self.synced) = (found, found);
+        }
+        self.db = Some(db);
+        Ok(())
+    }
+
+    /// What was found is the history from now on.
+    fn take_over(&mut self, db: &Db, found: usize) {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        if found > self.batches.len() {
+            let attempt = last_of(db).1;
+            self.batches.extend(doubtful.into_iter().filter(|batch| batch.attempt == attempt));
+        }
+        self.batches.truncate(found);
+        self.acknowledged = self.acknowledged.min(found);
+        self.synced = self.synced.min(found);
+        if let Some(alternative) = self.alternative.take()
+            && !self.same_names(db, &self.live)
+        {
+            self.live = alternative;
+        }
+    }
+
+    fn same_names(&self, db: &Db, live: &Live) -> bool {
+        let mut names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
+        names.sort();
+        let mut expected: Vec<_> = live.keys().copied().collect();
+        expected.sort_unstable();
+        names == expected
+    }
+
+    /// Checks everything that `db` holds; the number of its last batch.
+    fn check(&self, db: &Db, least: usize) -> usize {
+        let context = &self.context;
+        let recovery = db.recovery();
+        assert!(recovery.damaged_tables.is_empty(), "{context}: {:?}", recovery.damaged_tables);
+        assert!(recovery.log_damage.is_none(), "{context}: {:?}", recovery.log_damage);
+        let (found, attempt) = last_of(db);
+        assert!(found >= least, "{context}: batch {found} is the last, and {least} was promised");
+        let mut batches = self.batches.clone();
+        batches.truncate(found);
+        if batches.len() < found {
+            let doubtful = self.doubtful.iter().find(|batch| batch.attempt == attempt);
+            batches.push(doubtful.unwrap_or_else(|| panic!("{context}: batch {found}")).clone());
+        }
+        let last = batches.last().map_or(0, |batch| batch.attempt);
+        assert_eq!((batches.len(), last), (found, attempt), "{context}");
+        let live = match &self.alternative {
+            Some(alternative) if self.same_names(db, alternative) => alternative,
+            _ => &self.live,
+        };
+        assert!(self.same_names(db, live), "{context}: {:?}, not {live:?}", db.keyspaces());
+        for (name, incarnation) in live {
+            let model = model_of(&batches, *incarnation);
+            let keyspace = db.existing_keyspace(name).unwrap();
+            assert_same(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"));
+        }
+        assert_tidy(db, &*self.device, context);
+        found
+    }
+
+    /// The process dies, and nothing is synced by that.
+    pub(crate) fn die(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.die();
+        }
+        self.db = None;
+    }
+
+    /// The power goes, and comes back: to be followed by `open(Left::Power)`.
+    pub(crate) fn lose_power(&mut self) {
+        self.die();
+        let image = self.device.crash_image(self.rng.next_u64()).unwrap();
+        self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+    }
+
+    /// The process dies at the frozen moment, and the power goes on: to be followed by
+    /// `open(Left::Process)`.
+    pub(crate) fn die_then(&mut self) {
+        self.die();
+        let image = self.device.process_death_image().unwrap();
+        self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+    }
+
+    /// Closes the store and opens it again.
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        self.db = None;
+        self.process = None;
+        if !self.device.is_frozen() && self.doubtful.is_empty() {
+            self.acknowledged = self.batches.len();
+        }
+        self.open(Left::Process)
+    }
+
+    /// Does one random thing.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        match self.rng.below(100) {
+            0..55 => self.write(),
+            55..60 => {
+                let names: Vec<_> = self.live.keys().copied().collect();
+                let name = names[self.rng.below(names.len() as u64) as usize];
+                let keyspace = self.db().existing_keyspace(name).unwrap();
+                keyspace.flush()
+            }
+            60..63 => {
+                self.db().flush()?;
+                self.note_synced();
+                Ok(())
+            }
+            63..67 => {
+                self.db().sync()?;
+                self.note_synced();
+                Ok(())
+            }
+            67..73 => {
+                self.stepped.work(self.rng.below(8));
+                Ok(())
+            }
+            73..77 => {
+                self.stepped.pass(Duration::from_millis(self.rng.below(300)));
+                Ok(())
+            }
+            77..81 => self.create(),
+            81..83 => self.drop_one(),
+            83..85 => self.reopen(),
+            _ => self.read(),
+        }
+    }
+
+    fn note_synced(&mut self) {
+        if !self.device.is_frozen() {
+            self.synced = self.batches.len();
+            self.acknowledged = self.batches.len();
+        }
+    }
+
+    fn create(&mut self) -> Result<()> {
+        let name = NAMES[self.rng.below(3) as usize];
+        self.create_named(name)
+    }
+
+    pub(crate) fn create_named(&mut self, name: &'static str) -> Result<()> {
+        if self.live.contains_key(name) {
+            return Ok(());
+        }
+        self.incarnations += 1;
+        let mut after = self.live.clone();
+        after.insert(name, self.incarnations);
+        let frozen = self.device.is_frozen();
+        let done = self.db().keyspace(name).map(drop);
+        self.change_names(after, frozen, done)
+    }
+
+    fn drop_one(&mut self) -> Result<()> {
+        let name = NAMES[self.rng.below(3) as usize];
+        if !self.live.contains_key(name) {
+            return Ok(());
+        }
+        let mut after = self.live.clone();
+        after.remove(name);
+        let frozen = self.device.is_frozen();
+        let done = self.db().drop_keyspace(name).map(|there| assert!(there));
+        self.change_names(after, frozen, done)
+    }
+
+    fn change_names(&mut self, after: Live, was_frozen: bool, done: Result<()>) -> Result<()> {
+        match done {
+            Ok(()) => {
+                let before = std::mem::replace(&mut self.live, after);
+                if !was_frozen && self.device.is_frozen() {
+                    self.alternative = Some(before);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // Where the manifest was poisoned before, nothing came of it.
+                if error.kind() != ErrorKind::Poisoned {
+                    self.alternative = Some(after);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the keyspaces that every script begins with.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        for name in [JOURNAL, "one", "two"] {
+            if !self.device.is_frozen() {
+                self.create_named(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let durability = match self.rng.below(10) {
+            0..6 => Durability::None,
+            6..8 => Durability::Interval,
+            _ => Durability::Sync,
+        };
+        let ops = match self.rng.below(8) {
+            0 => self.rng.below(20),
+            1..4 => 1,
+            _ => self.rng.below(5),
+        };
+        self.write_ops(ops, durability)
+    }
+
+    /// Writes a batch of about `bytes`, spread over all keyspaces.
+    pub(crate) fn write_large(&mut self, bytes: usize, durability: Durability) -> Result<()> {
+        let mut ops = Vec::new();
+        for _ in 0..bytes / 4000 {
+            let mut value = vec![0; 4000];
+            self.rng.fill(&mut value);
+            ops.push((key(self.rng.below(KEYS)), Some(value)));
+        }
+        self.write_all(ops, durability)
+    }
+
+    fn write_ops(&mut self, count: u64, durability: Durability) -> Result<()> {
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            let key = key(self.rng.below(KEYS));
+            let value = match self.rng.below(4) {
+                0 => None,
+                _ => Some(value(&mut self.rng, &key, self.attempts)),
+            };
+            ops.push((key, value));
+        }
+        self.write_all(ops, durability)
+    }
+
+    /// Writes `ops` as one batch, each to a random keyspace.
+    fn write_all(
+        &mut self,
+        ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.attempts += 1;
+        let attempt = self.attempts;
+        let number = self.batches.len() + 1;
+        let mut batch = WriteBatch::new();
+        let mut changes = Vec::new();
+        let live: Vec<_> = self.live.iter().map(|(name, inc)| (*name, *inc)).collect();
+        let journal = self.live[JOURNAL];
+        let mut put = |name: &str, incarnation, key: Vec<u8>, value: Option<Vec<u8>>| {
+            let keyspace = self.db.as_ref().unwrap().existing_keyspace(name).unwrap();
+            match &value {
+                Some(value) => batch.put(&keyspace, &key, value).unwrap(),
+                None => batch.delete(&keyspace, &key).unwrap(),
+            }
+            changes.push((incarnation, key, value));
+        };
+        put(JOURNAL, journal, format!("batch {number:06}").into(), Some(vec![b'b'; 8]));
+        for (key, value) in ops {
+            let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
+            put(name, incarnation, key, value);
+        }
+        put(JOURNAL, journal, b"last".into(), Some(format!("{number} {attempt}").into()));
+        let written = self.db().write_with(&batch, durability);
+        let batch = Batch { attempt, ops: changes };
+        match written {
+            Ok(()) => {
+                self.batches.push(batch);
+                if !self.device.is_frozen() {
+                    self.acknowledged = number;
+                    if durability == Durability::Sync {
+                        self.synced = number;
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::Poisoned {
+                    self.doubtful.push(batch);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads a key, and a few entries from there on.
+    fn read(&mut self) -> Result<()> {
+        let live: Vec<_> = self.live.iter().map(|(name, inc)| (*name, *inc)).collect();
+        let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
+        let probe = key(self.rng.below(KEYS));
+        let keyspace = self.db().existing_keyspace(name).unwrap();
+        let answers = self.answers(incarnation);
+        let got = keyspace.get(&probe)?;
+        let right = |model: &Model| model.get(&probe).map(Vec::as_slice) == got.as_deref();
+        assert!(answers.iter().any(right), "{}: get {}", self.context, show(&probe));
+        let mut found = Vec::new();
+        for entry in keyspace.range(&probe[..]..)?.take(5) {
+            let (key, value) = entry?;
+            found.push((key.to_vec(), value.to_vec()));
+        }
+        let right = |model: &Model| {
+            model.range(probe.clone()..).take(5).eq(found.iter().map(|(key, value)| (key, value)))
+        };
+        assert!(answers.iter().any(right), "{}: range from {}", self.context, show(&probe));
+        Ok(())
+    }
+
+    /// What a keyspace may hold: a doubtful batch may be visible.
+    fn answers(&self, incarnation: Incarnation) -> Vec<Model> {
+        let model = model_of(&self.batches, incarnation);
+        let with = |batch: &Batch| {
+            let mut model = model.clone();
+            apply(&mut model, batch, incarnation);
+            model
+        };
+        let mut models: Vec<_> = self.doubtful.iter().map(with).collect();
+        models.push(model);
+        models
+    }
+}
+
+fn apply(model: &mut Model, batch: &Batch, incarnation: Incarnation) {
+    for (_, key, value) in batch.ops.iter().filter(|(of, ..)| *of == incarnation) {
+        match value {
+            Some(value) => model.insert(key.clone(), value.clone()),
+            None => model.remove(key),
+        };
+    }
+}
+
+fn model_of(batches: &[Batch], incarnation: Incarnation) -> Model {
+    let mut model = Model::new();
+    batches.iter().for_each(|batch| apply(&mut model, batch, incarnation));
+    model
+}
+
+/// The number of the store's last batch, and which attempt it was.
+fn last_of(db: &Db) -> (usize, u64) {
+    let Some(journal) = db.existing_keyspace(JOURNAL) else { return (0, 0) };
+    let Some(last) = journal.get("last").unwrap() else { return (0, 0) };
+    let text = std::str::from_utf8(&last).unwrap();
+    let (number, attempt) = text.split_once(' ').unwrap();
+    (number.parse().unwrap(), attempt.parse().unwrap())
+}
+
+/// Asserts that the device holds no table and no manifest but those in use.
+pub(crate) fn assert_tidy(db: &Db, medium: &dyn Medium, why: &str) {
+    let listed = medium.list().unwrap();
+    let count = |part: &str| listed.iter().filter(|file| file.name.contains(part)).count();
+    let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
+    assert_eq!(count(".table"), tables, "{why}: tables among {listed:?}");
+    assert_eq!(count("manifest"), 1, "{why}: manifests among {listed:?}");
+}

@@ -1,0 +1,46 @@
+//! Background work and time that move only when a test says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Executor, ManualClock, Stepper};
+use media::Medium;
+use terracedb::{Builder, Db, Resources};
+
+use super::MEMORY;
+
+/// Resources whose background tasks take a step when asked to, or when someone waits for them.
+pub(crate) struct Stepped {
+    clock: Arc<ManualClock>,
+    executor: Arc<Stepper>,
+    resources: Resources,
+}
+
+impl Stepped {
+    /// The order of the steps follows from `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let executor = Arc::new(Stepper::new(seed, Arc::clone(&clock) as _));
+        let builder = Resources::builder().memory(MEMORY).executor(Arc::clone(&executor) as _);
+        Self { clock, executor, resources: builder.build().unwrap() }
+    }
+
+    pub(crate) fn on(&self, medium: Arc<dyn Medium>) -> Builder {
+        Db::on_medium(medium).resources(&self.resources)
+    }
+
+    /// Lets background tasks take up to `steps` steps.
+    pub(crate) fn work(&self, steps: u64) {
+        for _ in 0..steps {
+            if !self.executor.help() {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass, and the tasks that waited for it take their steps.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.work(20);
+    }
+}
