@@ -117,7 +117,8 @@ impl ReadQueue {
     /// # Errors
     /// Only where the device's queue broke; a failed get is a result.
     pub fn poll(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
-        self.collect(0, out)
+        self.drive(0)?;
+        Ok(self.take_done(out))
     }
 
     /// Appends at least `least` results to `out` (fewer where fewer are in flight), waiting for
@@ -126,26 +127,33 @@ impl ReadQueue {
     /// # Errors
     /// As [`ReadQueue::poll`].
     pub fn wait(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
-        let mut count = self.collect(0, out)?;
+        let mut count = self.take_done(out);
         while count < least && self.in_flight() > 0 {
-            count += self.collect(1, out)?;
+            self.drive(1)?;
+            count += self.take_done(out);
         }
         Ok(count)
     }
 
-    fn collect(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
-        if self.device.in_flight() > 0 {
-            let mut completions = std::mem::take(&mut self.completions);
-            let waited = self.device.complete(least, &mut completions);
-            for completion in completions.drain(..) {
-                self.completed(completion);
-            }
-            self.completions = completions;
-            waited?;
-        }
+    fn take_done(&mut self, out: &mut Vec<Completed>) -> usize {
         let count = self.done.len();
         out.extend(self.done.drain(..));
-        Ok(count)
+        count
+    }
+
+    /// Hands what was submitted to the device, waits for at least `least` completions, and goes on
+    /// with their gets.
+    fn drive(&mut self, least: usize) -> Result<()> {
+        if self.device.in_flight() == 0 {
+            return Ok(());
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        let driven = self.device.complete(least, &mut completions);
+        for completion in completions.drain(..) {
+            self.completed(completion);
+        }
+        self.completions = completions;
+        driven
     }
 
     fn completed(&mut self, completion: Completion) {
