@@ -115,10 +115,11 @@ fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
             ControlFlow::Break(())
         };
         run.store.scan(Some(&from), Direction::Forward, 1, visit)?;
-        let expected = match run.ledger.next(number) {
-            _ if !known => Expected::Unknown,
-            None => Expected::Absent,
-            next => run.ledger.expected(next),
+        // A ledger that knows nothing would look for the next key to its end.
+        let expected = match known.then(|| run.ledger.next(number)) {
+            None => Expected::Unknown,
+            Some(None) => Expected::Absent,
+            Some(next) => run.ledger.expected(next),
         };
         run.count(&mut pace.tally, expected, 0, answer);
         pace.tally.lookups += 1;
