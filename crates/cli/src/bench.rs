@@ -23,12 +23,12 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
         existing: args.existing,
         seed: args.seed,
     };
+    let mut bench = Bench::new(&store, options)?;
     let mut out = Output::new();
     if !args.json {
         out.line(store.banner())?;
         out.flush()?;
     }
-    let mut bench = Bench::new(&store, options)?;
     let mut wrong = 0;
     for name in args.names {
         let progress = Progress::new(name.name());

@@ -59,11 +59,11 @@ impl Show {
     }
 
     fn log(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
-        if !self.json {
-            let [offset, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
-            self.out.line(format_args!("{offset:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
-        }
         log::inspect(medium, name, &mut |entry| {
+            if matches!(entry, log::Entry::Header(_)) && !self.json {
+                let [at, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
+                self.out.line(format_args!("{at:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
+            }
             let row = LogRow::of(&entry);
             self.line(row, || entry_to_json(&entry))
         })?;

@@ -1,0 +1,141 @@
+//! `bench`: every name, every promised field, and which directories it works in.
+
+use super::*;
+
+const NAMES: [&str; 10] = [
+    "fillseq",
+    "fillrandom",
+    "fillsync",
+    "overwrite",
+    "readrandom",
+    "readmissing",
+    "readseq",
+    "readreverse",
+    "seekrandom",
+    "multireadrandom",
+];
+
+fn bench(args: &[&str]) -> Run {
+    terrace(&[&["bench"][..], args, &MEMORY].concat())
+}
+
+/// The number at a path of names, `a.b.c`.
+fn number(report: &Value, path: &str) -> f64 {
+    let found = path.split('.').fold(report, |value, name| &value[name]);
+    found.as_f64().unwrap_or_else(|| panic!("no number {path} in {report}"))
+}
+
+/// Every workload on one store: the interface that scripts parse.
+#[test]
+fn every_workload_reports_every_promised_field() {
+    let options = ["--num", "500", "--threads", "2", "--json"];
+    let out = bench(&[&NAMES[..], &options].concat()).good();
+    let reports = json_lines(&out);
+    assert_eq!(reports.len(), NAMES.len(), "{out}");
+    for (report, name) in reports.iter().zip(NAMES) {
+        assert_eq!(report["bench"], name);
+        for path in [
+            "threads ops seconds ops_per_sec found missing wrong cpu_seconds rss_bytes",
+            "peak_rss_bytes memory_bytes stall_seconds settle_seconds written_bytes read_bytes",
+            "latency_us.mean latency_us.p50 latency_us.p95 latency_us.p99 latency_us.p999",
+            "latency_us.max device.read_ops device.read_bytes device.write_ops",
+            "device.write_bytes hits.row hits.page hits.scm hits.flash",
+        ]
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        {
+            assert!(number(report, path) >= 0.0, "{path} of {name}");
+        }
+        assert_eq!(number(report, "wrong"), 0.0, "{report}");
+        assert_eq!(number(report, "threads"), 2.0);
+        assert!(number(report, "rss_bytes") > 0.0 && number(report, "memory_bytes") > 0.0);
+        let purposes = report["device"]["by_purpose"].as_object().unwrap();
+        for purpose in ["log", "replay", "manifest", "data", "meta", "read_ahead", "flush"] {
+            for count in ["read_ops", "read_bytes", "write_ops", "write_bytes"] {
+                let path = format!("device.by_purpose.{purpose}.{count}");
+                assert!(number(report, &path) <= number(report, &format!("device.{count}")));
+            }
+        }
+        assert!(!purposes.is_empty());
+        // Ratios are null where there is nothing to divide by.
+        let fields = report.as_object().unwrap();
+        for ratio in ["device_reads_per_get", "write_amplification", "space_amplification"] {
+            assert!(fields.contains_key(ratio), "{ratio} of {name}");
+        }
+        let writes = name.starts_with("fill") || name == "overwrite";
+        assert_eq!(report["write_amplification"].is_null(), !writes, "{report}");
+        let ops = if name.contains("readseq") || name == "readreverse" { 1000.0 } else { 500.0 };
+        assert_eq!(number(report, "ops"), ops, "{report}");
+        let found = match name {
+            "readrandom" | "multireadrandom" | "seekrandom" => 500.0,
+            "readseq" | "readreverse" => 1000.0,
+            _ => 0.0,
+        };
+        let missing = if name == "readmissing" { 500.0 } else { 0.0 };
+        assert_eq!((number(report, "found"), number(report, "missing")), (found, missing));
+    }
+}
+
+#[test]
+fn people_get_a_line_a_workload_and_no_bar_without_a_terminal() {
+    let out = bench(&["fillseq", "readrandom", "--num", "300", "--codec", "zstd"]).good();
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines.len(), 3, "{out}");
+    assert!(lines[0].starts_with("store ") && lines[0].contains("memory 64.0 MiB"), "{out}");
+    assert!(lines[1].starts_with("fillseq ") && lines[1].contains("ops/sec"), "{out}");
+    assert!(lines[2].starts_with("readrandom ") && lines[2].contains("(300 of 300 found)"));
+}
+
+#[test]
+fn an_existing_store_is_used_only_when_asked_for() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let on = |args: &[&str]| bench(&[args, &["--num", "400", "--data", &dir]].concat());
+    on(&["fillseq", "--json"]).good();
+    let report = &json_lines(&on(&["readrandom", "--existing", "--json"]).good())[0];
+    assert_eq!((number(report, "found"), number(report, "missing")), (400.0, 0.0));
+    // Answered by tables: the fill was flushed when it ended.
+    assert!(number(report, "hits.page") + number(report, "hits.flash") > 0.0, "{report}");
+    let before = files(&dir);
+    let error = on(&["fillseq"]).bad(2);
+    assert!(error.contains("--existing") && error.contains(&dir), "{error}");
+    assert_eq!(files(&dir), before, "a refused bench changed the store");
+}
+
+#[test]
+fn a_directory_with_other_files_is_refused_and_an_empty_one_is_no_store() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("notes");
+    fs::create_dir(&dir).unwrap();
+    bench(&["readrandom", "--num", "10", "--data", &dir, "--existing"]).bad(2);
+    assert!(files(&dir).is_empty());
+    fs::write(scratch.path("notes").join("todo.txt"), "buy milk").unwrap();
+    let error = bench(&["fillseq", "--num", "10", "--data", &dir]).bad(2);
+    assert!(error.contains("todo.txt"), "{error}");
+    assert_eq!(files(&dir).len(), 1);
+    let error = bench(&["readrandom", "--num", "10", "--existing"]).bad(2);
+    assert!(error.contains("--data"), "{error}");
+}
+
+#[test]
+fn a_duration_bounds_reads_and_not_fills() {
+    let args = ["fillseq", "readrandom", "--num", "2000", "--duration", "0.2", "--json"];
+    let reports = json_lines(&bench(&args).good());
+    assert_eq!(number(&reports[0], "ops"), 2000.0);
+    assert!(number(&reports[1], "seconds") >= 0.2, "{}", reports[1]);
+}
+
+#[test]
+fn options_out_of_range_say_the_range() {
+    for (args, said) in [
+        (&["--key-size", "4"][..], "8..=65536"),
+        (&["--threads", "0"], "1..=4096"),
+        (&["--num", "0"], "number of keys"),
+        (&["--depth", "99999"], "1..=4096"),
+        (&["--value-size", "99999999999"], "67108864"),
+        (&["--compression-ratio", "7"], "compression"),
+    ] {
+        let error = bench(&[&["fillseq"][..], args].concat()).bad(2);
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+}

@@ -1,0 +1,120 @@
+//! `check`: clean, damaged, missing, open elsewhere.
+
+use super::*;
+
+const PAGE: usize = 4096;
+
+fn check(dir: &str) -> Run {
+    terrace(&["check", dir])
+}
+
+/// What `check --json` says of a store, which ends with `code`.
+fn report(dir: &str, code: i32) -> Value {
+    let run = terrace(&["check", dir, "--json"]);
+    assert_eq!((run.code, run.err.as_str()), (code, ""), "{}", run.out);
+    json_lines(&run.out).remove(0)
+}
+
+#[test]
+fn a_clean_store_is_clean_and_is_not_changed() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let without_lock = || {
+        let mut files = files(&dir);
+        files.retain(|(name, _)| name != "LOCK");
+        files
+    };
+    let before = without_lock();
+    let out = check(&dir).good();
+    assert!(out.contains("2 tables") && out.ends_with("clean\n"), "{out}");
+    let report = report(&dir, 0);
+    assert_eq!((&report["clean"], &report["damages"]), (&true.into(), &0.into()), "{report}");
+    assert_eq!((&report["tables"], &report["entries"]), (&2.into(), &4000.into()), "{report}");
+    assert_eq!(report["keyspaces"], 1);
+    assert_eq!(report["files"].as_u64().unwrap(), before.len() as u64);
+    for name in ["bytes", "pages", "log_segments", "log_records", "manifest_repairs"] {
+        assert!(report[name].is_u64(), "{name} in {report}");
+    }
+    assert!(without_lock() == before, "a check changed the store");
+}
+
+/// One flipped bit: the check names the file, the page and the keys on it; those keys fail, every
+/// other key is read.
+#[test]
+fn a_damaged_page_is_named_and_costs_only_its_keys() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    // Not compressed, so that the keys take several pages.
+    let builder = terracedb::Db::builder(&dir).memory(64 << 20);
+    let db = builder.codec(terracedb::Codec::None).open().unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    for number in 0..500 {
+        keyspace.put(format!("key{number:04}"), format!("{number:0100}")).unwrap();
+    }
+    db.flush().unwrap();
+    drop((db, keyspace));
+    let table = file(&dir, ".table");
+    flip(&table, PAGE + 1234);
+    let report = report(&dir, 1);
+    assert_eq!(report["damages"], 1, "{report}");
+    let problem = &report["problems"][0];
+    assert_eq!(problem["file"], table.file_name().unwrap().to_str().unwrap());
+    assert_eq!((&problem["page"], &problem["pages"]), (&1.into(), &1.into()), "{problem}");
+    assert_eq!(problem["keyspace"], "default");
+    let (first, end) =
+        (problem["first_key"].as_str().unwrap(), problem["last_key"].as_str().unwrap());
+    assert!(problem["error"].as_str().unwrap().contains("checksum"), "{problem}");
+
+    let run = check(&dir);
+    assert_eq!((run.code, run.err.as_str()), (1, ""));
+    let name = table.file_name().unwrap().to_str().unwrap();
+    let line = format!("{name}, page 1, keyspace `default`, keys `{first}` to `{end}`: corrupt");
+    assert!(run.out.contains(&line) && run.out.ends_with("1 problems\n"), "{}", run.out);
+
+    let get = |key: &str| terrace(&[&["get", &dir, key][..], &MEMORY].concat());
+    let error = get(first).bad(1);
+    assert!(error.contains("corrupt") && error.contains("terrace check"), "{error}");
+    assert_eq!(get("key0000").good().len(), 101);
+    assert_eq!(get("key0499").good().len(), 101);
+    let after = if end < "key0499" { end } else { "key0499" };
+    assert_eq!(get(after).code, 0);
+}
+
+#[test]
+fn damage_in_the_log_and_a_missing_table_are_found() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let table = file(&dir, ".table");
+    let name = table.file_name().unwrap().to_str().unwrap().to_owned();
+    let away = scratch.path("away");
+    fs::rename(&table, &away).unwrap();
+    let missing = report(&dir, 1);
+    assert_eq!((&missing["damages"], &missing["problems"][0]["file"]), (&1.into(), &name.into()));
+    fs::rename(&away, &table).unwrap();
+    assert_eq!(report(&dir, 0)["clean"], true);
+
+    // The record of the last put was synced: its loss is damage, not a torn tail.
+    let (segment, bytes) = files(&dir)
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("log-"))
+        .find(|(_, bytes)| bytes.windows(4).any(|window| window == b"last"))
+        .unwrap();
+    let at = bytes.windows(4).position(|window| window == b"last").unwrap();
+    flip(&Path::new(&dir).join(&segment), at);
+    let damaged = report(&dir, 1);
+    let problems = damaged["problems"].as_array().unwrap();
+    assert!(problems.iter().any(|problem| problem["file"] == segment.as_str()), "{damaged}");
+}
+
+#[test]
+fn no_store_and_an_open_one_are_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("empty");
+    fs::create_dir(&dir).unwrap();
+    assert!(check(&dir).bad(2).contains(&dir));
+    assert!(files(&dir).is_empty(), "a check left a file where no store is");
+    check(&scratch.arg("nowhere")).bad(2);
+    let _db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let error = check(&dir).bad(2);
+    assert!(error.contains("in use") && error.contains(&dir), "{error}");
+}

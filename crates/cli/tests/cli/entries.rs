@@ -1,0 +1,150 @@
+//! `get`, `put`, `delete` and `scan`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use super::*;
+
+/// Runs a command on the store `dir`.
+fn on(dir: &str, name: &str, args: &[&str]) -> Run {
+    terrace(&[&[name, dir][..], &MEMORY, args].concat())
+}
+
+fn put(dir: &str, args: &[&str]) {
+    assert_eq!(on(dir, "put", args).good(), "");
+}
+
+#[test]
+fn what_is_put_is_got_until_it_is_deleted() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    put(&dir, &["apple", "red"]);
+    assert_eq!(on(&dir, "get", &["apple"]).good(), "red\n");
+    put(&dir, &["apple", "green"]);
+    assert_eq!(on(&dir, "get", &["apple"]).good(), "green\n");
+    assert_eq!(on(&dir, "delete", &["apple"]).good(), "");
+    let gone = on(&dir, "get", &["apple"]);
+    assert_eq!((gone.code, gone.out.as_str(), gone.err.as_str()), (1, "", ""));
+    // To remove what is not there is no mistake.
+    assert_eq!(on(&dir, "delete", &["apple"]).good(), "");
+}
+
+#[test]
+fn a_scan_shows_what_it_is_asked_for() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    for (key, value) in [("b1", "1"), ("a", "2"), ("b2", "3"), ("c", "4")] {
+        put(&dir, &[key, value]);
+    }
+    let scan = |args: &[&str]| on(&dir, "scan", args).good();
+    assert_eq!(scan(&[]), "a\t2\nb1\t1\nb2\t3\nc\t4\n");
+    assert_eq!(scan(&["--prefix", "b"]), "b1\t1\nb2\t3\n");
+    assert_eq!(scan(&["--from", "b1", "--to", "c", "--keys-only"]), "b1\nb2\n");
+    assert_eq!(scan(&["--from", "b2"]), "b2\t3\nc\t4\n");
+    assert_eq!(scan(&["--to", "b1"]), "a\t2\n");
+    assert_eq!(scan(&["--reverse", "--limit", "2", "--keys-only"]), "c\nb2\n");
+    assert_eq!(scan(&["--prefix", "b", "--reverse", "--keys-only"]), "b2\nb1\n");
+    assert_eq!(scan(&["--count"]), "4\n");
+    assert_eq!(scan(&["--count", "--prefix", "x"]), "0\n");
+    assert_eq!(scan(&["--from", "c", "--to", "a"]), "");
+    assert_eq!(scan(&["--hex", "--limit", "1"]), "61\t32\n");
+    on(&dir, "scan", &["--prefix", "b", "--from", "a"]).bad(2);
+}
+
+#[test]
+fn bytes_are_typed_in_hexadecimal_or_piped_in() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    put(&dir, &["--hex", "00ff", "0a0B"]);
+    assert_eq!(on(&dir, "get", &["--hex", "00ff"]).good(), "0a0b\n");
+    let error = on(&dir, "put", &["--hex", "0", "00"]).bad(2);
+    assert!(error.contains("pairs of hexadecimal digits") && error.contains("`0`"), "{error}");
+
+    let mut child =
+        command([&["put", &dir, "piped", "-"][..], &MEMORY].concat()).stdin(Stdio::piped()).spawn();
+    let child = child.as_mut().unwrap();
+    child.stdin.take().unwrap().write_all(b"two\nlines\0").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(on(&dir, "get", &["piped", "--hex"]).code, 2, "`piped` is no hexadecimal");
+    assert_eq!(on(&dir, "get", &["piped"]).good(), "two\nlines\0\n");
+    // Neither is taken for a flag.
+    put(&dir, &["number", "-5"]);
+    put(&dir, &["--", "-k", "-v"]);
+    assert_eq!(on(&dir, "get", &["--", "-k"]).good(), "-v\n");
+}
+
+#[test]
+fn keyspaces_are_apart_and_an_unknown_one_lists_the_others() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    put(&dir, &["k", "in default"]);
+    put(&dir, &["k", "in other", "--keyspace", "other"]);
+    assert_eq!(on(&dir, "get", &["k"]).good(), "in default\n");
+    assert_eq!(on(&dir, "get", &["k", "--keyspace", "other"]).good(), "in other\n");
+    for args in [&["get", "k"][..], &["delete", "k"], &["scan"]] {
+        let (name, rest) = args.split_first().unwrap();
+        let error = on(&dir, name, &[rest, &["--keyspace", "none"]].concat()).bad(2);
+        assert!(error.contains("[default, other]") && error.contains("`none`"), "{error}");
+    }
+}
+
+#[test]
+fn reading_makes_no_store_and_leaves_no_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("empty");
+    fs::create_dir(&dir).unwrap();
+    for args in [&["get", "k"][..], &["delete", "k"], &["scan"]] {
+        let (name, rest) = args.split_first().unwrap();
+        let error = on(&dir, name, rest).bad(2);
+        assert!(error.contains(&dir) && error.contains("got none"), "{error}");
+        assert!(files(&dir).is_empty());
+        assert!(on(&scratch.arg("nowhere"), name, rest).bad(2).contains("nowhere"));
+    }
+    assert!(!scratch.path("nowhere").exists());
+}
+
+#[test]
+fn limits_are_named() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let error = on(&dir, "put", &["", "value"]).bad(2);
+    assert!(error.contains("1..=65536") && error.contains("got 0"), "{error}");
+    let value = "v".repeat(100_000);
+    put(&dir, &["k", &value]);
+    assert_eq!(on(&dir, "get", &["k"]).good().len(), value.len() + 1);
+    let error = terrace(&["get", &dir, "k", "--memory", "63MiB"]).bad(2);
+    assert!(error.contains("memory") && error.contains("at least 64.0 MiB"), "{error}");
+}
+
+#[test]
+fn a_second_process_is_refused_by_name_of_the_first() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    db.keyspace("default").unwrap().put("k", "v").unwrap();
+    for args in [&["get", "k"][..], &["put", "k", "w"], &["scan"]] {
+        let (name, rest) = args.split_first().unwrap();
+        let error = on(&dir, name, rest).bad(2);
+        assert!(error.contains("in use") && error.contains(&dir), "{error}");
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+    }
+    drop(db);
+    assert_eq!(on(&dir, "get", &["k"]).good(), "v\n");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    // 400 KB of digits: far more than a pipe holds.
+    let mut child = command([&["scan", &dir, "--hex"][..], &MEMORY].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.ends_with('\n'));
+    let run = Run::of(child.wait_with_output().unwrap());
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+}
