@@ -1,6 +1,6 @@
 //! `bench`: every name, every promised field, and which directories it works in.
 
-use super::*;
+use crate::support::*;
 
 const NAMES: [&str; 10] = [
     "fillseq",

@@ -1,6 +1,6 @@
 //! `check`: clean, damaged, missing, open elsewhere.
 
-use super::*;
+use crate::support::*;
 
 const PAGE: usize = 4096;
 

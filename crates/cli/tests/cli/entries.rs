@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use super::*;
+use crate::support::*;
 
 /// Runs a command on the store `dir`.
 fn on(dir: &str, name: &str, args: &[&str]) -> Run {

@@ -1,6 +1,6 @@
 //! `inspect`: each kind of file, for people and for scripts, without a trace in the directory.
 
-use super::*;
+use crate::support::*;
 
 fn inspect(kind: &str, path: &Path, args: &[&str]) -> Run {
     terrace(&[&["inspect", kind, path.to_str().unwrap()][..], args].concat())

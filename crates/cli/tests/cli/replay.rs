@@ -1,6 +1,6 @@
 //! `replay`: a trace of each format, made here.
 
-use super::*;
+use crate::support::*;
 
 fn replay(path: &str, format: &str, args: &[&str]) -> Run {
     terrace(&[&["replay", path, "--format", format][..], &MEMORY, args].concat())

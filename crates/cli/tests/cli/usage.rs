@@ -1,6 +1,6 @@
 //! Help and wrong usage.
 
-use super::*;
+use crate::support::*;
 
 #[test]
 fn help_names_every_command_workload_and_format() {
