@@ -56,7 +56,7 @@ impl Log {
     /// dropped. `replay` gets the first seqno and the body of every record that some keyspace
     /// still needs, in order.
     ///
-    /// What was replayed is durable when this returns, and what was cut off never comes back.
+    /// What is replayed is durable before it is replayed, and what was cut off never comes back.
     /// Where the device has no space for a new segment, the log opens all the same, and appends
     /// fail until there is.
     ///
@@ -82,6 +82,7 @@ impl Log {
             account: account.clone(),
             recover: options.recover,
         };
+        recover::make_durable(&source)?;
         let retention = Arc::new(Retention::default());
         let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
         let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;

@@ -176,16 +176,27 @@ fn consume(
 /// The file in which replay of a lane ended, and the length of what is used of it.
 pub(crate) type Tail = Option<(Arc<dyn File>, u64)>;
 
-/// Keeps the segments that were replayed, durably: a process may have died with nothing synced.
-/// The others are named in `stale`.
+/// Makes everything that a medium holds of the log durable: a process may have died with nothing
+/// synced. Before replay, because what is replayed may be flushed to tables, and a table must not
+/// outlive the records before it.
+pub(crate) fn make_durable(source: &Source) -> Result<()> {
+    for (lane, segments) in list(source)? {
+        for segment in segments {
+            source.medium.open(&segment_name(lane, segment), Access::Bytes)?.sync(Purpose::Log)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the segments that were replayed. The others are named in `stale`.
 pub(crate) fn settle(
     chain: Chain,
     source: &Source,
     retention: &Retention,
     stale: &mut Vec<String>,
 ) -> Result<Tail> {
-    let (lane, end) = (chain.lane, chain.sequence());
-    let (reached, durable) = (chain.reached().to_vec(), chain.durable);
+    let lane = chain.lane;
+    let reached = chain.reached().to_vec();
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
         let name = segment_name(lane, found.id);
@@ -194,9 +205,6 @@ pub(crate) fn settle(
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
-        if found.limit.min(end) > durable {
-            file.sync(Purpose::Log)?;
-        }
         tail = Some((file, found.tail));
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         retention.seal(lane, Sealed { name, bytes: found.tail, pins: found.pins, charge });
