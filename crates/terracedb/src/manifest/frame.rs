@@ -9,6 +9,7 @@ use base::{Cursor, Error, Result, crc32c, crc32c_append, put_u32, put_u64};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MREC");
 const HEADER_BYTES: usize = 24;
+static ZEROS: [u8; 4096] = [0; 4096];
 /// A frame's body is at most this long: about a million tables of average keys.
 pub(crate) const BODY_BYTES_MAX: usize = 256 << 20;
 
@@ -60,7 +61,22 @@ fn find_frame(bytes: &[u8], seed: u32, at: usize) -> Option<(usize, u64, &[u8], 
 }
 
 fn find_magic(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|window| window == MAGIC.to_le_bytes())
+    let mut start = 0;
+    loop {
+        // Most of a manifest is space reserved and not yet used.
+        while bytes.get(start..)?.starts_with(&ZEROS) {
+            start += ZEROS.len();
+        }
+        let rest = bytes.get(start..)?;
+        let chunk = rest.get(..ZEROS.len() + 3).unwrap_or(rest);
+        if let Some(offset) = chunk.windows(4).position(|window| window == MAGIC.to_le_bytes()) {
+            return Some(start + offset);
+        }
+        if chunk.len() == rest.len() {
+            return None;
+        }
+        start += ZEROS.len();
+    }
 }
 
 /// What reading a manifest's records found.

@@ -146,7 +146,7 @@ fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
         let (back, result) = file.read(bytes.len() as u64, buf, Purpose::Manifest);
         result?;
         buf = back;
-        bytes.extend(buf.iter().take(left as usize));
+        bytes.extend_from_slice(buf.get(..left as usize).unwrap_or(&buf));
     }
     Ok(bytes)
 }
