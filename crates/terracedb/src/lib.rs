@@ -39,6 +39,9 @@ mod commit;
 mod counter;
 mod cursor;
 mod db;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod iter;
 mod keyspace;
 mod manifest;

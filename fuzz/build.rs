@@ -1,0 +1,98 @@
+//! Puts the golden files into the corpus of each target whose parser reads them, as bytes: every
+//! run starts from valid input, and the seeds never fall behind the formats.
+
+use std::fs;
+use std::path::Path;
+
+/// Target, golden file, and the bytes left out at its beginning.
+const SEEDS: [(&str, &str, usize); 6] = [
+    ("batch", "terracedb/golden/batch.hex", 0),
+    ("dictionary", "table/golden/dictionary.hex", 0),
+    // The Begin record, and the batch behind it.
+    ("log_record", "log/golden/segment.hex", 4096),
+    ("log_record", "log/golden/segment.hex", 4096 + 37),
+    ("log_segment", "log/golden/segment.hex", 0),
+    ("table_file", "table/golden/table.hex", 0),
+];
+
+/// The YCSB workload and the one line or record of each other trace format, after the byte that
+/// chooses it.
+const TRACES: [(&str, &[u8]); 5] = [
+    ("oracle", b"\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
+    ("lis", b"\x0110 3 0 1\n12 1 0 2\n"),
+    ("u64be", b"\x02\0\0\0\0\0\0\0\x07"),
+    ("twitter", b"\x040,key,3,100,1,get,0\n1,key,3,0,1,delete,0\n"),
+    (
+        "ycsb",
+        b"\x05recordcount=5\noperationcount=9\nreadproportion=0.5\nscanproportion=0.5\n\
+          requestdistribution=zipfian\n",
+    ),
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for (target, golden, skipped) in SEEDS {
+        let path = Path::new("../crates").join(golden);
+        let mut bytes = golden_bytes(&path);
+        bytes.drain(..skipped);
+        // What follows the last byte that says anything only slows the fuzzer down.
+        if !target.starts_with("table") {
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+            bytes.truncate(used);
+        }
+        if target == "table_file" {
+            for (number, page) in bytes.chunks(4096).enumerate() {
+                write("table_page", &format!("golden-{number}"), page);
+                write("table_block", &format!("golden-{number}"), &page[24..]);
+            }
+        }
+        write(target, &format!("golden-{skipped}"), &bytes);
+    }
+    manifest(&golden_bytes(Path::new("../crates/terracedb/golden/manifest.hex")));
+    for (name, bytes) in TRACES {
+        write("trace", name, bytes);
+    }
+}
+
+/// The golden manifest is one header and one record, without the space between them that a file
+/// has.
+fn manifest(golden: &[u8]) {
+    let (header, record) = golden.split_at(40);
+    let mut file = header.to_vec();
+    file.resize(512, 0);
+    file.extend_from_within(..512);
+    file.extend_from_slice(record);
+    write("manifest", "golden", &file);
+    let length: [u8; 4] = record[4..8].try_into().expect("four bytes");
+    write("manifest_edits", "golden", &record[24..24 + u32::from_le_bytes(length) as usize]);
+}
+
+fn golden_bytes(path: &Path) -> Vec<u8> {
+    println!("cargo::rerun-if-changed={}", path.display());
+    decode(&fs::read_to_string(path).expect("a golden file"))
+}
+
+fn write(target: &str, name: &str, bytes: &[u8]) {
+    let folder = Path::new("corpus").join(target);
+    fs::create_dir_all(&folder).expect("a corpus folder");
+    fs::write(folder.join(name), bytes).expect("a seed");
+}
+
+/// The bytes of a golden file: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
+fn decode(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some((count, "00")) = line.split_once(" * ") {
+            let count: usize = count.parse().expect("a count");
+            bytes.resize(bytes.len() + count, 0);
+            continue;
+        }
+        let digits: String = line.split_whitespace().collect();
+        for pair in digits.as_bytes().chunks(2) {
+            let pair = str::from_utf8(pair).expect("digits");
+            bytes.push(u8::from_str_radix(pair, 16).expect("two hexadecimal digits"));
+        }
+    }
+    bytes
+}

@@ -1,0 +1,88 @@
+//! Reads arbitrary bytes as a table file whose checksums all match: describes it, opens it, checks
+//! it, walks it both ways and looks keys up.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Result, Seqno, Trailer, key_hash};
+use libfuzzer_sys::fuzz_target;
+use media::{Buf, Purpose};
+use table::{NoDictionaries, Pages, PointRead, Span, Step, Table, TableCursor};
+use terrace_fuzz::{medium_of, seal_pages};
+
+/// More entries than an input can hold are a walk that does not end.
+const STEPS_MAX: usize = 1 << 20;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut file = bytes.to_vec();
+    file.resize(bytes.len().next_multiple_of(PAGE_BYTES).min(16 * PAGE_BYTES), 0);
+    let Some((store, id)) = seal_pages(&mut file) else { return };
+    let name = table::file_name(id);
+    let medium = medium_of(&name, file);
+    let account = Account::unlimited("fuzz");
+    let _ = table::describe(&*medium, &name, &account, true, &mut |fact| {
+        let _ = fact.to_string();
+    });
+    let dictionaries = Arc::new(NoDictionaries);
+    let Ok(table) = Table::open(&*medium, store, id, None, dictionaries, &account) else { return };
+    let report = table.check(&account, &mut |done, total| assert!(done <= total)).expect("memory");
+    let keys = walk(&table, true);
+    let back = walk(&table, false);
+    if report.is_clean() {
+        // What passes the check reads the same whichever way.
+        assert_eq!(keys.as_ref().ok().map(Vec::len), back.ok().map(|keys| keys.len()));
+        assert_eq!(keys.as_ref().ok().map(|keys| keys.len() as u64), Some(report.entries));
+    }
+    for (key, trailer) in keys.unwrap_or_default().into_iter().take(64) {
+        let found = get(&table, &key, trailer);
+        assert!(!report.is_clean() || found.is_ok_and(|found| found), "a key that is there");
+    }
+    let _ = get(&table, b"nowhere", Trailer::seek(Seqno::MAX));
+});
+
+fn fetch(table: &Table, span: Span) -> Result<Pages> {
+    let at = u64::from(span.first) * PAGE_BYTES as u64;
+    // The driver's part: no more than the file holds is asked for.
+    let pages = (span.pages as usize).min(table.footer().pages as usize + 1);
+    let (buf, result) = table.file().read(at, Buf::pages(pages), Purpose::Data);
+    result.map(|()| Pages::Run(buf))
+}
+
+fn walk(table: &Arc<Table>, forward: bool) -> Result<Vec<(Vec<u8>, Trailer)>> {
+    let mut cursor = TableCursor::new(Arc::clone(table));
+    let mut keys = Vec::new();
+    if forward {
+        cursor.seek_first()
+    } else {
+        cursor.seek_last()
+    }
+    loop {
+        let mut supplied = None;
+        let valid = loop {
+            match cursor.step(supplied.take())? {
+                Step::Ready(valid) => break valid,
+                Step::Need(span) => supplied = Some(fetch(table, span)?),
+            }
+        };
+        if !valid {
+            return Ok(keys);
+        }
+        assert!(keys.len() < STEPS_MAX, "a walk that does not end");
+        keys.push((cursor.key().to_vec(), cursor.trailer().expect("an entry has a trailer")));
+        let _ = cursor.value();
+        if forward { cursor.next() } else { cursor.prev() }
+    }
+}
+
+fn get(table: &Arc<Table>, key: &[u8], at: Trailer) -> Result<bool> {
+    let mut read = PointRead::new(Arc::clone(table), key, key_hash(key), at);
+    let mut supplied = None;
+    loop {
+        match read.step(supplied.take())? {
+            Step::Ready(found) => return Ok(found.is_some()),
+            Step::Need(span) => supplied = Some(fetch(table, span)?),
+        }
+    }
+}
