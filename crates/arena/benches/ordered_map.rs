@@ -100,7 +100,8 @@ fn run(what: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u6
         each.fold((0.0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     });
     println!(
-        "{order:?} {what:16} {threads} threads: {:6.0} ns each, {:6.2} M/s per thread; {done} done in {:.2} s",
+        "{order:?} {what:16} {threads} threads: {:6.0} ns each, {:6.2} M/s per thread; \
+         {done} done in {:.2} s",
         seconds * 1e9 / count as f64,
         count as f64 / seconds / 1e6,
         start.elapsed().as_secs_f64(),

@@ -119,7 +119,7 @@ impl OrderedMap {
                 lock.insert(at, entry, child);
                 return None;
             }
-            let right = lock.split(at, entry, child)?;
+            let right = lock.split(at, entry, child);
             // Only whoever has the root locked replaces it.
             if self.root.load(Relaxed) == node.at().number() {
                 self.root.store(Node::make_root(node, right).number(), Release);

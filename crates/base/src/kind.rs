@@ -3,7 +3,11 @@
 use crate::{Error, Result};
 
 macro_rules! persisted {
-    ($(#[$doc:meta])* $name:ident: $what:literal { $($(#[$vdoc:meta])* $variant:ident = $value:literal,)+ }) => {
+    (
+        $(#[$doc:meta])* $name:ident: $what:literal {
+            $($(#[$vdoc:meta])* $variant:ident = $value:literal,)+
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p terrace-media --example device -- DIRECTORY [MIB] [SECONDS] [DEPTH]`
 //!
-//! With a DEPTH, only reads through the medium's own queue at that depth. Leaves its file, `device.read`, for a run of `fio` on the same file in the same minute; see
+//! With a DEPTH, only reads through the medium's own queue at that depth. Leaves its file,
+//! `device.read`, for a run of `fio` on the same file in the same minute; see
 //! docs/media.md.
 
 use std::sync::Arc;

@@ -15,6 +15,13 @@ pub(crate) struct NodeLock<'a> {
     pub(super) version: u32,
 }
 
+/// What a slot below a locked node's count holds. An insert that could not find it would be lost
+/// after it was logged: the process ends instead.
+#[expect(clippy::expect_used, reason = "slots below the count are filled before it is raised")]
+fn present<T>(slot: Option<T>) -> T {
+    slot.expect("a slot below the count is filled")
+}
+
 impl NodeLock<'_> {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -41,17 +48,17 @@ impl NodeLock<'_> {
         at: usize,
         entry: EntryAt,
         child: Option<NodeAt>,
-    ) -> Option<(EntryAt, NodeAt)> {
+    ) -> (EntryAt, NodeAt) {
         let (node, count) = (self.node, self.node.count());
         let inner = node.fields.level > 0;
         let appended = at == count && node.high().is_none();
         let middle = if appended { count } else { count / 2 };
-        let low = if appended { entry } else { node.entry(middle)? };
+        let low = if appended { entry } else { present(node.entry(middle)) };
         // An inner node's middle entry moves up: its child becomes the first of the right node.
         let first_child = match (inner, appended) {
             (false, _) => None,
             (true, true) => child,
-            (true, false) => Some(node.child(middle + 1)?),
+            (true, false) => Some(present(node.child(middle + 1))),
         };
         let from = middle + usize::from(inner);
         let right_at = Node::make(node.region, node.fields.level, Some(low), first_child);
@@ -63,7 +70,7 @@ impl NodeLock<'_> {
             right.set(
                 to,
                 node.head(from),
-                node.entry(from)?,
+                present(node.entry(from)),
                 node.child(from + 1).filter(|_| inner),
             );
         }
@@ -79,7 +86,7 @@ impl NodeLock<'_> {
             Some(at) if at > 0 || appended || inner => right.insert(at, entry, child),
             _ => self.insert(at, entry, child),
         }
-        Some((low, right_at))
+        (low, right_at)
     }
 
     /// Skips the bytes in which the node's bounds agree, if they are enough more to be worth it.

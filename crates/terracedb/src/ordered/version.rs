@@ -15,8 +15,8 @@ use table::Table;
 
 use crate::manifest::TableEntry;
 
-/// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete one removes the
-/// file and its cached pages.
+/// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
+/// one removes the file and its cached pages.
 pub(crate) struct TableHandle {
     table: Result<Arc<Table>>,
     entry: TableEntry,
