@@ -60,6 +60,7 @@ fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
     }
     match report.damages {
         0 => out.line("clean"),
+        1 => out.line("1 problem"),
         count => out.line(format_args!("{count} problems")),
     }
 }

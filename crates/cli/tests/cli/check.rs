@@ -69,7 +69,7 @@ fn a_damaged_page_is_named_and_costs_only_its_keys() {
     assert_eq!((run.code, run.err.as_str()), (1, ""));
     let name = table.file_name().unwrap().to_str().unwrap();
     let line = format!("{name}, page 1, keyspace `default`, keys `{first}` to `{end}`: corrupt");
-    assert!(run.out.contains(&line) && run.out.ends_with("1 problems\n"), "{}", run.out);
+    assert!(run.out.contains(&line) && run.out.ends_with("1 problem\n"), "{}", run.out);
 
     let get = |key: &str| terrace(&[&["get", &dir, key][..], &MEMORY].concat());
     let error = get(first).bad(1);

@@ -101,7 +101,7 @@ fn a_flipped_byte_of_a_table_is_found_where_it_is() {
     let (mut rng, seed) = Rng::from_env();
     for name in names(&medium, ".table") {
         let length = content(&medium, &name).len();
-        for _ in 0..30 {
+        for _ in 0..20 {
             let at = rng.below(length as u64) as usize;
             flip(&medium, &name, at);
             let report = run(&medium);
@@ -134,7 +134,7 @@ fn a_flipped_byte_of_log_or_manifest_is_told() {
     for name in files {
         let bytes = content(&medium, &name);
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-        for _ in 0..30.min(used) {
+        for _ in 0..20.min(used) {
             let at = rng.below(used as u64) as usize;
             flip(&medium, &name, at);
             let report = run(&medium);
@@ -195,11 +195,58 @@ fn a_log_that_ends_before_the_tables_do_is_damage() {
     assert!(report.problems[0].to_string().contains("end of the log"), "{report:?}");
 }
 
+/// A manifest in force that says something else than the files do.
+fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
+    let found = manifest::recover(&**medium, false).unwrap().unwrap();
+    let (mut state, number) = (found.state, found.number + 1);
+    change(&mut state);
+    manifest::Manifest::start(Arc::clone(medium), found.store, state, number).unwrap();
+}
+
+#[test]
+fn a_table_that_contradicts_the_manifest_is_told() {
+    for (part, complaint) in [
+        (0, "entries of a table: expected 401, got 400"),
+        (1, "first key of a table: expected `key`, got `key0000`"),
+        (2, "last key of a table"),
+        (3, "sequence numbers of a table"),
+        (4, "table length, bytes"),
+    ] {
+        let medium = whole();
+        rewrite_manifest(&medium, |state| {
+            let keyspace = state.keyspaces.values_mut().next().unwrap();
+            let entry = &mut keyspace.tables[0];
+            match part {
+                0 => entry.entries += 1,
+                1 => entry.first_key.truncate(3),
+                2 => entry.last_key.push(0),
+                3 => entry.seqno_min = entry.seqno_min.plus(1),
+                _ => entry.file_bytes += PAGE_BYTES as u64,
+            }
+        });
+        let report = run(&medium);
+        let text = report.problems.first().map(ToString::to_string).unwrap_or_default();
+        assert!(report.damages == 1 && text.contains(complaint), "{report:?}");
+        assert_eq!(report.problems[0].file, names(&medium, ".table")[0]);
+    }
+}
+
+#[test]
+fn a_log_that_writes_to_keyspaces_the_manifest_never_had_is_told() {
+    let medium = whole();
+    rewrite_manifest(&medium, |state| *state = State::default());
+    let report = run(&medium);
+    let texts: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+    assert!(!texts.is_empty(), "{report:?}");
+    assert!(texts.iter().all(|text| text.contains("keyspace of a log record")), "{texts:?}");
+    assert_eq!(report.unowned, names(&medium, ".table"));
+}
+
 /// What a power cut leaves is no damage, whenever it comes (I3, I11).
 #[test]
 fn crash_images_are_clean() {
     let (mut rng, seed) = Rng::from_env();
-    for round in 0..10 {
+    for round in 0..20 {
         let faulty = Arc::new(Faulty::new(rng.next_u64()));
         let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
         let at = 3 + rng.below(40);
