@@ -22,7 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
     for block in 0..meta.blocks() + 1 {
         if let Ok((first, pages)) = meta.block_pages(block) {
             let (start, all) = meta.data_pages();
-            assert!(pages > 0 && first >= start && first + pages <= start + all);
+            let end = |first: u32, pages: u32| u64::from(first) + u64::from(pages);
+            assert!(pages > 0 && first >= start && end(first, pages) <= end(start, all));
         }
     }
     for key in [&b"a"[..], &bytes[..bytes.len().min(9)]] {
