@@ -104,6 +104,8 @@ pub(crate) struct Chain {
     reader: Option<SegmentReader>,
     /// The lane sequence of the next record.
     sequence: u64,
+    /// The lane was durable below this lane sequence, as far as read.
+    pub(crate) durable: u64,
     /// Why segments behind the live ones cannot be used.
     broken: Option<Error>,
     pub(crate) end: Option<End>,
@@ -149,6 +151,7 @@ impl Chain {
             at: 0,
             reader: None,
             sequence: 0,
+            durable: 0,
             broken,
             end: None,
         };
@@ -191,9 +194,14 @@ impl Chain {
             };
             self.sequence += 1;
             match found.what {
-                What::Mark { .. } => {}
-                What::Begin(begin) if !begin.opened => {}
-                What::Begin(_) | What::Batch { .. } => return Ok(Some(found)),
+                What::Mark { durable } => self.durable = self.durable.max(durable),
+                What::Begin(begin) => {
+                    self.durable = self.durable.max(begin.durable);
+                    if begin.opened {
+                        return Ok(Some(found));
+                    }
+                }
+                What::Batch { .. } => return Ok(Some(found)),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
-use media::{Access, File, Purpose};
+use media::{Access, Buf, File, Purpose};
 
 use crate::chain::{Chain, Cut, End, Source};
 use crate::name::{parse_segment_name, segment_name};
@@ -188,15 +188,15 @@ pub(crate) fn make_durable(source: &Source) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the segments that were replayed. The others are named in `stale`.
+/// Keeps the segments that were replayed, durably. The others are named in `stale`.
 pub(crate) fn settle(
     chain: Chain,
     source: &Source,
     retention: &Retention,
     stale: &mut Vec<String>,
 ) -> Result<Tail> {
-    let lane = chain.lane;
-    let reached = chain.reached().to_vec();
+    let (lane, end) = (chain.lane, chain.sequence());
+    let (reached, durable) = (chain.reached().to_vec(), chain.durable);
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
         let name = segment_name(lane, found.id);
@@ -205,11 +205,33 @@ pub(crate) fn settle(
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
+        if found.limit.min(end) > durable {
+            store_again(&*file, found.tail, source)?;
+        }
         tail = Some((file, found.tail));
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         retention.seal(lane, Sealed { name, bytes: found.tail, pins: found.pins, charge });
     }
     Ok(tail)
+}
+
+/// Stores what a segment holds once more, and syncs it.
+///
+/// After a failed sync the system may go on to show content that is on no device, and report a
+/// later sync as done without writing it. No sector changes, so a power cut meanwhile costs
+/// nothing that was durable.
+fn store_again(file: &dyn File, tail: u64, source: &Source) -> Result<()> {
+    const CHUNK_PAGES: usize = 64;
+    let _charge = source.account.charge((CHUNK_PAGES * PAGE_BYTES) as u64)?;
+    let mut at = PAGE_BYTES as u64;
+    while at < tail {
+        let pages = (tail - at).div_ceil(PAGE_BYTES as u64).min(CHUNK_PAGES as u64);
+        let (buf, read) = file.read(at, Buf::pages(pages as usize), source.purpose);
+        read?;
+        file.store(at, &buf, Purpose::Log)?;
+        at += buf.len() as u64;
+    }
+    file.sync(Purpose::Log)
 }
 
 /// Gives back the space behind `tail`, now that a later segment says that nothing follows.
