@@ -38,8 +38,9 @@ pub(crate) struct Buffers {
 
 #[derive(Debug, Default)]
 struct FlushState {
-    /// Flushes that ended well.
+    /// Flushes that ended well, and badly.
     finished: u64,
+    failed: u64,
     /// Why the last flush failed, until one succeeds.
     failure: Option<Error>,
     closed: bool,
@@ -173,22 +174,25 @@ impl Buffers {
                 return Ok(());
             }
             let full = || Error::retry("write buffers").expected("a flush to end");
-            if !self.wait_for_flush(full)? {
-                return Ok(());
-            }
+            self.wait_for_flush(full)?;
         }
     }
 
-    /// Waits until a flush ends; false where there is nothing to wait for.
+    /// Waits until a flush ends, or nothing is left to flush. Flushes that failed before do not
+    /// count: the device may be well again.
     ///
     /// # Errors
     /// The flush's; `none()` where there is nothing to flush and yet no room.
-    fn wait_for_flush(&self, none: impl Fn() -> Error) -> Result<bool> {
+    fn wait_for_flush(&self, none: impl Fn() -> Error) -> Result<()> {
         let executor: &dyn Executor = self.resources.executor();
         let start = executor.clock().monotonic();
         let waited = || executor.clock().monotonic().saturating_sub(start);
-        let seen = self.flush.lock().finished;
-        if !self.trees.all().iter().any(|tree| tree.oldest_sealed().is_some()) {
+        let (finished, failed) = {
+            let state = self.flush.lock();
+            (state.finished, state.failed)
+        };
+        let is_any_sealed = || self.trees.all().iter().any(|tree| tree.oldest_sealed().is_some());
+        if !is_any_sealed() {
             let mut any = false;
             for tree in self.trees.all() {
                 any |= self.seal(&tree).unwrap_or(false);
@@ -199,16 +203,18 @@ impl Buffers {
         }
         self.wake_flusher();
         let ended = loop {
+            // A keyspace that is dropped takes what was to be flushed with it.
+            let is_left = is_any_sealed();
             {
                 let mut state = self.flush.lock();
                 if state.closed {
                     break Err(Error::closed("store"));
                 }
-                if let Some(failure) = &state.failure {
-                    break Err(failure.clone());
+                if state.finished != finished || !is_left {
+                    break Ok(());
                 }
-                if state.finished != seen {
-                    break Ok(true);
+                if let Some(failure) = state.failure.as_ref().filter(|_| state.failed != failed) {
+                    break Err(failure.clone());
                 }
                 if waited() > STALL_MAX {
                     break Err(none().got(format_args!("none in {STALL_MAX:?}")));
@@ -229,7 +235,10 @@ impl Buffers {
                 state.finished += 1;
                 state.failure = None;
             }
-            Err(error) => state.failure = Some(error),
+            Err(error) => {
+                state.failed += 1;
+                state.failure = Some(error);
+            }
         }
         drop(state);
         self.flush_ended.notify_all();

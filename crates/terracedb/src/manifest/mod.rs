@@ -15,7 +15,7 @@ mod state;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result, StoreId, TableId, put_u32, put_u64, put_u128};
+use base::{DictionaryId, Error, KeyspaceId, Result, StoreId, TableId, put_u32, put_u64, put_u128};
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
@@ -85,7 +85,10 @@ impl Manifest {
         number: u64,
     ) -> Result<Self> {
         let next_table = state.tables_below;
-        let inner = write_new(&*medium, store, state, number, next_table)?;
+        let inner = write_new(&*medium, store, state, number, next_table).inspect_err(|_| {
+            // It says no more than the one before; the next open may read either.
+            let _ = withdraw(&*medium, number);
+        })?;
         let manifest = Self { medium, store, inner: Mutex::new(inner) };
         manifest.remove_older(number)?;
         Ok(manifest)
@@ -115,9 +118,7 @@ impl Manifest {
         frame::encode_record(&mut record, inner.seed, inner.sequence, &body);
         if inner.end + record.len() as u64 > inner.limit {
             // The whole state in a new file takes the place of one more edit.
-            let older = inner.number;
-            *inner = write_new(&*self.medium, self.store, state, older + 1, inner.next_table)?;
-            return self.remove_older(older + 1);
+            return self.change_files(inner, state);
         }
         let written = inner
             .file
@@ -133,9 +134,30 @@ impl Manifest {
         Ok(())
     }
 
+    /// Goes on in a new manifest, which begins with `state`.
+    fn change_files(&self, inner: &mut Inner, state: State) -> Result<()> {
+        let number = inner.number + 1;
+        match write_new(&*self.medium, self.store, state, number, inner.next_table) {
+            Ok(new) => *inner = new,
+            Err(error) => {
+                // If it is read at the next open, records appended to this one are not.
+                if withdraw(&*self.medium, number).is_err() {
+                    inner.poison = Some(error.clone());
+                }
+                return Err(error);
+            }
+        }
+        // No older one is read while this one is there; what stays goes at the next open.
+        let _ = self.remove_older(number);
+        Ok(())
+    }
+
     /// An id no table had before.
     pub(crate) fn next_table(&self) -> Result<TableId> {
         let mut inner = self.inner.lock();
+        if let Some(first) = &inner.poison {
+            return Err(Error::poisoned_by("manifest", first));
+        }
         let table = inner.next_table;
         if table >= inner.state.tables_below {
             let below = TableId(table.0 + TABLE_IDS_STEP);
@@ -143,6 +165,14 @@ impl Manifest {
         }
         inner.next_table = TableId(table.0 + 1);
         Ok(table)
+    }
+
+    /// The dictionary that a keyspace's new tables use, and an id that no dictionary had before.
+    pub(crate) fn dictionary(&self, keyspace: KeyspaceId) -> (Option<DictionaryId>, DictionaryId) {
+        let inner = self.inner.lock();
+        let entry = inner.state.keyspaces.get(&keyspace);
+        let current = entry.and_then(|entry| entry.dictionaries.last().copied());
+        (current, DictionaryId(inner.state.last_dictionary.0 + 1))
     }
 
     /// A copy of the state.
@@ -200,12 +230,18 @@ fn write_new(
         medium.sync_names()?;
         Ok(file)
     };
-    let file = write().inspect_err(|_: &Error| {
-        // The older manifest is still in force; a leftover of this one would only be in the way.
-        let _ = medium.remove(&name);
-    })?;
+    let file: Arc<dyn File> = write()?;
     let end = bytes.len() as u64;
     Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table, poison: None })
+}
+
+/// Sees to it, durably, that there is no manifest `number`.
+fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
+    let name = file_name(number);
+    if medium.list()?.iter().any(|listing| listing.name == name) {
+        medium.remove(&name)?;
+    }
+    medium.sync_names()
 }
 
 #[cfg(test)]

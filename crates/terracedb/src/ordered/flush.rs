@@ -11,9 +11,11 @@ use arena::PublishRing;
 use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
 use cache::PageCache;
 use media::{Medium, Purpose};
-use table::{Dictionaries, Spec, Table, Writer};
+use table::{Dictionaries, Dictionary, Spec, Table, Writer};
 
+use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
+use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, Manifest, TableEntry};
 use crate::snapshot_list::{Horizon, SnapshotList};
 
@@ -25,7 +27,7 @@ pub(crate) struct FlushEnv {
     pub(crate) cache: Arc<PageCache>,
     /// Tells this store's pages from others' in the cache.
     pub(crate) space: u32,
-    pub(crate) dictionaries: Arc<dyn Dictionaries>,
+    pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) ring: Arc<PublishRing>,
     /// Makes the log durable up to a sequence number. A table must not outlive the log records
@@ -88,7 +90,7 @@ impl FlushJob {
             let trailer = self.cursor.trailer();
             if self.is_needed(trailer) {
                 if self.writer.is_none() {
-                    self.writer = Some(create(env)?);
+                    self.writer = Some(self.create(env)?);
                 }
                 if let Some(writer) = &mut self.writer {
                     writer.add(self.cursor.key(), trailer, self.cursor.value())?;
@@ -113,6 +115,57 @@ impl FlushJob {
         true
     }
 
+    fn create(&self, env: &FlushEnv) -> Result<Writer> {
+        let dictionary = match env.codec {
+            // A table without its dictionary is larger and no worse: shortages are no failure.
+            Codec::Zstd => self.dictionary(env).unwrap_or(None),
+            _ => None,
+        };
+        let spec = Spec {
+            store: env.store,
+            table: env.manifest.next_table()?,
+            codec: env.codec,
+            level: env.zstd_level,
+            dictionary,
+            purpose: Purpose::Flush,
+        };
+        Writer::create(&env.medium, spec, &env.account)
+    }
+
+    /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
+    /// this memtable.
+    fn dictionary(&self, env: &FlushEnv) -> Result<Option<Arc<Dictionary>>> {
+        let keyspace = self.tree.id();
+        let (current, next) = env.manifest.dictionary(keyspace);
+        let current = current.map(|id| env.dictionaries.get(id)).transpose()?;
+        let account = env.dictionaries.account();
+        let samples = match Samples::draw(self.memtable.map(), account) {
+            Ok(samples) => samples,
+            Err(_) => return Ok(current),
+        };
+        let gain_of = |dictionary| samples.gain(dictionary, env.zstd_level, account);
+        let gain = current.as_ref().map(gain_of).transpose()?;
+        if !is_worth_training(self.tree.dictionary_gain(), gain) {
+            return Ok(current);
+        }
+        let candidate = match samples.train(account) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) | Err(_) => return Ok(current),
+        };
+        let trial = Arc::new(Dictionary::new(next, &candidate, account)?);
+        let new_gain = gain_of(&trial)?;
+        if !is_worth_adopting(gain.unwrap_or(0.0), new_gain) {
+            // Measured anew when it falls further.
+            self.tree.set_dictionary_gain(gain.unwrap_or(0.0));
+            return Ok(current);
+        }
+        drop(trial);
+        let adopted = env.dictionaries.add(next, &candidate)?;
+        env.manifest.append(vec![Edit::DictionaryAdded { keyspace, dictionary: next }])?;
+        self.tree.set_dictionary_gain(new_gain);
+        Ok(Some(adopted))
+    }
+
     fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
         let keyspace = self.tree.id();
         (env.make_durable)(self.below.before())?;
@@ -123,11 +176,10 @@ impl FlushJob {
             return Ok(Flushed { below: self.below, file_bytes: 0 });
         };
         let summary = writer.finish()?;
-        env.medium.sync_names()?;
         let id = summary.table;
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
-            let dictionaries = Arc::clone(&env.dictionaries);
+            let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
             Table::open(medium, env.store, id, bytes, dictionaries, &env.account)
         };
         let properties = &summary.properties;
@@ -142,27 +194,18 @@ impl FlushJob {
             last_key: properties.last_key.clone(),
         };
         let added = Edit::TableAdded { keyspace, table: entry.clone() };
-        let table = open().and_then(|table| {
+        let table = env.medium.sync_names().and_then(|()| open()).and_then(|table| {
             env.manifest.append(vec![added, flushed])?;
             Ok(table)
         });
         let table = table.inspect_err(|_| {
-            // Not named by the manifest: an orphan. What cannot be removed goes at the next open.
-            let _ = env.medium.remove(&table::file_name(id));
+            // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
+            // that cannot be removed goes at the next open.
+            if env.manifest.poisoned().is_none() {
+                let _ = env.medium.remove(&table::file_name(id));
+            }
         })?;
         self.tree.install(&self.memtable, Some(env.handle(Ok(table), entry)));
         Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
     }
-}
-
-fn create(env: &FlushEnv) -> Result<Writer> {
-    let spec = Spec {
-        store: env.store,
-        table: env.manifest.next_table()?,
-        codec: env.codec,
-        level: env.zstd_level,
-        dictionary: None,
-        purpose: Purpose::Flush,
-    };
-    Writer::create(&env.medium, spec, &env.account)
 }
