@@ -28,15 +28,16 @@ pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
 }
 
 fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
-    let CheckReport { keyspaces, files, bytes, tables, pages, entries, log_segments, .. } = report;
+    let CheckReport { keyspaces, files, bytes, tables, pages, entries, dictionaries, .. } = report;
     match report.store {
         Some(store) => out.line(format_args!("store {store}, {keyspaces} keyspaces"))?,
         None => out.line("store unknown: its manifest is lost")?,
     }
     out.line(format_args!(
         "{files} files of {}: {tables} tables with {pages} pages and {entries} entries, \
-         {log_segments} log segments with {} records",
+         {dictionaries} dictionaries, {} log segments with {} records",
         format_bytes(*bytes),
+        report.log_segments,
         report.log_records
     ))?;
     if let Some(torn) = &report.log_torn {
@@ -72,6 +73,7 @@ fn to_json(report: &CheckReport) -> Value {
         "keyspaces": report.keyspaces,
         "files": report.files,
         "bytes": report.bytes,
+        "dictionaries": report.dictionaries,
         "tables": report.tables,
         "pages": report.pages,
         "entries": report.entries,

@@ -32,7 +32,9 @@ fn a_clean_store_is_clean_and_is_not_changed() {
     assert_eq!((&report["tables"], &report["entries"]), (&2.into(), &4000.into()), "{report}");
     assert_eq!(report["keyspaces"], 1);
     assert_eq!(report["files"].as_u64().unwrap(), before.len() as u64);
-    for name in ["bytes", "pages", "log_segments", "log_records", "manifest_repairs"] {
+    for name in
+        ["bytes", "pages", "dictionaries", "log_segments", "log_records", "manifest_repairs"]
+    {
         assert!(report[name].is_u64(), "{name} in {report}");
     }
     assert!(without_lock() == before, "a check changed the store");

@@ -15,10 +15,12 @@ pub struct CheckReport {
     pub store: Option<StoreId>,
     /// Keyspaces there are.
     pub keyspaces: usize,
-    /// Files read: manifests, tables, log segments.
+    /// Files read: manifests, dictionaries, tables, log segments.
     pub files: usize,
     /// Their lengths together, bytes.
     pub bytes: u64,
+    /// Dictionaries among them.
+    pub dictionaries: usize,
     /// Tables among them.
     pub tables: usize,
     /// Pages of tables.
@@ -34,7 +36,7 @@ pub struct CheckReport {
     pub log_torn: Option<String>,
     /// Damaged copies of manifest records whose twin is good: opening the store repairs them.
     pub manifest_repairs: usize,
-    /// Files that nothing names: leftovers, of which opening removes the tables. No damage.
+    /// Files that nothing names: leftovers, which opening removes, or not the store's. No damage.
     pub unowned: Vec<String>,
     /// How many problems there are.
     pub damages: u64,
