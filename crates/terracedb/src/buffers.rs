@@ -122,10 +122,10 @@ impl Buffers {
         Ok(())
     }
 
-    /// Seals `tree`'s active memtable unless it is empty; whether it did.
+    /// Seals `tree`'s active memtable unless it is blank; whether it did.
     pub(crate) fn seal(&self, tree: &Tree) -> Result<bool> {
         let _sealing = self.sealing.lock();
-        if tree.view().active.map().is_empty() {
+        if tree.view().active.is_blank() {
             return Ok(false);
         }
         self.seal_locked(tree)?;

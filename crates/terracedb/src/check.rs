@@ -6,7 +6,7 @@
 //! its file, pages and keys, and the walk goes on behind it; where the manifest itself is lost,
 //! every table is checked under the identity it claims.
 //!
-//! Checked are checksums (I8), tables named and missing (I3), tables against what the manifest
+//! Checked are checksums (I8), tables and dictionaries named and missing (I3), tables against what the manifest
 //! says of them, newer above older (I4), and that the log reaches what the tables hold (I11). The
 //! check takes the directory's lock and changes nothing. Memory is what the largest entry takes,
 //! and a fixed part.
@@ -17,9 +17,9 @@ mod table_walk;
 
 use std::sync::Arc;
 
-use base::{Account, Error, Result, Seqno};
+use base::{Account, Error, Result};
 use media::{Listing, Medium};
-use table::parse_file_name;
+use table::{Dictionary, parse_file_name};
 
 use crate::manifest::{self, State};
 
@@ -98,11 +98,9 @@ impl Walk<'_> {
             let owned = if is_manifest(name) {
                 in_force.is_none_or(|file| file.name == *name)
             } else if let Some(table) = parse_file_name(name) {
-                let named = |state: &State| {
-                    let tables = state.keyspaces.values().flat_map(|entry| &entry.tables);
-                    tables.into_iter().any(|entry| entry.id == table)
-                };
-                state.is_none_or(named)
+                state.is_none_or(|state| state.has_table(table))
+            } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
+                state.is_none_or(|state| state.has_dictionary(dictionary))
             } else {
                 log::parse_segment_name(name).is_some()
             };
@@ -120,23 +118,16 @@ impl Walk<'_> {
     }
 }
 
-/// The highest sequence number that the tables account for: the log must reach it.
-fn floor(state: &State) -> Seqno {
-    let entries = state.keyspaces.values();
-    let highest = entries.flat_map(|entry| {
-        let tables = entry.tables.iter().map(|table| table.seqno_max);
-        tables.chain([entry.flushed_below.before()])
-    });
-    highest.max().unwrap_or(Seqno::ZERO)
-}
-
 fn is_manifest(name: &str) -> bool {
     name.starts_with("manifest-")
 }
 
 fn is_ours(file: &Listing) -> bool {
     let Listing { name, .. } = file;
-    is_manifest(name) || parse_file_name(name).is_some() || log::parse_segment_name(name).is_some()
+    is_manifest(name)
+        || parse_file_name(name).is_some()
+        || Dictionary::parse_file_name(name).is_some()
+        || log::parse_segment_name(name).is_some()
 }
 
 fn no_store() -> Error {

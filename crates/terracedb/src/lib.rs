@@ -39,6 +39,7 @@ mod commit;
 mod counter;
 mod cursor;
 mod db;
+mod dictionaries;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -14,13 +14,14 @@ use base::{Error, KeyspaceId, Result, Seqno, StoreId, Trailer};
 use log::Log;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
-use table::{NoDictionaries, Table, file_name, parse_file_name};
+use table::{Dictionaries, Dictionary, Table, file_name, parse_file_name};
 
 use crate::Resources;
 use crate::background::{Background, BackgroundCounters, FlushTask, SyncTask};
 use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
+use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{self, Manifest, State};
 use crate::ordered::{FlushEnv, FlushJob, Memtable, TableHandle, Tree, Version};
 use crate::read::{PageReader, QueuePool};
@@ -86,7 +87,11 @@ pub(crate) fn open(
         manifest: Arc::clone(&manifest),
         cache: Arc::clone(resources.cache()),
         space: resources.next_space(),
-        dictionaries: Arc::new(NoDictionaries),
+        dictionaries: Arc::new(StoreDictionaries::new(
+            Arc::clone(&medium),
+            id,
+            resources.account("dictionaries"),
+        )),
         snapshots: Arc::default(),
         ring: Arc::new(PublishRing::new(Seqno::ZERO)),
         make_durable: Box::new(|_| Ok(())),
@@ -207,12 +212,14 @@ fn open_manifest(
     Ok((id, Arc::new(manifest)))
 }
 
-/// Removes tables that the manifest does not name.
+/// Removes tables and dictionaries that the manifest does not name.
 fn remove_orphans(medium: &dyn Medium, state: &State, recovery: &mut Recovery) -> Result<()> {
-    let named = |id| state.keyspaces.values().flat_map(|entry| &entry.tables).any(|t| t.id == id);
     for listing in medium.list()? {
-        if parse_file_name(&listing.name).is_some_and(|id| !named(id)) {
-            medium.remove(&listing.name)?;
+        let name = &listing.name;
+        let orphan = parse_file_name(name).is_some_and(|id| !state.has_table(id))
+            || Dictionary::parse_file_name(name).is_some_and(|id| !state.has_dictionary(id));
+        if orphan {
+            medium.remove(name)?;
             recovery.orphans_removed += 1;
         }
     }
@@ -235,7 +242,7 @@ fn open_trees(
                 env.store,
                 table.id,
                 Some(table.file_bytes),
-                Arc::clone(&env.dictionaries),
+                Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
                 &env.account,
             );
             let opened = opened.map_err(|error| error.at(file_name(table.id)));
@@ -282,7 +289,7 @@ fn replay_log(
         } else {
             log::Recover::Strict
         },
-        floor: floor(state),
+        floor: state.floor(),
         ..log::Options::new(env.store)
     };
     let replay = &mut |first: Seqno, body: &[u8]| {
@@ -321,15 +328,6 @@ fn replay_log(
     });
     recovery.log_damage = found.damage;
     Ok((Arc::new(log), flushed))
-}
-
-/// The highest sequence number that the tables account for.
-fn floor(state: &State) -> Seqno {
-    let of_keyspace = |entry: &manifest::KeyspaceEntry| {
-        let tables = entry.tables.iter().map(|table| table.seqno_max);
-        tables.fold(entry.flushed_below.before(), Seqno::max)
-    };
-    state.keyspaces.values().map(of_keyspace).max().unwrap_or(Seqno::ZERO)
 }
 
 /// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held

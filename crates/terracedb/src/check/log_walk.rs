@@ -3,7 +3,7 @@
 use base::{Error, ErrorKind, KeyspaceId, Result};
 use log::{Entry, segment_name};
 
-use super::{Problem, Walk, floor};
+use super::{Problem, Walk};
 use crate::manifest::State;
 
 impl Walk<'_> {
@@ -19,7 +19,7 @@ impl Walk<'_> {
                 self.report.log_torn = found.torn.map(|cut| {
                     format!("{}, byte {}", segment_name(cut.lane, cut.segment), cut.offset)
                 });
-                let floor = state.map_or(base::Seqno::ZERO, floor);
+                let floor = state.map_or(base::Seqno::ZERO, State::floor);
                 if found.last < floor {
                     let error = Error::corrupt("end of the log (I11)")
                         .expected(format_args!("sequence number {floor}, which tables hold"))

@@ -1,14 +1,16 @@
-//! The tables: those that the manifest names, or where that is lost, all there are.
+//! The tables and their dictionaries: those that the manifest names, or where that is lost, all
+//! there are.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result, Seqno, StoreId, TableId};
+use base::{DictionaryId, Error, Result, Seqno, StoreId, TableId};
 use table::{
-    Damage, Fact, NoDictionaries, Properties, Table, describe, file_name, parse_file_name,
+    Damage, Dictionaries, Dictionary, Fact, Properties, Table, describe, file_name, parse_file_name,
 };
 
 use super::{Problem, Walk};
+use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{KeyspaceEntry, State, TableEntry};
 
 /// Whose table it is, as far as the manifest tells.
@@ -34,26 +36,65 @@ impl Walk<'_> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.tables_without_manifest();
         };
+        let dictionaries = self.dictionaries(store);
         for keyspace in state.keyspaces.values() {
+            for id in &keyspace.dictionaries {
+                self.dictionary(&*dictionaries, &keyspace.name, *id)?;
+            }
             for error in out_of_order(keyspace) {
                 self.report.note(error);
             }
             for entry in &keyspace.tables {
                 let owner = Owner { keyspace: &keyspace.name, entry };
-                if !self.is_listed(entry.id) {
+                if !self.is_listed(&file_name(entry.id)) {
                     let error = Error::corrupt("table").expected("its file").got("none");
                     self.report.note(owner.problem(error));
                     continue;
                 }
-                self.table(store, entry.id, Some(owner))?;
+                self.table(store, entry.id, Some(owner), &dictionaries)?;
             }
         }
         Ok(())
     }
 
-    fn is_listed(&self, table: TableId) -> bool {
-        let name = file_name(table);
-        self.files.binary_search_by(|file| file.name.cmp(&name)).is_ok()
+    fn is_listed(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    fn size_of(&self, name: &str) -> u64 {
+        self.files.iter().find(|file| file.name == name).map_or(0, |file| file.len)
+    }
+
+    fn dictionaries(&self, store: StoreId) -> Arc<StoreDictionaries> {
+        let medium = Arc::clone(self.medium);
+        Arc::new(StoreDictionaries::new(medium, store, self.account.clone()))
+    }
+
+    /// Reads a dictionary that `keyspace` uses. Where it is lost, so are the blocks that name it.
+    fn dictionary(
+        &mut self,
+        dictionaries: &dyn Dictionaries,
+        keyspace: &str,
+        id: DictionaryId,
+    ) -> Result<()> {
+        let name = Dictionary::file_name(id);
+        let read = if self.is_listed(&name) {
+            self.report.files += 1;
+            self.report.dictionaries += 1;
+            dictionaries.get(id).map(drop)
+        } else {
+            Err(Error::corrupt("dictionary").expected("its file").got("none"))
+        };
+        match read {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => {
+                let keyspace = Some(keyspace.to_owned());
+                self.report.note(Problem { keyspace, ..Problem::of(&name, error) });
+            }
+        }
+        self.walked(self.size_of(&name));
+        Ok(())
     }
 
     /// Checks each table under the identity that it claims.
@@ -68,7 +109,10 @@ impl Walk<'_> {
                 }
             });
             match (described, footer) {
-                (_, Some(footer)) => self.table(footer.store, table, None)?,
+                (_, Some(footer)) => {
+                    let dictionaries = self.dictionaries(footer.store);
+                    self.table(footer.store, table, None, &dictionaries)?;
+                }
                 (Err(error), None) if error.is_retryable() => return Err(error),
                 (Err(error), None) => self.report.note(Problem::of(&name, error)),
                 // A description that succeeds begins with the footer.
@@ -79,7 +123,13 @@ impl Walk<'_> {
     }
 
     /// Checks one table, which is there.
-    fn table(&mut self, store: StoreId, id: TableId, owner: Option<Owner<'_>>) -> Result<()> {
+    fn table(
+        &mut self,
+        store: StoreId,
+        id: TableId,
+        owner: Option<Owner<'_>>,
+        dictionaries: &Arc<StoreDictionaries>,
+    ) -> Result<()> {
         let name = file_name(id);
         let of = |error| match owner {
             Some(owner) => owner.problem(error),
@@ -87,10 +137,10 @@ impl Walk<'_> {
         };
         self.report.files += 1;
         self.report.tables += 1;
-        let size = self.files.iter().find(|file| file.name == name).map_or(0, |file| file.len);
+        let size = self.size_of(&name);
         let expected = owner.map(|owner| owner.entry.file_bytes);
-        let dictionaries = Arc::new(NoDictionaries);
         let account = self.account.clone();
+        let dictionaries = Arc::clone(dictionaries) as Arc<dyn Dictionaries>;
         match Table::open(&**self.medium, store, id, expected, dictionaries, &account) {
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => self.report.note(of(error)),

@@ -195,6 +195,48 @@ fn a_log_that_ends_before_the_tables_do_is_damage() {
     assert!(report.problems[0].to_string().contains("end of the log"), "{report:?}");
 }
 
+/// A store whose table is compressed with a dictionary: its values repeat each other's words, and
+/// hardly any of their own.
+fn with_dictionary() -> Arc<dyn Medium> {
+    let medium = memory();
+    let mut rng = Rng::new(7);
+    let words: Vec<String> = (0..600).map(|_| format!("{:012x}", rng.next_u64() >> 16)).collect();
+    let db = Db::on_medium(Arc::clone(&medium)).memory(64 << 20).codec(base::Codec::Zstd);
+    let db = db.open().unwrap();
+    let keyspace = db.keyspace("words").unwrap();
+    for number in 0..4000u32 {
+        let word = |_| words[rng.below(words.len() as u64) as usize].as_str();
+        let value: String = (0..10).map(word).collect();
+        keyspace.put(format!("key{number:05}"), value).unwrap();
+    }
+    db.flush().unwrap();
+    medium
+}
+
+#[test]
+fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
+    let medium = with_dictionary();
+    let names = names(&medium, ".dictionary");
+    assert_eq!(names.len(), 1, "nothing was trained");
+    let report = run(&medium);
+    assert!(report.is_clean() && report.unowned.is_empty(), "{report:?}");
+    assert_eq!((report.dictionaries, report.entries), (1, 4000));
+
+    flip(&medium, &names[0], 1000);
+    let damaged = run(&medium);
+    let problem = &damaged.problems[0];
+    assert_eq!((&problem.file, problem.keyspace.as_deref()), (&names[0], Some("words")));
+    // The blocks that cannot be read without it are named too, with their keys.
+    assert!(damaged.damages > 1 && damaged.problems[1].keys.is_some(), "{damaged:?}");
+    flip(&medium, &names[0], 1000);
+    assert!(run(&medium).is_clean());
+
+    medium.remove(&names[0]).unwrap();
+    let missing = run(&medium);
+    assert!(missing.problems[0].to_string().contains("expected its file"), "{missing:?}");
+    assert_eq!(missing.dictionaries, 0);
+}
+
 /// A manifest in force that says something else than the files do.
 fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
     let found = manifest::recover(&**medium, false).unwrap().unwrap();
@@ -286,7 +328,7 @@ fn order_of(tables: Vec<Edit>) -> Vec<String> {
     for edit in first.into_iter().chain(tables) {
         state.apply(edit).unwrap();
     }
-    assert!(floor(&state) >= Seqno::new(99));
+    assert!(state.floor() >= Seqno::new(99));
     let problems = table_walk::out_of_order(&state.keyspaces[&keyspace]);
     problems.iter().map(ToString::to_string).collect()
 }

@@ -1,7 +1,9 @@
 //! Manifest edits: what changed about which keyspaces and tables exist. Bytes: docs/format/manifest.md.
 
 use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
-use base::{Cursor, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_u64, put_varint};
+use base::{
+    Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_u64, put_varint,
+};
 
 /// One change. A record holds several; they take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub(crate) enum Edit {
     Flushed { keyspace: KeyspaceId, below: Seqno },
     /// Table ids below this one may have been used (ids are never reused).
     TableIdsReserved { below: TableId },
+    /// The keyspace's new tables use this dictionary. Its file is durable (I3).
+    DictionaryAdded { keyspace: KeyspaceId, dictionary: DictionaryId },
+    /// Dictionary ids up to this one were used (ids are never reused).
+    DictionaryIdsUsed { last: DictionaryId },
 }
 
 /// What the manifest knows of a table; the rest is in the table's own properties.
@@ -58,6 +64,8 @@ const TABLE_ADDED: u8 = 3;
 const TABLE_REMOVED: u8 = 4;
 const FLUSHED: u8 = 5;
 const TABLE_IDS_RESERVED: u8 = 6;
+const DICTIONARY_ADDED: u8 = 7;
+const DICTIONARY_IDS_USED: u8 = 8;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -97,6 +105,15 @@ impl Edit {
             Self::TableIdsReserved { below } => {
                 out.push(TABLE_IDS_RESERVED);
                 put_u64(out, below.0);
+            }
+            Self::DictionaryIdsUsed { last } => {
+                out.push(DICTIONARY_IDS_USED);
+                put_varint(out, u64::from(last.0));
+            }
+            Self::DictionaryAdded { keyspace, dictionary } => {
+                out.push(DICTIONARY_ADDED);
+                put_varint(out, u64::from(keyspace.0));
+                put_varint(out, u64::from(dictionary.0));
             }
         }
     }
@@ -138,6 +155,13 @@ impl Edit {
                 below: Seqno::try_from(cursor.varint()?)?,
             },
             TABLE_IDS_RESERVED => Self::TableIdsReserved { below: TableId(cursor.u64()?) },
+            DICTIONARY_IDS_USED => Self::DictionaryIdsUsed {
+                last: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
+            },
+            DICTIONARY_ADDED => Self::DictionaryAdded {
+                keyspace: keyspace(cursor)?,
+                dictionary: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
+            },
             other => {
                 return Err(Error::corrupt("manifest edit")
                     .at(format_args!("byte {at} of the record"))

@@ -29,6 +29,10 @@ impl fmt::Display for Edit {
             Self::Flushed { keyspace, below } => {
                 write!(f, "keyspace {keyspace} flushed below seqno {below}")
             }
+            Self::DictionaryAdded { keyspace, dictionary } => {
+                write!(f, "keyspace {keyspace} compresses with dictionary {dictionary}")
+            }
+            Self::DictionaryIdsUsed { last } => write!(f, "dictionary ids used up to {last}"),
             Self::TableIdsReserved { below } => write!(f, "table ids reserved below {below}"),
         }
     }

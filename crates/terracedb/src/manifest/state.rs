@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::limits::KEYSPACES_MAX;
-use base::{Error, KeyspaceId, Result, Seqno, TableId};
+use base::{DictionaryId, Error, KeyspaceId, Result, Seqno, TableId};
 
 use super::edit::{Edit, KeyspaceKind, TableEntry};
 
@@ -15,6 +15,8 @@ pub(crate) struct State {
     pub(crate) keyspaces_below: KeyspaceId,
     /// Table ids below this one may have been used.
     pub(crate) tables_below: TableId,
+    /// The highest dictionary id in use or used before; 0 where there was none.
+    pub(crate) last_dictionary: DictionaryId,
 }
 
 /// One keyspace.
@@ -26,6 +28,8 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) flushed_below: Seqno,
     /// Oldest first.
     pub(crate) tables: Vec<TableEntry>,
+    /// Oldest first; new tables use the last.
+    pub(crate) dictionaries: Vec<DictionaryId>,
 }
 
 impl State {
@@ -48,7 +52,8 @@ impl State {
                 }
                 self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
                 let flushed_below = Seqno::ZERO;
-                let entry = KeyspaceEntry { name, kind, flushed_below, tables: Vec::new() };
+                let (tables, dictionaries) = Default::default();
+                let entry = KeyspaceEntry { name, kind, flushed_below, tables, dictionaries };
                 self.keyspaces.insert(keyspace, entry);
             }
             Edit::KeyspaceDropped { keyspace } => {
@@ -89,6 +94,17 @@ impl State {
                 }
                 entry.flushed_below = below;
             }
+            Edit::DictionaryAdded { keyspace, dictionary } => {
+                let mut known = self.keyspaces.values().flat_map(|entry| &entry.dictionaries);
+                if dictionary.0 == 0 || known.any(|old| *old == dictionary) {
+                    return Err(contradiction("a new dictionary", format_args!("{dictionary}")));
+                }
+                self.entry(keyspace)?.dictionaries.push(dictionary);
+                self.last_dictionary = self.last_dictionary.max(dictionary);
+            }
+            Edit::DictionaryIdsUsed { last } => {
+                self.last_dictionary = self.last_dictionary.max(last);
+            }
             Edit::TableIdsReserved { below } => self.tables_below = self.tables_below.max(below),
         }
         Ok(())
@@ -100,15 +116,42 @@ impl State {
             .ok_or_else(|| contradiction("a keyspace that exists", format_args!("{keyspace}")))
     }
 
+    /// The highest sequence number that the tables account for: the log must reach it.
+    pub(crate) fn floor(&self) -> Seqno {
+        let highest = self.keyspaces.values().flat_map(|entry| {
+            let tables = entry.tables.iter().map(|table| table.seqno_max);
+            tables.chain([entry.flushed_below.before()])
+        });
+        highest.max().unwrap_or(Seqno::ZERO)
+    }
+
+    /// Whether a keyspace uses this dictionary.
+    pub(crate) fn has_dictionary(&self, id: DictionaryId) -> bool {
+        self.keyspaces.values().any(|entry| entry.dictionaries.contains(&id))
+    }
+
+    /// Whether a keyspace has this table.
+    pub(crate) fn has_table(&self, id: TableId) -> bool {
+        self.keyspaces.values().flat_map(|entry| &entry.tables).any(|table| table.id == id)
+    }
+
     /// The edits that make this state from nothing.
     pub(crate) fn edits(&self) -> Vec<Edit> {
-        let mut edits = vec![Edit::TableIdsReserved { below: self.tables_below }];
+        let mut edits = vec![
+            Edit::TableIdsReserved { below: self.tables_below },
+            Edit::DictionaryIdsUsed { last: self.last_dictionary },
+        ];
         for (id, entry) in &self.keyspaces {
-            let KeyspaceEntry { name, kind, flushed_below, tables } = entry;
+            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries } = entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
             let added = |table: &TableEntry| Edit::TableAdded { keyspace, table: table.clone() };
             edits.extend(tables.iter().map(added));
+            let used = |dictionary: &DictionaryId| Edit::DictionaryAdded {
+                keyspace,
+                dictionary: *dictionary,
+            };
+            edits.extend(dictionaries.iter().map(used));
             edits.push(Edit::Flushed { keyspace, below: *flushed_below });
         }
         // Ids of keyspaces dropped since stay used: the highest one is created and dropped again.

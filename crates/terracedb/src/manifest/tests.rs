@@ -1,5 +1,5 @@
 use super::*;
-use base::{ErrorKind, KeyspaceId, Seqno};
+use base::{DictionaryId, ErrorKind, KeyspaceId, Seqno};
 use media::{Buf, MemoryMedium};
 
 fn entry(id: u64, first: &str, last: &str) -> TableEntry {
@@ -31,6 +31,8 @@ fn edits() -> Vec<Edit> {
         Edit::Flushed { keyspace: one, below: Seqno::new(301) },
         Edit::TableRemoved { keyspace: one, table: TableId(5) },
         Edit::KeyspaceDropped { keyspace: two },
+        Edit::DictionaryAdded { keyspace: one, dictionary: DictionaryId(9) },
+        Edit::DictionaryIdsUsed { last: DictionaryId(300) },
     ]
 }
 

@@ -10,12 +10,15 @@ use base::{Account, Result, Seqno};
 pub(crate) struct Memtable {
     map: Arc<OrderedMap>,
     first: Seqno,
+    /// What the map charges while it is empty and nothing was reserved, bytes.
+    empty_bytes: u64,
 }
 
 impl Memtable {
     /// A memtable of `map`, which is empty, for writes from `first` on.
     pub(crate) fn with(map: Arc<OrderedMap>, first: Seqno) -> Arc<Self> {
-        Arc::new(Self { map, first })
+        let empty_bytes = map.bytes();
+        Arc::new(Self { map, first, empty_bytes })
     }
 
     /// An empty memtable for writes from `first` on.
@@ -25,6 +28,12 @@ impl Memtable {
 
     pub(crate) fn map(&self) -> &Arc<OrderedMap> {
         &self.map
+    }
+
+    /// True where sealing it would free nothing: no entry, and no memory that was reserved for
+    /// writes which then failed.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.map.is_empty() && self.map.bytes() <= self.empty_bytes
     }
 
     /// No write below this sequence number is in it.

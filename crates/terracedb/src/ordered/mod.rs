@@ -2,6 +2,7 @@
 
 mod flush;
 mod memtable;
+mod training;
 mod tree;
 mod version;
 

@@ -9,7 +9,7 @@
 //! number is visible: then no writer is still filling it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base::{Account, KeyspaceId, Result, Seqno};
@@ -51,6 +51,8 @@ pub(crate) struct Tree {
     /// Held while a new view is made from the one in force.
     change: Mutex<()>,
     dropped: AtomicBool,
+    /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
+    dictionary_gain: AtomicU64,
 }
 
 impl Tree {
@@ -70,6 +72,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
         }))
     }
 
@@ -93,6 +96,15 @@ impl Tree {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// What the dictionary gained when it was last judged, since the store was opened.
+    pub(crate) fn dictionary_gain(&self) -> Option<f64> {
+        Some(f64::from_bits(self.dictionary_gain.load(Ordering::Relaxed))).filter(|g| !g.is_nan())
+    }
+
+    pub(crate) fn set_dictionary_gain(&self, gain: f64) {
+        self.dictionary_gain.store(gain.to_bits(), Ordering::Relaxed);
     }
 
     /// Refuses every later operation and gives up the tables' files.

@@ -1,0 +1,125 @@
+//! Dictionaries: trained by a flush where they gain, shared by tables, found again after reopening.
+
+mod common;
+
+use std::sync::Arc;
+
+use base::{ErrorKind, Rng};
+use media::{Medium, MemoryMedium};
+use terracedb::{Builder, Codec, Db, Keyspace};
+
+/// Dictionaries are only trained where there is memory to train in.
+fn builder(medium: &Arc<dyn Medium>, codec: Codec) -> Builder {
+    Db::on_medium(Arc::clone(medium)).memory(256 << 20).codec(codec)
+}
+
+/// A record as services store them: the same field names in each, little in common else.
+fn record(number: u64) -> String {
+    let mut rng = Rng::new(number);
+    format!(
+        "{{\"identifier\":\"{:016x}\",\"account_holder\":\"{:08x}\",\"registered_at\":{},\
+         \"last_modified_by\":\"{:x}\",\"subscription_status\":\"{}\"}}",
+        rng.next_u64(),
+        rng.next_u64() as u32,
+        rng.below(1 << 40),
+        rng.below(1 << 20),
+        ["active", "suspended", "cancelled"][rng.below(3) as usize],
+    )
+}
+
+fn fill(keyspace: &Keyspace, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        keyspace.put(number.to_be_bytes(), record(number)).unwrap();
+    }
+}
+
+fn check(keyspace: &Keyspace, numbers: std::ops::Range<u64>) {
+    for number in numbers.step_by(37) {
+        let value = keyspace.get(number.to_be_bytes()).unwrap().unwrap();
+        assert_eq!(value, record(number), "record {number}");
+    }
+}
+
+fn dictionaries(medium: &dyn Medium) -> Vec<String> {
+    let names = medium.list().unwrap().into_iter().map(|listing| listing.name);
+    names.filter(|name| name.ends_with(".dictionary")).collect()
+}
+
+fn table_bytes(db: &Db) -> u64 {
+    db.statistics().keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum()
+}
+
+#[test]
+fn tables_share_a_dictionary_that_survives_reopening() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    for round in 0..3u64 {
+        let db = builder(&medium, Codec::Zstd).open().unwrap();
+        let keyspace = db.keyspace("records").unwrap();
+        check(&keyspace, 0..round * 20_000);
+        for half in 0..2 {
+            let start = round * 20_000 + half * 10_000;
+            fill(&keyspace, start..start + 10_000);
+            db.flush().unwrap();
+        }
+        check(&keyspace, 0..(round + 1) * 20_000);
+        assert_eq!(
+            dictionaries(&*medium).len(),
+            1,
+            "the data does not change, nor what it is made of"
+        );
+        assert!(
+            db.statistics()
+                .memory
+                .iter()
+                .any(|(name, used, _)| *name == "dictionaries" && *used > 0)
+        );
+    }
+}
+
+#[test]
+fn a_dictionary_makes_structured_data_smaller_and_noise_gets_none() {
+    let bytes = |codec, noise: bool| {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let db = builder(&medium, codec).open().unwrap();
+        let keyspace = db.keyspace("records").unwrap();
+        let mut rng = Rng::new(1);
+        for number in 0..20_000u64 {
+            let mut value = record(number).into_bytes();
+            if noise {
+                rng.fill(&mut value);
+            }
+            keyspace.put(number.to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+        (table_bytes(&db), dictionaries(&*medium).len())
+    };
+    let (zstd, trained) = bytes(Codec::Zstd, false);
+    let (lz4, untrained) = bytes(Codec::Lz4, false);
+    assert_eq!((trained, untrained), (1, 0));
+    assert!(zstd < lz4, "{zstd} bytes with a dictionary, {lz4} with LZ4");
+    assert_eq!(bytes(Codec::Zstd, true).1, 0);
+}
+
+/// Scenario: the dictionary's file is gone. Its tables' keys say so; what is not in tables, and
+/// new writes, go on.
+#[test]
+fn a_lost_dictionary_costs_only_its_tables() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    {
+        let db = builder(&medium, Codec::Zstd).open().unwrap();
+        fill(&db.keyspace("records").unwrap(), 0..10_000);
+        db.flush().unwrap();
+        db.keyspace("plain").unwrap().put("key", "value").unwrap();
+    }
+    let names = dictionaries(&*medium);
+    medium.remove(&names[0]).unwrap();
+    let db = builder(&medium, Codec::Zstd).open().unwrap();
+    let records = db.keyspace("records").unwrap();
+    let error = records.get(5u64.to_be_bytes()).unwrap_err();
+    assert!(error.to_string().contains("dictionary"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_eq!(db.keyspace("plain").unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    fill(&records, 20_000..30_000);
+    db.flush().unwrap();
+    check(&records, 20_000..30_000);
+}
