@@ -1,5 +1,13 @@
 //! The public API as a new user would try it, on a directory.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use base::ErrorKind;

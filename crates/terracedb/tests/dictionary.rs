@@ -1,5 +1,13 @@
 //! Dictionaries: trained by a flush where they gain, shared by tables, found again after reopening.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,6 +1,14 @@
 //! Random operations against a `BTreeMap`, over random settings, with reopening, the death of the
 //! process and power cuts in between.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::Rng;
 use media::{Medium, MemoryMedium};
-use terracedb::{Builder, Db, Keyspace};
+use terracedb::{Builder, Db, Entry, Keyspace, Result};
 
 pub(crate) use mortal::Mortal;
 pub(crate) use script::{Left, Script, assert_tidy};
@@ -36,7 +36,7 @@ pub(crate) fn memory() -> Arc<dyn Medium> {
 /// A key that is one of `keys`, of a length that depends on it.
 pub(crate) fn key(number: u64) -> Vec<u8> {
     let mut key = format!("key{number:06}").into_bytes();
-    if number % 7 == 0 {
+    if number.is_multiple_of(7) {
         key.extend(std::iter::repeat_n(b'x', (number % 200) as usize));
     }
     key
@@ -62,27 +62,23 @@ pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Asserts that `keyspace` holds what `model` does, by every kind of read.
 pub(crate) fn assert_same(keyspace: &Keyspace, model: &Model, why: &str) {
-    let found: Vec<_> = keyspace
-        .iter()
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|(k, v)| (k.to_vec(), v.to_vec()))
-        .collect();
+    compare(keyspace, model, why).unwrap_or_else(|error| panic!("{why}: {error}"));
+}
+
+/// As [`assert_same`], where reads may fail.
+pub(crate) fn compare(keyspace: &Keyspace, model: &Model, why: &str) -> Result<()> {
     let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let owned = |entry: Result<Entry>| entry.map(|(k, v)| (k.to_vec(), v.to_vec()));
+    let found: Vec<_> = keyspace.iter()?.map(owned).collect::<Result<_>>()?;
     assert_entries(&found, &expected, why);
-    let mut reversed: Vec<_> = keyspace
-        .iter()
-        .unwrap()
-        .rev()
-        .map(|entry| entry.unwrap())
-        .map(|(k, v)| (k.to_vec(), v.to_vec()))
-        .collect();
+    let mut reversed: Vec<_> = keyspace.iter()?.rev().map(owned).collect::<Result<_>>()?;
     reversed.reverse();
     assert_entries(&reversed, &expected, why);
     for (key, value) in model {
-        let got = keyspace.get(key).unwrap();
+        let got = keyspace.get(key)?;
         assert_eq!(got.as_deref(), Some(value.as_slice()), "{why}: get {}", show(key));
     }
+    Ok(())
 }
 
 fn assert_entries(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)], why: &str) {
