@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{DictionaryId, Error, Result, Seqno, StoreId, TableId};
+use media::Listing;
 use table::{
     Damage, Dictionaries, Dictionary, Fact, Properties, Table, describe, file_name, parse_file_name,
 };
@@ -46,7 +47,7 @@ impl Walk<'_> {
             }
             for entry in &keyspace.tables {
                 let owner = Owner { keyspace: &keyspace.name, entry };
-                if !self.is_listed(&file_name(entry.id)) {
+                if self.listed(&file_name(entry.id)).is_none() {
                     let error = Error::corrupt("table").expected("its file").got("none");
                     self.report.note(owner.problem(error));
                     continue;
@@ -57,12 +58,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn is_listed(&self, name: &str) -> bool {
-        self.files.iter().any(|file| file.name == name)
+    /// The file called `name`; a medium lists files by name.
+    fn listed(&self, name: &str) -> Option<&Listing> {
+        let at = self.files.binary_search_by(|file| file.name.as_str().cmp(name));
+        at.ok().and_then(|at| self.files.get(at))
     }
 
     fn size_of(&self, name: &str) -> u64 {
-        self.files.iter().find(|file| file.name == name).map_or(0, |file| file.len)
+        self.listed(name).map_or(0, |file| file.len)
     }
 
     fn dictionaries(&self, store: StoreId) -> Arc<StoreDictionaries> {
@@ -78,7 +81,7 @@ impl Walk<'_> {
         id: DictionaryId,
     ) -> Result<()> {
         let name = Dictionary::file_name(id);
-        let read = if self.is_listed(&name) {
+        let read = if self.listed(&name).is_some() {
             self.report.files += 1;
             self.report.dictionaries += 1;
             dictionaries.get(id).map(drop)
