@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
@@ -30,6 +31,8 @@ pub(crate) struct Buffers {
     /// Held while a memtable is sealed, so that a full one is sealed once.
     sealing: Mutex<()>,
     flush: Mutex<FlushState>,
+    /// Whether the last flush failed. Only makes writers look before they reserve: `Relaxed`.
+    failing: AtomicBool,
     /// Signalled when a flush ends, well or badly.
     flush_ended: Condvar,
     /// Nanoseconds writers waited for a flush.
@@ -59,6 +62,7 @@ impl Buffers {
             flusher: OnceLock::new(),
             sealing: Mutex::new(()),
             flush: Mutex::default(),
+            failing: AtomicBool::new(false),
             flush_ended: Condvar::new(),
             stalled: Counter::default(),
         }
@@ -91,6 +95,11 @@ impl Buffers {
     /// The last flush's error where there is no room because flushes fail, e.g. `NoSpace`;
     /// `Retry` where there is none for another reason.
     pub(crate) fn admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
+        if self.failing.load(Ordering::Relaxed) {
+            // What a refused write reserved stays reserved: no more of it than fits, or a flush
+            // finds no memory once the device is well again.
+            self.within_quota()?;
+        }
         loop {
             let view = tree.view();
             let map = view.active.map();
@@ -230,6 +239,7 @@ impl Buffers {
     /// Tells waiting writers how a flush ended.
     pub(crate) fn flush_ended(&self, outcome: Result<()>) {
         let mut state = self.flush.lock();
+        self.failing.store(outcome.is_err(), Ordering::Relaxed);
         match outcome {
             Ok(()) => {
                 state.finished += 1;

@@ -18,12 +18,12 @@ pub(crate) struct CursorSource {
 }
 
 impl CursorSource {
-    pub(crate) fn cursor(&self) -> Cursor {
-        Cursor {
+    pub(crate) fn cursor(&self) -> Result<Cursor> {
+        Ok(Cursor {
             reader: Arc::clone(&self.reader),
-            merge: Merge::new(Arc::clone(&self.view), self.at),
+            merge: Merge::new(Arc::clone(&self.view), self.at, self.reader.account())?,
             ahead: ReadAhead::default(),
-        }
+        })
     }
 }
 

@@ -44,7 +44,7 @@ impl Iter {
         let valid = match &mut self.front {
             Some(cursor) => cursor.next()?,
             none => {
-                let cursor = none.insert(self.source.cursor());
+                let cursor = none.insert(self.source.cursor()?);
                 match &self.lower {
                     Bound::Unbounded => cursor.seek_to_first()?,
                     Bound::Included(key) => cursor.seek(key)?,
@@ -65,7 +65,7 @@ impl Iter {
         let valid = match &mut self.back {
             Some(cursor) => cursor.prev()?,
             none => {
-                let cursor = none.insert(self.source.cursor());
+                let cursor = none.insert(self.source.cursor()?);
                 match &self.upper {
                     Bound::Unbounded => cursor.seek_to_last()?,
                     Bound::Excluded(key) => cursor.seek_before(key)?,

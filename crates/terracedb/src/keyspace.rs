@@ -219,10 +219,10 @@ impl Keyspace {
     /// A cursor over the keyspace as of now, standing nowhere yet.
     ///
     /// # Errors
-    /// As [`Keyspace::iter`].
+    /// As [`Keyspace::iter`]; `Retry` where there is no memory for its blocks.
     pub fn cursor(&self) -> Result<Cursor> {
         let at = self.now()?;
-        Ok(self.cursor_source(at).cursor())
+        self.cursor_source(at).cursor()
     }
 
     /// The view to read, with the moment to read it at.

@@ -85,7 +85,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        Ok(keyspace.cursor_source(keyspace.at(self.seqno)?).cursor())
+        keyspace.cursor_source(keyspace.at(self.seqno)?).cursor()
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use base::{EntryKind, Result, Seqno, Trailer};
+use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, Table};
 
-use super::ReadOp;
 use super::lookup::resolve;
 use super::source::{Seek, Source};
+use super::{ReadAhead, ReadOp};
 use crate::ordered::View;
 
 /// A way to move over visible keys.
@@ -58,6 +58,8 @@ pub(crate) struct Merge {
     start: Start,
     target: Vec<u8>,
     phase: Phase,
+    /// The sources that stand on an entry, as a binary heap: the one to look at next is first.
+    heap: Vec<usize>,
     /// The source whose move is under way.
     pending: Option<usize>,
     /// Forward: versions of this key are older than the one reported or hidden by a delete.
@@ -70,15 +72,27 @@ pub(crate) struct Merge {
     spare: Vec<u8>,
     /// Keeps what the sources walk alive.
     _view: Arc<View>,
+    _charge: Charge,
 }
 
+/// What a run under a cursor takes: its present block, decompressed, and the metadata page. A
+/// memtable takes next to nothing.
+const RUN_BYTES: u64 = 12 << 10;
+
 impl Merge {
-    pub(crate) fn new(view: Arc<View>, at: Seqno) -> Self {
+    /// A cursor that stands nowhere.
+    ///
+    /// # Errors
+    /// `Retry` where there is no memory for its blocks (I10).
+    pub(crate) fn new(view: Arc<View>, at: Seqno, account: &Account) -> Result<Self> {
+        let runs = view.version.runs().len() as u64;
+        let charge = account.charge(runs * RUN_BYTES + ReadAhead::BYTES)?;
         let memtables = view.memtables().filter(|table| !table.map().is_empty());
         let mut sources: Vec<_> = memtables.map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
-        Self {
+        Ok(Self {
             at,
+            heap: Vec::with_capacity(sources.len()),
             sources,
             forward: true,
             start: Start::First,
@@ -90,7 +104,8 @@ impl Merge {
             current: None,
             spare: Vec::new(),
             _view: view,
-        }
+            _charge: charge,
+        })
     }
 
     /// The entry it stands on; `None` before the first move and past either end.
@@ -144,21 +159,59 @@ impl Merge {
         }
     }
 
-    /// The source to look at next: forward the least (key, newest first), backward the greatest
-    /// key, oldest version first.
-    fn best(&self) -> Option<usize> {
-        let mut best: Option<(usize, &[u8], Trailer)> = None;
-        for (number, source) in self.sources.iter().enumerate() {
-            let Some((key, trailer)) = source.entry() else { continue };
-            let better = best.is_none_or(|(_, best_key, best_trailer)| {
-                let order = key.cmp(best_key).then(best_trailer.cmp(&trailer));
-                if self.forward { order.is_lt() } else { order.is_gt() }
-            });
-            if better {
-                best = Some((number, key, trailer));
-            }
+    /// Whether source `a` is to be looked at before source `b`: forward the lesser (key, newest
+    /// first), backward the greater key, its oldest version first.
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        let entry = |number: usize| self.sources.get(number).and_then(Source::entry);
+        let (Some((key_a, trailer_a)), Some((key_b, trailer_b))) = (entry(a), entry(b)) else {
+            return false;
+        };
+        let order = key_a.cmp(key_b).then(trailer_b.cmp(&trailer_a));
+        if self.forward { order.is_lt() } else { order.is_gt() }
+    }
+
+    /// Puts the sources that stand on an entry in order.
+    fn build_heap(&mut self) {
+        self.heap.clear();
+        let standing =
+            self.sources.iter().enumerate().filter(|(_, source)| source.entry().is_some());
+        self.heap.extend(standing.map(|(number, _)| number));
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
         }
-        best.map(|(number, ..)| number)
+    }
+
+    /// Restores the order after the first source moved; only the first ever moves.
+    fn first_moved(&mut self) {
+        let Some(first) = self.heap.first().copied() else { return };
+        if self.sources.get(first).and_then(Source::entry).is_none() {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        while let Some(here) = self.heap.get(at).copied() {
+            let children = [2 * at + 1, 2 * at + 2];
+            let mut least = (at, here);
+            for child in children {
+                if let Some(number) = self.heap.get(child).copied()
+                    && self.is_before(number, least.1)
+                {
+                    least = (child, number);
+                }
+            }
+            if least.0 == at {
+                return;
+            }
+            self.heap.swap(at, least.0);
+            at = least.0;
+        }
+    }
+
+    /// The source to look at next.
+    fn best(&self) -> Option<usize> {
+        self.heap.first().copied()
     }
 
     fn advance(&mut self, number: usize) -> Result<()> {
@@ -253,6 +306,9 @@ impl ReadOp for Merge {
                     return Ok(Step::Need(span));
                 }
                 self.pending = None;
+                if self.phase == Phase::Settle {
+                    self.first_moved();
+                }
             }
             match self.phase {
                 Phase::Position(usize::MAX) => return Ok(Step::Ready(false)),
@@ -268,7 +324,10 @@ impl ReadOp for Merge {
                         self.pending = Some(number);
                         self.phase = Phase::Position(number + 1);
                     }
-                    None => self.phase = Phase::Settle,
+                    None => {
+                        self.build_heap();
+                        self.phase = Phase::Settle;
+                    }
                 },
                 Phase::Settle => {
                     let settled =

@@ -72,6 +72,11 @@ impl ReadCounters {
 }
 
 impl PageReader {
+    /// What reads charge: long values, cursors.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
     pub(crate) fn new(cache: Arc<PageCache>, space: u32, account: Account) -> Self {
         Self { cache, space, account, counters: ReadCounters::default() }
     }
@@ -220,6 +225,9 @@ const STREAK_MIN: u32 = 2;
 const WINDOW_PAGES_MAX: u32 = 32;
 
 impl ReadAhead {
+    /// What it takes at most.
+    pub(crate) const BYTES: u64 = WINDOW_PAGES_MAX as u64 * PAGE_BYTES as u64;
+
     /// The page of `span`, if it is one that reading ahead has or gets.
     fn page(&mut self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
         if span.pages != 1 {
