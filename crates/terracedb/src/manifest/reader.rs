@@ -86,13 +86,20 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
 
 /// The store and checksum seed the headers state; `None` where both copies are unwritten.
 fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(StoreId, u32, usize)>> {
-    let mut error = None;
-    for (bad, copy) in bytes.chunks(HEADERS_BYTES / 2).take(2).enumerate() {
+    let (mut found, mut bad, mut error) = (None, 0, None);
+    for copy in bytes.chunks(HEADERS_BYTES / 2).take(2) {
         match decode_header(copy, number) {
-            Ok((store, seed)) => return Ok(Some((store, seed, bad))),
+            // Both are looked at, so that a damaged one is told while the other is good.
+            Ok(header) => found = found.or(Some(header)),
             Err(e) if e.kind() == ErrorKind::Invalid => return Err(e.at(name)),
-            Err(e) => error = Some(e.at(name)),
+            Err(e) => {
+                error = Some(e.at(name));
+                bad += 1;
+            }
         }
+    }
+    if let Some((store, seed)) = found {
+        return Ok(Some((store, seed, bad)));
     }
     if bytes.iter().take(HEADERS_BYTES).all(|byte| *byte == 0) {
         return Ok(None);
