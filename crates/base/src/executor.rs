@@ -182,17 +182,18 @@ impl Pool {
         };
         let Some(mut work) = work else { return };
         let progress = catch_unwind(AssertUnwindSafe(|| work.step()));
+        if !matches!(progress, Ok(Progress::Again | Progress::Idle | Progress::IdleFor(_))) {
+            // Whoever joins finds everything the task owned given back.
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+            let panicked = progress.is_err() || dropped.is_err();
+            task.place.lock().0 = Place::Finished { panicked };
+            task.finished.notify_all();
+            return;
+        }
         let mut place = task.place.lock();
         let woken = place.0 == Place::Running { woken: true };
         match progress {
-            Ok(Progress::Done) | Err(_) => {
-                place.0 = Place::Finished { panicked: progress.is_err() };
-                task.finished.notify_all();
-                drop(place);
-                // What the task owns is dropped outside its lock.
-                drop(work);
-                return;
-            }
+            Ok(Progress::Done) | Err(_) => {}
             Ok(Progress::Again) => {
                 place.0 = Place::Queued;
                 self.enqueue(Arc::clone(task));
