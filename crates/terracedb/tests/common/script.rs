@@ -12,7 +12,7 @@ use base::{Durability, ErrorKind, Result, Rng};
 use media::{Faulty, Medium};
 use terracedb::{Codec, Db, WriteBatch};
 
-use super::{Model, Mortal, Stepped, assert_same, key, show, value};
+use super::{Model, Mortal, Stepped, compare, key, show, value};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const JOURNAL: &str = "journal";
@@ -62,6 +62,9 @@ pub(crate) struct Script {
     /// What else the keyspaces may be: a creation or a drop may have come to nothing.
     alternative: Option<Live>,
     incarnations: u64,
+    /// Faults that struck so far, and whether one may cost what was not synced.
+    struck: u64,
+    pub(crate) lossy: bool,
     pub(crate) context: String,
 }
 
@@ -85,6 +88,8 @@ impl Script {
             live: Live::new(),
             alternative: None,
             incarnations: 0,
+            struck: 0,
+            lossy: false,
             context: format!("TERRACE_SEED={seed}"),
         }
     }
@@ -98,11 +103,13 @@ impl Script {
         let process = Mortal::over(Arc::clone(&self.device) as _);
         let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
         let before = self.device.is_frozen();
-        let db = self.stepped.on(medium).codec(self.codec).open()?;
+        let opened = self.stepped.on(medium).codec(self.codec).open();
+        self.note_faults();
+        let db = opened?;
         self.process = Some(process);
         let least = if left == Left::Power { self.synced } else { self.acknowledged };
-        let found = self.check(&db, least);
-        self.take_over(&db, found);
+        let found = self.check(&db, least)?;
+        self.take_over(&db, found)?;
         if !before && !self.device.is_frozen() {
             // What an open replayed is durable when it returns.
             (self.acknowledged, self.synced) = (found, found);
@@ -112,10 +119,10 @@ impl Script {
     }
 
     /// What was found is the history from now on.
-    fn take_over(&mut self, db: &Db, found: usize) {
+    fn take_over(&mut self, db: &Db, found: usize) -> Result<()> {
+        let attempt = last_of(db)?.1;
         let doubtful = std::mem::take(&mut self.doubtful);
         if found > self.batches.len() {
-            let attempt = last_of(db).1;
             self.batches.extend(doubtful.into_iter().filter(|batch| batch.attempt == attempt));
         }
         self.batches.truncate(found);
@@ -125,6 +132,15 @@ impl Script {
             && !self.same_names(db, &self.live)
         {
             self.live = alternative;
+        }
+        Ok(())
+    }
+
+    /// A failed sync may have cost everything that was not synced.
+    fn note_faults(&mut self) {
+        let struck = self.device.struck();
+        if std::mem::replace(&mut self.struck, struck) != struck && self.lossy {
+            self.acknowledged = self.synced;
         }
     }
 
@@ -137,12 +153,17 @@ impl Script {
     }
 
     /// Checks everything that `db` holds; the number of its last batch.
-    fn check(&self, db: &Db, least: usize) -> usize {
+    fn check(&self, db: &Db, least: usize) -> Result<usize> {
         let context = &self.context;
         let recovery = db.recovery();
+        if let Some(error) = recovery.damaged_tables.first()
+            && self.struck > 0
+        {
+            return Err(error.clone());
+        }
         assert!(recovery.damaged_tables.is_empty(), "{context}: {:?}", recovery.damaged_tables);
         assert!(recovery.log_damage.is_none(), "{context}: {:?}", recovery.log_damage);
-        let (found, attempt) = last_of(db);
+        let (found, attempt) = last_of(db)?;
         assert!(found >= least, "{context}: batch {found} is the last, and {least} was promised");
         let mut batches = self.batches.clone();
         batches.truncate(found);
@@ -160,10 +181,10 @@ impl Script {
         for (name, incarnation) in live {
             let model = model_of(&batches, *incarnation);
             let keyspace = db.existing_keyspace(name).unwrap();
-            assert_same(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"));
+            compare(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"))?;
         }
         assert_tidy(db, &*self.device, context);
-        found
+        Ok(found)
     }
 
     /// The process dies, and nothing is synced by that.
@@ -189,18 +210,31 @@ impl Script {
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
     }
 
-    /// Closes the store and opens it again.
-    pub(crate) fn reopen(&mut self) -> Result<()> {
+    pub(crate) fn is_open(&self) -> bool {
+        self.db.is_some()
+    }
+
+    /// Closes the store.
+    pub(crate) fn close(&mut self) {
         self.db = None;
         self.process = None;
-        if !self.device.is_frozen() && self.doubtful.is_empty() {
-            self.acknowledged = self.batches.len();
-        }
+        self.note_faults();
+    }
+
+    /// Closes the store and opens it again.
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        self.close();
         self.open(Left::Process)
     }
 
     /// Does one random thing.
     pub(crate) fn step(&mut self) -> Result<()> {
+        let done = self.random_step();
+        self.note_faults();
+        done
+    }
+
+    fn random_step(&mut self) -> Result<()> {
         match self.rng.below(100) {
             0..55 => self.write(),
             55..60 => {
@@ -274,14 +308,14 @@ impl Script {
         match done {
             Ok(()) => {
                 let before = std::mem::replace(&mut self.live, after);
-                if !was_frozen && self.device.is_frozen() {
-                    self.alternative = Some(before);
-                }
+                let cut = !was_frozen && self.device.is_frozen();
+                self.alternative = cut.then_some(before);
                 Ok(())
             }
             Err(error) => {
-                // Where the manifest was poisoned before, nothing came of it.
-                if error.kind() != ErrorKind::Poisoned {
+                // Nothing came of it where the manifest was poisoned before, or is not now.
+                let poisoned = self.db().statistics().poisoned.is_some();
+                if poisoned && error.kind() != ErrorKind::Poisoned {
                     self.alternative = Some(after);
                 }
                 Err(error)
@@ -289,7 +323,7 @@ impl Script {
         }
     }
 
-    /// Makes the keyspaces that every script begins with.
+    /// Makes the keyspaces that every script begins with, where they are missing.
     pub(crate) fn begin(&mut self) -> Result<()> {
         for name in [JOURNAL, "one", "two"] {
             if !self.device.is_frozen() {
@@ -438,12 +472,12 @@ fn model_of(batches: &[Batch], incarnation: Incarnation) -> Model {
 }
 
 /// The number of the store's last batch, and which attempt it was.
-fn last_of(db: &Db) -> (usize, u64) {
-    let Some(journal) = db.existing_keyspace(JOURNAL) else { return (0, 0) };
-    let Some(last) = journal.get("last").unwrap() else { return (0, 0) };
+fn last_of(db: &Db) -> Result<(usize, u64)> {
+    let Some(journal) = db.existing_keyspace(JOURNAL) else { return Ok((0, 0)) };
+    let Some(last) = journal.get("last")? else { return Ok((0, 0)) };
     let text = std::str::from_utf8(&last).unwrap();
     let (number, attempt) = text.split_once(' ').unwrap();
-    (number.parse().unwrap(), attempt.parse().unwrap())
+    Ok((number.parse().unwrap(), attempt.parse().unwrap()))
 }
 
 /// Asserts that the device holds no table and no manifest but those in use.

@@ -1,0 +1,197 @@
+//! Writers, readers, flushes and snapshots on threads of their own.
+//!
+//! I2: a batch becomes visible whole, and what is visible only grows. A snapshot stays as it was.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{Durability, Rng};
+use common::{memory, threaded};
+use terracedb::{Db, Keyspace, WriteBatch};
+
+const WRITERS: u64 = 3;
+const PAIRS: u64 = 50;
+
+fn pair(writer: u64, number: u64, side: char) -> String {
+    format!("pair {writer} {number:03} {side}")
+}
+
+/// The number at the front of a value.
+fn number_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+fn padded(number: u64, rng: &mut Rng) -> Vec<u8> {
+    let mut value = number.to_le_bytes().to_vec();
+    value.resize(8 + rng.below(400) as usize, 1);
+    rng.fill(&mut value[8..]);
+    value
+}
+
+struct Shared {
+    db: Db,
+    left: Keyspace,
+    right: Keyspace,
+    stop: AtomicBool,
+    /// What each writer had acknowledged last.
+    acknowledged: [AtomicU64; WRITERS as usize],
+}
+
+impl Shared {
+    fn running(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Writes pairs that are always equal, one side to each keyspace, numbered upwards.
+    fn write(&self, writer: u64, mut rng: Rng) {
+        for number in 1.. {
+            if !self.running() {
+                return;
+            }
+            let value = padded(number, &mut rng);
+            let mut batch = WriteBatch::new();
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(PAIRS);
+                batch.put(&self.left, pair(writer, at, 'l'), &value).unwrap();
+                batch.put(&self.right, pair(writer, at, 'r'), &value).unwrap();
+            }
+            batch.put(&self.left, format!("last {writer}"), &value).unwrap();
+            let durability = if rng.one_in(50) { Durability::Sync } else { Durability::None };
+            self.db.write_with(&batch, durability).unwrap();
+            self.acknowledged[writer as usize].store(number, Ordering::Release);
+        }
+    }
+
+    /// Snapshots see batches whole over both keyspaces, and go on seeing the same.
+    fn watch_snapshots(&self, mut rng: Rng) -> u64 {
+        let mut checked = 0;
+        while self.running() {
+            let before = self.acknowledged.each_ref().map(|at| at.load(Ordering::Acquire));
+            let snapshot = self.db.snapshot();
+            for writer in 0..WRITERS {
+                let last = snapshot.get(&self.left, format!("last {writer}")).unwrap();
+                let last = last.map_or(0, |value| number_of(&value));
+                assert!(last >= before[writer as usize], "acknowledged and not visible");
+            }
+            let read = || {
+                let left: Vec<_> = snapshot.iter(&self.left).unwrap().map(Result::unwrap).collect();
+                let right: Vec<_> =
+                    snapshot.iter(&self.right).unwrap().rev().map(Result::unwrap).collect();
+                (left, right)
+            };
+            let (left, mut right) = read();
+            right.reverse();
+            let pairs = left.iter().filter(|(key, _)| key.starts_with(b"pair"));
+            for ((left_key, value), (right_key, other)) in pairs.clone().zip(&right) {
+                assert_eq!(left_key[..left_key.len() - 1], right_key[..right_key.len() - 1]);
+                assert!(value == other, "a batch in part at {left_key:?}");
+            }
+            assert_eq!(pairs.count(), right.len());
+            if rng.one_in(3) {
+                std::thread::sleep(Duration::from_millis(rng.below(20)));
+            }
+            let (again, mut right_again) = read();
+            right_again.reverse();
+            assert!(left == again && right == right_again, "a snapshot moved");
+            checked += 1;
+        }
+        checked
+    }
+
+    /// Gets, many gets and iterators of now never go back, and what was acknowledged is visible.
+    fn watch_now(&self, mut rng: Rng) -> u64 {
+        let mut seen = [0; WRITERS as usize];
+        let mut checked = 0;
+        while self.running() {
+            for writer in 0..WRITERS {
+                let least = self.acknowledged[writer as usize].load(Ordering::Acquire);
+                let key = format!("last {writer}");
+                let value = match rng.below(3) {
+                    0 => self.left.get(&key).unwrap(),
+                    1 => self.left.multi_get(&[&key]).unwrap().remove(0).unwrap(),
+                    _ => self.left.prefix(&key).unwrap().next().map(|entry| entry.unwrap().1),
+                };
+                let last = value.map_or(0, |value| number_of(&value));
+                let floor = least.max(seen[writer as usize]);
+                assert!(last >= floor, "{last} after {floor}");
+                seen[writer as usize] = last;
+            }
+            // Of one moment within one keyspace: no pair is newer than its writer's last batch.
+            let entries: Vec<_> = self.left.iter().unwrap().map(Result::unwrap).collect();
+            let mut last = [0; WRITERS as usize];
+            for (key, value) in &entries {
+                if let Some(writer) = key.strip_prefix(b"last ") {
+                    last[usize::from(writer[0] - b'0')] = number_of(value);
+                }
+            }
+            for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(b"pair ")) {
+                assert!(number_of(value) <= last[usize::from(key[5] - b'0')]);
+            }
+            checked += 1;
+        }
+        checked
+    }
+}
+
+#[test]
+fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let long = std::env::var_os("TERRACE_LONG").is_some();
+    let db = threaded(&memory()).open().unwrap();
+    let shared = Shared {
+        left: db.keyspace("left").unwrap(),
+        right: db.keyspace("right").unwrap(),
+        stop: AtomicBool::new(false),
+        acknowledged: Default::default(),
+        db,
+    };
+    let (mut snapshots, mut nows) = (0, 0);
+    std::thread::scope(|scope| {
+        let shared = &shared;
+        for writer in 0..WRITERS {
+            let rng = Rng::new(rng.next_u64());
+            scope.spawn(move || stopping(shared, || shared.write(writer, rng)));
+        }
+        let (one, two) = (Rng::new(rng.next_u64()), Rng::new(rng.next_u64()));
+        let watching = scope.spawn(move || stopping(shared, || shared.watch_snapshots(one)));
+        let reading = scope.spawn(move || stopping(shared, || shared.watch_now(two)));
+        let end = Instant::now() + Duration::from_secs(if long { 120 } else { 5 });
+        while Instant::now() < end && shared.running() {
+            match rng.below(3) {
+                0 => shared.left.flush().unwrap(),
+                1 => shared.right.flush().unwrap(),
+                _ => shared.db.flush().unwrap(),
+            }
+            let round = rng.next_u64();
+            let scratch = shared.db.keyspace("scratch").unwrap();
+            scratch.put("k", round.to_le_bytes()).unwrap();
+            assert!(shared.db.drop_keyspace("scratch").unwrap());
+            std::thread::sleep(Duration::from_millis(rng.below(60)));
+        }
+        shared.stop.store(true, Ordering::Relaxed);
+        snapshots = watching.join().unwrap();
+        nows = reading.join().unwrap();
+    });
+    let statistics = shared.db.statistics();
+    println!("{snapshots} snapshots, {nows} readings, {} flushes", statistics.flushes);
+    assert!(snapshots > 2 && nows > 2 && statistics.flushes > 2);
+    assert_eq!(statistics.flush_failures, 0);
+    assert_eq!(statistics.snapshots, 0);
+}
+
+/// Stops everyone where `work` panics, so that the test ends.
+fn stopping<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
+    struct Stop<'a>(&'a Shared);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+    let _stop = Stop(shared);
+    work()
+}

@@ -1,0 +1,209 @@
+//! One read path: gets, many gets, queued gets and cursors drive the same machine, get their pages
+//! from the same place, and cost what the design says.
+//!
+//! I8: a damaged page is told by every kind of read, in the same words. I6: what the cache gives up
+//! is read again, and verified again.
+
+mod common;
+
+use std::sync::Arc;
+
+use base::ErrorKind;
+use common::Stepped;
+use media::{Access, Buf, Faulty, Medium, Purpose};
+use terracedb::{Bytes, Codec, Db, Keyspace, Result};
+
+const KEYS: u32 = 4000;
+
+fn key(number: u32) -> [u8; 4] {
+    (2 * number).to_be_bytes()
+}
+
+/// 400 bytes: about ten to a page.
+fn value(number: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(100)
+}
+
+/// A device with one table of `KEYS` keys.
+fn filled() -> Arc<Faulty> {
+    let device = Arc::new(Faulty::new(1));
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..KEYS {
+        keyspace.put(key(number), value(number)).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.statistics().keyspaces[0].tables, 1);
+    device
+}
+
+/// The store, with nothing cached.
+fn open(device: &Arc<Faulty>) -> Db {
+    Stepped::new(1).on(Arc::clone(device) as _).codec(Codec::None).open().unwrap()
+}
+
+type Read = fn(&Db, &Keyspace, u32) -> Result<Option<Bytes>>;
+
+fn get(_: &Db, keyspace: &Keyspace, number: u32) -> Result<Option<Bytes>> {
+    keyspace.get(key(number))
+}
+
+fn multi_get(_: &Db, keyspace: &Keyspace, number: u32) -> Result<Option<Bytes>> {
+    keyspace.multi_get(&[key(number)]).unwrap().remove(0)
+}
+
+fn submit(db: &Db, keyspace: &Keyspace, number: u32) -> Result<Option<Bytes>> {
+    let mut queue = db.read_queue(4).unwrap();
+    keyspace.submit(&mut queue, key(number), 7).unwrap();
+    let mut done = Vec::new();
+    assert_eq!(queue.wait(1, &mut done).unwrap(), 1);
+    assert_eq!(done[0].token, 7);
+    done.remove(0).result
+}
+
+fn iterate(_: &Db, keyspace: &Keyspace, number: u32) -> Result<Option<Bytes>> {
+    let entry = keyspace.range(key(number)..=key(number)).unwrap().next();
+    entry.transpose().map(|entry| entry.map(|(_, value)| value))
+}
+
+const READS: [(&str, Read); 4] =
+    [("get", get), ("multi_get", multi_get), ("submit", submit), ("iterate", iterate)];
+
+/// Data and metadata pages read from the device so far.
+fn pages(db: &Db) -> (u64, u64) {
+    let device = db.statistics().device;
+    (device.of(Purpose::Data).read_ops, device.of(Purpose::Meta).read_ops)
+}
+
+#[test]
+fn every_read_steps_the_same_machine_for_the_same_pages() {
+    let device = filled();
+    let mut costs = Vec::new();
+    for (name, read) in READS {
+        let db = open(&device);
+        let keyspace = db.keyspace("k").unwrap();
+        let before = (db.statistics().read_steps, pages(&db));
+        assert_eq!(read(&db, &keyspace, 1234).unwrap().unwrap(), value(1234), "{name}");
+        let after = (db.statistics().read_steps, pages(&db));
+        let (data, meta) = (after.1.0 - before.1.0, after.1.1 - before.1.1);
+        assert_eq!((data, meta), (1, 1), "{name}: one metadata page, one data page");
+        // A step for each page, and the first.
+        assert!(after.0 - before.0 >= 3, "{name}: {} steps", after.0 - before.0);
+        // The same page again: from the cache, by any read.
+        for (other, again) in READS {
+            assert_eq!(again(&db, &keyspace, 1234).unwrap().unwrap(), value(1234), "{other}");
+        }
+        assert_eq!(pages(&db), after.1, "{name} cached what it read");
+        costs.push((name, after.0 - before.0));
+    }
+    let gets: Vec<u64> = costs.iter().take(3).map(|(_, steps)| *steps).collect();
+    assert!(gets.iter().all(|steps| *steps == gets[0]), "{costs:?}");
+}
+
+/// The page of the table that holds `key`'s value, found by its content.
+fn page_of(device: &Faulty, number: u32) -> (String, u64) {
+    let listed = device.list().unwrap();
+    let name = listed.into_iter().find(|file| file.name.ends_with(".table")).unwrap().name;
+    let file = device.open(&name, Access::Direct).unwrap();
+    let wanted = value(number);
+    for page in 0..file.size().unwrap() / 4096 {
+        let (buf, read) = file.read(page * 4096, Buf::pages(1), Purpose::Scrub);
+        read.unwrap();
+        if buf.windows(wanted.len()).any(|window| window == wanted) {
+            return (name, page);
+        }
+    }
+    panic!("key {number} is in no page");
+}
+
+#[test]
+fn every_read_tells_a_damaged_page_in_the_same_words() {
+    let device = filled();
+    let (name, page) = page_of(&device, 1234);
+    device.flip(&name, page * 4096 + 700, 0x10).unwrap();
+    let mut told = Vec::new();
+    for (read, of) in READS {
+        let db = open(&device);
+        let keyspace = db.keyspace("k").unwrap();
+        let error = of(&db, &keyspace, 1234).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{read}: {error}");
+        assert!(error.to_string().contains(&format!("page {page}")), "{read}: {error}");
+        assert_eq!(db.statistics().pages_damaged, 1, "{read}");
+        // Never cached: the next read looks again.
+        assert!(of(&db, &keyspace, 1234).is_err(), "{read}");
+        assert_eq!(of(&db, &keyspace, 3000).unwrap().unwrap(), value(3000), "{read}");
+        told.push(error.to_string());
+    }
+    assert!(told.iter().all(|words| *words == told[0]), "{told:#?}");
+    // One bad page costs the keys on it, and nothing else.
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    let lost = (0..KEYS).filter(|number| match keyspace.get(key(*number)) {
+        Ok(got) => {
+            assert_eq!(got.unwrap(), value(*number));
+            false
+        }
+        Err(_) => true,
+    });
+    assert!((1..=12).contains(&lost.count()));
+    // An iterator ends there, and one that begins behind it goes on.
+    let mut met = keyspace.iter().unwrap();
+    assert!(met.by_ref().any(|entry| entry.is_err()) && met.next().is_none());
+    assert_eq!(keyspace.range(key(1300)..).unwrap().count(), KEYS as usize - 1300);
+    // Mended: the next read sees it, without a reopen.
+    device.flip(&name, page * 4096 + 700, 0x10).unwrap();
+    assert_eq!(keyspace.get(key(1234)).unwrap().unwrap(), value(1234));
+}
+
+#[test]
+fn a_cold_get_costs_one_page_and_a_missing_key_none() {
+    let device = filled();
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    // Missing keys, between those that are there: filters answer, once they are in memory.
+    for number in 0..KEYS {
+        assert_eq!(keyspace.get((2 * number + 1).to_be_bytes()).unwrap(), None);
+    }
+    let (data, meta) = pages(&db);
+    assert!(data <= u64::from(KEYS) / 50, "{data} data pages for {KEYS} missing keys");
+    assert!(meta <= 16, "{meta} metadata pages");
+    let (before, _) = pages(&db);
+    let mut gets = 0;
+    for number in (0..KEYS).step_by(97) {
+        assert!(keyspace.get(key(number)).unwrap().is_some());
+        gets += 1;
+    }
+    let (after, meta_after) = pages(&db);
+    assert_eq!(meta_after, meta, "metadata stays cached");
+    assert!(after - before <= gets, "{} data pages for {gets} gets", after - before);
+    let hits = db.statistics().hits;
+    assert!(hits.flash >= after - before, "{hits:?}");
+}
+
+#[test]
+fn a_queue_keeps_reads_in_flight() {
+    let device = filled();
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    let keys: Vec<_> = (0..KEYS).step_by(31).map(key).collect();
+    let values = keyspace.multi_get(&keys).unwrap();
+    for (number, value_found) in (0..KEYS).step_by(31).zip(values) {
+        assert_eq!(value_found.unwrap().unwrap(), value(number));
+    }
+    let mut queue = db.read_queue(16).unwrap();
+    for number in 0..16 {
+        keyspace.submit(&mut queue, key(number * 200 + 7), u64::from(number)).unwrap();
+    }
+    assert!(queue.in_flight() > 8, "{queue:?}");
+    let full = keyspace.submit(&mut queue, key(3999), 99);
+    if queue.in_flight() == queue.depth() {
+        assert_eq!(full.unwrap_err().kind(), ErrorKind::Retry);
+    }
+    let mut done = Vec::new();
+    while queue.in_flight() > 0 {
+        queue.wait(4, &mut done).unwrap();
+    }
+    queue.poll(&mut done).unwrap();
+    assert!(done.len() >= 16);
+    assert!(done.iter().all(|completed| completed.result.as_ref().unwrap().is_some()));
+}
