@@ -6,10 +6,10 @@
 //! its file, pages and keys, and the walk goes on behind it; where the manifest itself is lost,
 //! every table is checked under the identity it claims.
 //!
-//! Checked are checksums (I8), tables and dictionaries named and missing (I3), tables against what the manifest
-//! says of them, newer above older (I4), and that the log reaches what the tables hold (I11). The
-//! check takes the directory's lock and changes nothing. Memory is what the largest entry takes,
-//! and a fixed part.
+//! Checked are checksums (I8), tables and dictionaries named and missing (I3), tables against what
+//! the manifest says of them, newer above older (I4), and that the log reaches what the tables hold
+//! (I11). The check takes the directory's lock and changes nothing. Memory is what the largest
+//! entry takes, and a fixed part.
 
 mod log_walk;
 mod report;
