@@ -13,7 +13,7 @@ use media::{Medium, MemoryMedium};
 use terracedb::{Builder, Db, Entry, Keyspace, Result};
 
 pub(crate) use mortal::Mortal;
-pub(crate) use script::{Left, Script, assert_tidy};
+pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory};
 pub(crate) use stepped::Stepped;
 
 /// The least memory a store takes: flushes come early.

@@ -1,0 +1,199 @@
+//! Real processes on a real directory: killed at any moment, and two at once.
+//!
+//! I11: the death of the process loses no acknowledged write, at any durability, and leaves every
+//! batch whole or absent.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base::{Durability, ErrorKind, Rng};
+use terracedb::{Db, Keyspace, WriteBatch};
+
+/// The child's directory; absent in the parent.
+const DIRECTORY: &str = "TERRACE_KILL_TEST_DIRECTORY";
+const THREADS: u64 = 3;
+
+fn open(directory: &Path) -> Db {
+    Db::builder(directory).memory(common::MEMORY).open().unwrap()
+}
+
+fn spawn(test: &str, directory: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(DIRECTORY, directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn key(thread: u64, number: u64) -> String {
+    format!("thread {thread} {number:08}")
+}
+
+/// Follows from the thread and the number: the parent knows what to expect.
+fn value(thread: u64, number: u64, side: u64) -> Vec<u8> {
+    let mut rng = Rng::new(thread << 40 | number << 1 | side);
+    let length = if rng.one_in(20) { rng.below(20_000) } else { rng.below(500) };
+    let mut value = vec![0; length as usize];
+    rng.fill(&mut value);
+    value
+}
+
+/// The number of a thread's last batch.
+fn last(keyspace: &Keyspace, thread: u64) -> u64 {
+    let value = keyspace.get(format!("last {thread}")).unwrap();
+    value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
+}
+
+/// Run as a process of its own: writes numbered batches from several threads until it is killed,
+/// and says which were acknowledged.
+#[test]
+fn writes_until_killed() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let db = open(directory.as_ref());
+    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (db, one, two) = (&db, &one, &two);
+            scope.spawn(move || {
+                let first = last(one, thread) + 1;
+                let mut rng = Rng::new(first);
+                for number in first.. {
+                    let mut batch = WriteBatch::new();
+                    batch.put(one, key(thread, number), value(thread, number, 0)).unwrap();
+                    batch.put(two, key(thread, number), value(thread, number, 1)).unwrap();
+                    batch.put(one, format!("last {thread}"), number.to_le_bytes()).unwrap();
+                    let durability = match rng.below(20) {
+                        0 => Durability::Sync,
+                        1..5 => Durability::Interval,
+                        _ => Durability::None,
+                    };
+                    db.write_with(&batch, durability).unwrap();
+                    let line = format!("acknowledged {thread} {number}\n");
+                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                    if rng.one_in(200) {
+                        db.flush().unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Notes a line of the child's; the last one may be cut.
+fn note(line: &str, acknowledged: &mut BTreeMap<u64, u64>) {
+    let Some(rest) = line.strip_prefix("acknowledged ") else { return };
+    let Some((thread, number)) = rest.split_once(' ') else { return };
+    if let (Ok(thread), Ok(number)) = (thread.parse(), number.parse::<u64>()) {
+        let at = acknowledged.entry(thread).or_insert(0);
+        *at = number.max(*at);
+    }
+}
+
+/// Lets a child live for a random while, and kills it; what it said was acknowledged.
+fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u64>) {
+    let mut child = spawn("writes_until_killed", directory);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    if rng.one_in(4) {
+        // Early: while it opens the store, as likely as not.
+        std::thread::sleep(Duration::from_millis(rng.below(60)));
+    } else {
+        let lines = 1 + rng.below(1500);
+        let mut line = String::new();
+        for _ in 0..lines {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the child ended by itself");
+            note(line.trim_end(), acknowledged);
+        }
+    }
+    child.kill().unwrap();
+    // What it said before it died counts too: but only whole lines.
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).unwrap();
+    let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    String::from_utf8_lossy(&rest[..whole]).lines().for_each(|line| note(line, acknowledged));
+    child.wait().unwrap();
+}
+
+/// Checks every batch from `checked` on; the last number of each thread.
+fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str) -> Vec<u64> {
+    assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
+    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    let mut lasts = Vec::new();
+    for thread in 0..THREADS {
+        let last = last(&one, thread);
+        let promised = acknowledged.get(&thread).copied().unwrap_or(0);
+        assert!(last >= promised, "{why}: {promised} acknowledged by {thread}, {last} there");
+        for number in checked[thread as usize] + 1..=last {
+            for (side, keyspace) in [(0, &one), (1, &two)] {
+                let got = keyspace.get(key(thread, number)).unwrap();
+                let whole = got.as_deref() == Some(&value(thread, number, side)[..]);
+                assert!(whole, "{why}: batch {number} of thread {thread} in {}", keyspace.name());
+            }
+        }
+        for keyspace in [&one, &two] {
+            let beyond = keyspace.get(key(thread, last + 1)).unwrap();
+            assert_eq!(beyond, None, "{why}: batch {last} of {thread} is the last");
+        }
+        lasts.push(last);
+    }
+    let all: u64 = lasts.iter().sum();
+    assert_eq!(two.iter().unwrap().map(Result::unwrap).count() as u64, all, "{why}");
+    lasts
+}
+
+#[test]
+fn a_killed_process_loses_nothing_acknowledged() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let directory = tempfile::tempdir().unwrap();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 300 } else { 10 };
+    let mut acknowledged = BTreeMap::new();
+    let mut checked = vec![0; THREADS as usize];
+    for round in 0..rounds {
+        one_life(directory.path(), &mut rng, &mut acknowledged);
+        if rng.one_in(3) {
+            // The next process recovers what the last one left, and is killed in its turn.
+            continue;
+        }
+        let why = format!("TERRACE_SEED={seed}, round {round}");
+        let db = open(directory.path());
+        checked = check(&db, &acknowledged, &checked, &why);
+        common::assert_tidy_directory(&db, directory.path(), &why);
+    }
+    let db = open(directory.path());
+    check(&db, &acknowledged, &[0; THREADS as usize], "the end");
+    assert!(acknowledged.values().sum::<u64>() > 100, "{acknowledged:?}");
+}
+
+/// Run as a process of its own: has the store open until its input ends.
+#[test]
+fn holds_the_store() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let db = open(directory.as_ref());
+    db.keyspace("k").unwrap().put("from", "the child").unwrap();
+    println!("\nopen");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = spawn("holds_the_store", directory.path());
+    let output = BufReader::new(child.stdout.take().unwrap());
+    assert!(output.lines().any(|line| line.unwrap() == "open"));
+    let error = Db::builder(directory.path()).memory(common::MEMORY).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("in use"), "{error}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let db = open(directory.path());
+    let from = db.keyspace("k").unwrap().get("from").unwrap();
+    assert_eq!(from.as_deref(), Some(&b"the child"[..]));
+}
