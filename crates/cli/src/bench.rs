@@ -9,7 +9,6 @@ use crate::progress::Progress;
 use crate::{Outcome, args};
 
 pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
-    let store = EngineStore::open(args.data.as_deref(), Some(args.existing), &args.engine)?;
     let options = Options {
         num: args.num,
         key_bytes: args.key_size,
@@ -23,6 +22,8 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
         existing: args.existing,
         seed: args.seed,
     };
+    options.check()?;
+    let store = EngineStore::open(args.data.as_deref(), Some(args.existing), &args.engine)?;
     let mut bench = Bench::new(&store, options)?;
     let mut out = Output::new();
     if !args.json {

@@ -49,6 +49,30 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How often the log is looked at where nothing wakes the flusher.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
+/// How long the log may become before the keyspaces that pin its oldest segment are flushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogLimits {
+    /// The length of a segment.
+    pub(crate) segment_bytes: u64,
+    /// Written bytes of all segments.
+    pub(crate) bytes_max: u64,
+}
+
+impl LogLimits {
+    /// Short segments are left by stores that are opened often and written little.
+    const SEGMENTS_MAX: u64 = 8;
+
+    pub(crate) fn is_over(self, log: &Log) -> bool {
+        let full = self.bytes_max / self.segment_bytes;
+        log.bytes() > self.bytes_max || log.statistics().segments_live > full + Self::SEGMENTS_MAX
+    }
+
+    /// Whether opening a store should flush what it replayed, so that the log starts anew.
+    pub(crate) fn is_worth_emptying(log: &Log) -> bool {
+        log.statistics().segments_live > Self::SEGMENTS_MAX / 2
+    }
+}
+
 /// Flushes sealed memtables, oldest first, and keeps the log short.
 pub(crate) struct FlushTask {
     pub(crate) env: FlushEnv,
@@ -56,8 +80,7 @@ pub(crate) struct FlushTask {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) log: Arc<Log>,
     pub(crate) ring: Arc<PublishRing>,
-    /// Above this many bytes of log, the keyspaces that pin its oldest segment are flushed.
-    pub(crate) log_bytes_max: u64,
+    pub(crate) log_limits: LogLimits,
     pub(crate) counters: Arc<BackgroundCounters>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) job: Option<FlushJob>,
@@ -84,6 +107,7 @@ impl FlushTask {
         }
         match job.step(&self.env) {
             Ok(None) => {
+                self.prepare_log();
                 self.job = Some(job);
                 Progress::Again
             }
@@ -118,14 +142,21 @@ impl FlushTask {
             self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
             return Progress::Again;
         }
-        // Failures here poison the log, which every writer then reports; the task itself has
-        // nobody to tell.
+        // A failure here is one of the log's, which every writer then reports; the task itself
+        // has nobody to tell.
         let _ = self.log.free();
-        let _ = self.log.prepare();
-        if self.log.bytes() > self.log_bytes_max && self.seal_pinning() {
+        self.prepare_log();
+        if self.log_limits.is_over(&self.log) && self.seal_pinning() {
             return Progress::Again;
         }
         Progress::IdleFor(LOOK_AROUND)
+    }
+
+    /// Makes the next segment once the present one is in use: an idle store keeps one.
+    fn prepare_log(&self) {
+        if self.log.bytes() > self.log_limits.segment_bytes / 4 {
+            let _ = self.log.prepare();
+        }
     }
 
     /// Seals the memtables that keep the oldest segment alive; whether there were any.

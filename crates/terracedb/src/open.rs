@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arena::{OrderedMap, PublishRing};
-use base::{Error, KeyspaceId, Result, Seqno, StoreId, Trailer};
+use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, Trailer};
 use log::Log;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary, Table, file_name, parse_file_name};
 
 use crate::Resources;
-use crate::background::{Background, BackgroundCounters, FlushTask, SyncTask};
+use crate::background::{Background, BackgroundCounters, FlushTask, LogLimits, SyncTask};
 use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
@@ -62,7 +62,7 @@ const LOG_QUOTAS: u64 = 2;
 /// The length of a log segment: a part of the write buffers, so that the log of a small store is
 /// small, in whole pages.
 fn segment_bytes(resources: &Resources) -> u64 {
-    (resources.write_buffer_bytes() / 4).clamp(1 << 20, 64 << 20) & !0xf_ffff
+    (resources.write_buffer_bytes() / 4).clamp(1 << 20, 32 << 20) & !0xf_ffff
 }
 
 pub(crate) fn open(
@@ -104,6 +104,9 @@ pub(crate) fn open(
     for (keyspace, below) in flushed {
         log.flushed(keyspace, below);
     }
+    if LogLimits::is_worth_emptying(&log) {
+        flush_replayed(&env, &resources, &trees, &log)?;
+    }
 
     let ring = Arc::new(PublishRing::new(log.last()));
     let snapshots = Arc::new(SnapshotList::default());
@@ -128,8 +131,11 @@ pub(crate) fn open(
         buffers: Arc::clone(&buffers),
         log: Arc::clone(&log),
         ring: Arc::clone(&ring),
-        log_bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes())
-            .max(4 * segment_bytes(&resources)),
+        log_limits: LogLimits {
+            segment_bytes: segment_bytes(&resources),
+            bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes())
+                .max(4 * segment_bytes(&resources)),
+        },
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
         job: None,
@@ -248,8 +254,7 @@ fn open_trees(
             let opened = opened.map_err(|error| error.at(file_name(table.id)));
             if let Err(error) = &opened {
                 // A newer format, or a shortage, is no damage: refuse rather than serve less.
-                if error.kind() != base::ErrorKind::Corrupt && !is_missing(&*env.medium, table.id)?
-                {
+                if error.kind() != ErrorKind::Corrupt && !is_missing(&*env.medium, table.id)? {
                     return Err(error.clone());
                 }
                 recovery.damaged_tables.push(error.clone());
@@ -328,6 +333,22 @@ fn replay_log(
     });
     recovery.log_damage = found.damage;
     Ok((Arc::new(log), flushed))
+}
+
+/// Flushes what was replayed and frees the log that held it. A device too full for that is no
+/// reason not to open.
+fn flush_replayed(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Log) -> Result<()> {
+    let next = log.last().plus(1);
+    for tree in trees.all() {
+        let map = OrderedMap::new(&resources.account("memtables"))?;
+        match flush_now(env, &tree, Memtable::with(map, next)) {
+            Ok(true) => log.flushed(tree.id(), next),
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    log.free().map(drop)
 }
 
 /// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::limits::VALUE_BYTES_MAX;
 use base::{Error, Result};
 
-use crate::{Distribution, KEY_NUMBER_MAX};
+use crate::{Distribution, KEY_NUMBER_MAX, Keys, Values};
 
 /// The most threads of a run.
 const THREADS_MAX: usize = 4096;
@@ -60,8 +60,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks what the generators do not check themselves.
-    pub(super) fn check(&self) -> Result<()> {
+    /// Checks every setting, before a store is opened for them.
+    ///
+    /// # Errors
+    /// `Invalid` for the first one out of range.
+    pub fn check(&self) -> Result<()> {
         let within = |what: &'static str, got: u64, least: u64, most: u64| {
             if (least..=most).contains(&got) {
                 return Ok(());
@@ -71,6 +74,8 @@ impl Options {
         within("number of keys", self.num, 1, KEY_NUMBER_MAX)?;
         within("value size, bytes", self.value_bytes as u64, 0, VALUE_BYTES_MAX as u64)?;
         within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
-        within("depth", self.depth as u64, 1, DEPTH_MAX as u64)
+        within("depth", self.depth as u64, 1, DEPTH_MAX as u64)?;
+        Keys::new(self.key_bytes)?;
+        Values::new(self.compression_ratio).map(drop)
     }
 }
