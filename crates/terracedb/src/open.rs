@@ -251,10 +251,10 @@ fn open_trees(
                 Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
                 &env.account,
             );
-            let opened = opened.map_err(|error| error.at(file_name(table.id)));
+            let opened = opened.or_else(|error| damage(&*env.medium, table.id, error));
             if let Err(error) = &opened {
                 // A newer format, or a shortage, is no damage: refuse rather than serve less.
-                if error.kind() != ErrorKind::Corrupt && !is_missing(&*env.medium, table.id)? {
+                if error.kind() != ErrorKind::Corrupt {
                     return Err(error.clone());
                 }
                 recovery.damaged_tables.push(error.clone());
@@ -267,9 +267,26 @@ fn open_trees(
     Ok(trees)
 }
 
-fn is_missing(medium: &dyn Medium, table: base::TableId) -> Result<bool> {
+/// Why `table` could not be opened: damage, where its file is missing.
+fn damage<T>(medium: &dyn Medium, table: base::TableId, error: Error) -> Result<T> {
     let name = file_name(table);
-    Ok(!medium.list()?.iter().any(|listing| listing.name == name))
+    if medium.list()?.iter().any(|listing| listing.name == name) {
+        return Err(error.at(name));
+    }
+    Err(Error::corrupt("table file").at(name).expected("one to exist").got("none"))
+}
+
+/// The damage where a store has no log at all.
+///
+/// A keyspace is made only where there is a log, and from then on there always is one.
+fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
+    let is_segment = |name: &str| log::parse_segment_name(name).is_some();
+    if state.keyspaces_below == KeyspaceId::default()
+        || medium.list()?.iter().any(|listing| is_segment(&listing.name))
+    {
+        return Ok(None);
+    }
+    Ok(Some(Error::corrupt("commit log").expected("a segment").got("none")))
 }
 
 type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
@@ -323,6 +340,10 @@ fn replay_log(
         }
         Ok(())
     };
+    let missing = missing_log(&*env.medium, state)?;
+    if let Some(error) = missing.clone().filter(|_| !settings.recover_damaged_log) {
+        return Err(error);
+    }
     let from = |id: KeyspaceId| known.get(&id).copied();
     let (log, found) = Log::open(Arc::clone(&env.medium), options, &account, &from, replay)?;
     recovery.log_records = found.records;
@@ -331,7 +352,7 @@ fn replay_log(
         let name = log::segment_name(torn.lane, torn.segment);
         format!("{name}, byte {}", torn.offset)
     });
-    recovery.log_damage = found.damage;
+    recovery.log_damage = missing.or(found.damage);
     Ok((Arc::new(log), flushed))
 }
 

@@ -72,6 +72,10 @@ impl Store {
                 .expected(format_args!("at most {KEYSPACES_MAX}"))
                 .got(state.keyspaces.len() + 1));
         }
+        if self.log.statistics().segments_live == 0 {
+            // A store with keyspaces has a log, so that a missing one is damage.
+            self.log.prepare()?;
+        }
         let id = state.keyspaces_below.max(KeyspaceId(1));
         let account = self.buffers.account();
         let tree = Tree::new(id, name.to_owned(), Version::default(), account, Seqno::ZERO)?;
