@@ -2,6 +2,14 @@
 //!
 //! I2: a batch becomes visible whole, and what is visible only grows. A snapshot stays as it was.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,6 +6,14 @@
 //! there, and every batch is whole or absent over all its keyspaces. I2: no batch is missing before
 //! one that is there. I3: no table is missing, and none is left over.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use base::{Durability, Rng};
@@ -13,7 +21,7 @@ use common::{Left, Script};
 use media::Freeze;
 
 /// Steps of a script before its first crash.
-const STEPS: u32 = 60;
+const STEPS: u32 = 45;
 
 /// Runs the script until the power goes, or for `steps`.
 fn live(script: &mut Script, steps: u32) {
@@ -72,7 +80,7 @@ fn with_seeds(count: u64, mut test: impl FnMut(u64, &mut Rng)) {
 fn every_sync_point_can_be_the_last() {
     with_seeds(2, |seed, rng| {
         let (syncs, _) = moments(seed);
-        assert!(syncs > 30, "TERRACE_SEED={seed}: {syncs} syncs");
+        assert!(syncs > 20, "TERRACE_SEED={seed}: {syncs} syncs");
         for point in 0..=syncs {
             let second = match rng.below(3) {
                 0 => Freeze::AtSync(rng.below(syncs)),
@@ -85,7 +93,7 @@ fn every_sync_point_can_be_the_last() {
 
 #[test]
 fn any_change_can_be_the_last() {
-    with_seeds(25, |seed, rng| {
+    with_seeds(18, |seed, rng| {
         let (_, changes) = moments(seed);
         let first = Freeze::AtChange(rng.below(changes));
         let second = if rng.one_in(2) { 20 } else { changes };
@@ -95,7 +103,7 @@ fn any_change_can_be_the_last() {
 
 #[test]
 fn the_death_of_the_process_loses_nothing_acknowledged() {
-    with_seeds(25, |seed, rng| {
+    with_seeds(18, |seed, rng| {
         let (_, changes) = moments(seed);
         let mut script = Script::new(seed);
         for life in 0..3 {
@@ -114,7 +122,7 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
 /// power goes at last.
 #[test]
 fn the_power_goes_after_processes_died() {
-    with_seeds(25, |seed, rng| {
+    with_seeds(18, |seed, rng| {
         let mut script = Script::new(seed);
         open(&mut script, Left::Power);
         for _ in 0..rng.below(3) {
@@ -146,8 +154,8 @@ fn a_recovery_that_flushes_can_be_cut() {
         script.context = format!("TERRACE_SEED={seed}");
         open(&mut script, Left::Power);
         script.begin().unwrap();
-        // 6.5 MB in three keyspaces: nothing is flushed, because no background task gets a step.
-        for _ in 0..32 {
+        // 5.9 MB in three keyspaces: nothing is flushed, because no background task gets a step.
+        for _ in 0..29 {
             script.write_large(200 << 10, Durability::None).unwrap();
         }
         assert_eq!(script.db().statistics().flushes, 0);

@@ -4,6 +4,14 @@
 //! a table whose manifest record may have been written is never removed. I8: what a device lost or
 //! misplaced without a word is told when it is read, and costs the keys of the damaged page.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::sync::Arc;
@@ -89,7 +97,7 @@ fn io(on: OpKind) -> Rule {
 
 #[test]
 fn a_failed_log_sync_poisons_writes_and_nothing_else() {
-    for seed in 0..20 {
+    for seed in 0..10 {
         let mut world = World::new(seed);
         world.put(0..50);
         world.db().flush().unwrap();
@@ -135,7 +143,7 @@ fn a_failed_flush_is_told_leaves_nothing_and_is_repeated() {
     for (number, rule) in rules.into_iter().enumerate() {
         let why = format!("{rule:?}");
         let mut world = World::new(number as u64);
-        world.put(0..4000);
+        world.put(0..1000);
         world.device.inject(rule).unwrap();
         let Err(error) = world.db().flush() else { panic!("{why}: flushed") };
         assert_ne!(error.kind(), ErrorKind::Poisoned, "{why}: {error}");
@@ -144,14 +152,14 @@ fn a_failed_flush_is_told_leaves_nothing_and_is_repeated() {
         let statistics = world.db().statistics();
         assert!(statistics.flush_failures > 0 && statistics.flush_failing.is_some(), "{why}");
         assert!(statistics.poisoned.is_none(), "{why}");
-        world.put(4000..4100);
-        world.assert_holds(0..4100, &why);
+        world.put(1000..1100);
+        world.assert_holds(0..1100, &why);
         world.db().flush().unwrap_or_else(|error| panic!("{why}: {error}"));
         assert_eq!(world.db().statistics().flush_failing, None, "{why}");
-        world.assert_holds(0..4100, &why);
+        world.assert_holds(0..1100, &why);
         assert_tidy(world.db(), &*world.device, &why);
         world.lose_power(number as u64);
-        world.assert_holds(0..4100, &why);
+        world.assert_holds(0..1100, &why);
         assert_tidy(world.db(), &*world.device, &why);
     }
 }
@@ -160,7 +168,7 @@ fn a_failed_flush_is_told_leaves_nothing_and_is_repeated() {
 /// may name must be there.
 #[test]
 fn a_failed_manifest_append_may_have_been_written() {
-    for seed in 0..40 {
+    for seed in 0..24 {
         let mut world = World::new(seed);
         world.put(0..1000);
         let on = if seed % 2 == 0 { OpKind::Write } else { OpKind::Sync };
@@ -211,8 +219,8 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         vec![named(OpKind::Sync, new), named(OpKind::Names, "directory")],
         vec![named(OpKind::Names, "directory").times(2)],
     ];
-    for number in 0..4 * cases.len() as u64 {
-        let rules = &cases[number as usize / 4];
+    for number in 0..2 * cases.len() as u64 {
+        let rules = &cases[number as usize / 2];
         let mut world = World::new(number);
         world.put(0..100);
         // Keyspaces come and go until the manifest is almost full.
@@ -434,7 +442,7 @@ fn silent_faults_of_table_writes_are_told_when_read() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (mut damaged, mut whole) = (0, 0);
-    for round in 0..25 {
+    for round in 0..15 {
         let mut world = World::new(rng.next_u64());
         world.put(0..500);
         world.db().flush().unwrap();
@@ -501,5 +509,5 @@ fn silent_faults_of_table_writes_are_told_when_read() {
         world.db().flush().unwrap();
         assert_eq!(keyspace.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&b"new"[..]));
     }
-    assert!(damaged > 2, "{damaged} damaged, {whole} whole");
+    assert!(damaged > 0, "{damaged} damaged, {whole} whole");
 }

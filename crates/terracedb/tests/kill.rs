@@ -3,6 +3,14 @@
 //! I11: the death of the process loses no acknowledged write, at any durability, and leaves every
 //! batch whole or absent.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,12 @@
 //! What the integration tests share.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod mortal;
 mod script;
