@@ -120,7 +120,7 @@ impl Store for EngineStore {
         let mut next = 0u64;
         let mut keys = keys.iter();
         while left > 0 {
-            while queue.in_flight() < queue.depth() {
+            while queue.room() > 0 {
                 let Some(key) = keys.next() else { break };
                 self.keyspace.submit(&mut queue, key, next)?;
                 next += 1;

@@ -158,7 +158,7 @@ impl Keyspace {
         };
         self.store.queues.with(&self.store.reader, &*self.store.medium, |queue| {
             for (token, key) in (0u64..).zip(keys) {
-                while queue.in_flight() == queue.depth() {
+                while queue.room() == 0 {
                     queue.wait(1, &mut done)?;
                     place(&mut done);
                 }

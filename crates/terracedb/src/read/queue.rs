@@ -34,8 +34,10 @@ pub struct ReadQueue {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     done: VecDeque<Completed>,
-    /// Completions not gone on with yet, oldest first.
-    arrived: VecDeque<Completion>,
+    /// Reads that arrived and are not gone on with yet, oldest first.
+    arrived: VecDeque<(Slot, Completion)>,
+    /// Gets that need another read and found every place at the device taken.
+    waiting: VecDeque<Slot>,
     completions: Vec<Completion>,
     bufs: Vec<Buf>,
 }
@@ -63,10 +65,9 @@ struct Slot {
 /// The most gets in flight in one queue.
 const DEPTH_MAX: usize = 1024;
 
-/// Completions gone on with before the caller may submit more: the device idles on as many places
-/// for as long as their blocks are decoded. Measured: 8 leave it a quarter idle, 1 costs a system
-/// call a get.
-const BATCH: usize = 2;
+/// Arrived gets gone on with before the caller may submit more: the device must not idle while
+/// their blocks are decoded, and one at a time would cost a system call a get.
+const BATCH: usize = 4;
 
 impl ReadQueue {
     pub(crate) fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
@@ -82,6 +83,7 @@ impl ReadQueue {
             free: (0..depth).rev().collect(),
             done: VecDeque::new(),
             arrived: VecDeque::new(),
+            waiting: VecDeque::new(),
             completions: Vec::new(),
             bufs: Vec::new(),
         })
@@ -94,9 +96,11 @@ impl ReadQueue {
         at: base::Seqno,
         token: u64,
     ) -> Result<()> {
-        if self.free.is_empty() {
-            return Err(Error::retry("read queue")
-                .expected(format_args!("at most {} gets in flight", self.slots.len())));
+        if self.room() == 0 {
+            return Err(Error::retry("read queue").expected(format_args!(
+                "at most {} gets at the device and as many results not taken",
+                self.depth()
+            )));
         }
         let key = Bytes::copy_from_slice(key.bytes());
         self.advance(token, Lookup::new(key, PinnedView(view), at), None, Depth::default());
@@ -108,13 +112,24 @@ impl ReadQueue {
         Arc::ptr_eq(&self.reader, reader)
     }
 
-    /// Gets waiting for the device.
+    /// Gets submitted whose results were not taken yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len()
+        let at_device = self.slots.len() - self.free.len();
+        at_device + self.waiting.len() + self.arrived.len() + self.done.len()
     }
 
-    /// The most gets in flight at once.
+    /// Gets that may be submitted now. There is room again as soon as reads arrive: the device is
+    /// kept busy while what arrived is gone on with.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.arrived.len() >= self.depth() || self.done.len() >= self.depth() {
+            return 0;
+        }
+        self.free.len().saturating_sub(self.waiting.len())
+    }
+
+    /// The most reads at the device at once.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.slots.len()
@@ -153,24 +168,33 @@ impl ReadQueue {
     /// with their gets.
     fn drive(&mut self, least: usize) -> Result<()> {
         if self.device.in_flight() > 0 {
-            // What already arrived is not waited for again.
+            // What already arrived is gone on with first.
             let least = least.saturating_sub(self.arrived.len());
-            self.completions.clear();
-            let driven = self.device.complete(least, &mut self.completions);
-            self.arrived.extend(self.completions.drain(..));
+            let mut completions = std::mem::take(&mut self.completions);
+            let driven = self.device.complete(least, &mut completions);
+            for completion in completions.drain(..) {
+                let number = completion.token as usize;
+                if let Some(slot) = self.slots.get_mut(number).and_then(Option::take) {
+                    self.free.push(number);
+                    self.arrived.push_back((slot, completion));
+                }
+            }
+            self.completions = completions;
             driven?;
         }
         for _ in 0..BATCH {
-            let Some(completion) = self.arrived.pop_front() else { break };
-            self.completed(completion);
+            let Some((slot, completion)) = self.arrived.pop_front() else { break };
+            self.completed(slot, completion);
+        }
+        while !self.free.is_empty()
+            && let Some(slot) = self.waiting.pop_front()
+        {
+            self.submit(slot);
         }
         Ok(())
     }
 
-    fn completed(&mut self, completion: Completion) {
-        let number = completion.token as usize;
-        let Some(slot) = self.slots.get_mut(number).and_then(Option::take) else { return };
-        self.free.push(number);
+    fn completed(&mut self, slot: Slot, completion: Completion) {
         let Slot { token, lookup, span, table, _charge } = slot;
         match completion.result {
             Ok(()) if span.pages == 1 => {
@@ -191,7 +215,7 @@ impl ReadQueue {
         }
     }
 
-    /// Goes on with a get until it ends or waits for the device. There is a free slot.
+    /// Goes on with a get until it ends or needs the device.
     fn advance(
         &mut self,
         token: u64,
@@ -222,10 +246,7 @@ impl ReadQueue {
     }
 
     fn submit(&mut self, slot: Slot) {
-        let Some(number) = self.free.pop() else {
-            let error = Error::retry("read queue").expected("a free slot");
-            return self.finish(slot.token, Depth::Flash, Err(error));
-        };
+        let Some(number) = self.free.pop() else { return self.waiting.push_back(slot) };
         let buf = match slot.span.pages {
             1 => self.bufs.pop().unwrap_or_else(|| Buf::pages(1)),
             pages => Buf::pages(pages as usize),
@@ -291,7 +312,6 @@ impl QueuePool {
         let mut idle = self.idle.lock();
         // One that failed, or still has gets in flight, is dropped with what it holds.
         if idle.len() < IDLE_MAX && queue.in_flight() == 0 {
-            queue.done.clear();
             idle.push(queue);
         }
         Ok(result)
