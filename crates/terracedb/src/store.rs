@@ -90,8 +90,14 @@ impl Store {
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
         let _keyspaces = self.keyspaces.lock();
         let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
-        self.manifest.append(vec![Edit::KeyspaceDropped { keyspace: tree.id() }])?;
-        tree.mark_dropped();
+        // First, so that a flush that finds the keyspace gone from the manifest knows why.
+        tree.mark_dropped(true);
+        let dropped = Edit::KeyspaceDropped { keyspace: tree.id() };
+        if let Err(error) = self.manifest.append(vec![dropped]) {
+            tree.mark_dropped(false);
+            return Err(error);
+        }
+        tree.discard();
         self.trees.remove(tree.id());
         self.log.forget(tree.id());
         self.buffers.wake_flusher();

@@ -48,8 +48,8 @@ pub(crate) struct Tree {
     id: KeyspaceId,
     name: String,
     view: ArcSwap<View>,
-    /// Held while a new view is made from the one in force.
-    change: Mutex<()>,
+    /// Held while a new view is made from the one in force. True once it was discarded.
+    change: Mutex<bool>,
     dropped: AtomicBool,
     /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
     dictionary_gain: AtomicU64,
@@ -70,7 +70,7 @@ impl Tree {
             id,
             name,
             view: ArcSwap::from_pointee(view),
-            change: Mutex::new(()),
+            change: Mutex::new(false),
             dropped: AtomicBool::new(false),
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
         }))
@@ -107,9 +107,14 @@ impl Tree {
         self.dictionary_gain.store(gain.to_bits(), Ordering::Relaxed);
     }
 
-    /// Refuses every later operation and gives up the tables' files.
-    pub(crate) fn mark_dropped(&self) {
-        self.dropped.store(true, Ordering::Release);
+    /// Refuses every later operation, or takes that back.
+    pub(crate) fn mark_dropped(&self, dropped: bool) {
+        self.dropped.store(dropped, Ordering::Release);
+    }
+
+    /// Gives up the tables' files, also those of a flush that ends later: no manifest names them.
+    pub(crate) fn discard(&self) {
+        *self.change.lock() = true;
         for table in self.view().version.tables() {
             table.mark_obsolete();
         }
@@ -138,12 +143,17 @@ impl Tree {
     /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
     /// memtable held nothing worth keeping).
     pub(crate) fn install(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableHandle>>) {
-        let _change = self.change.lock();
+        let discarded = self.change.lock();
         let old = self.view.load();
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
         let version = match table {
-            Some(table) => Arc::new(old.version.with_newest(table)),
+            Some(table) => {
+                if *discarded {
+                    table.mark_obsolete();
+                }
+                Arc::new(old.version.with_newest(table))
+            }
             None => Arc::clone(&old.version),
         };
         self.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
