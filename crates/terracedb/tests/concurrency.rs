@@ -15,8 +15,8 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{Durability, Rng};
-use common::{memory, threaded};
+use base::{Durability, ErrorKind, Rng};
+use common::{assert_tidy, memory, threaded};
 use terracedb::{Db, Keyspace, WriteBatch};
 
 const WRITERS: u64 = 3;
@@ -202,4 +202,38 @@ fn stopping<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
     }
     let _stop = Stop(shared);
     work()
+}
+
+/// A keyspace goes while it is written and flushed: writers hear `Closed`, whoever waits for a
+/// flush hears nothing bad, and no file stays behind.
+#[test]
+fn keyspaces_are_dropped_while_they_are_flushed() {
+    let medium = memory();
+    let db = threaded(&medium).open().unwrap();
+    db.keyspace("kept").unwrap().put("k", "v").unwrap();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 3000 } else { 150 };
+    for round in 0..rounds {
+        let scratch = db.keyspace("scratch").unwrap();
+        for number in 0..100u32 {
+            scratch.put(number.to_be_bytes(), vec![1; 200]).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let flushing = scope.spawn(|| db.flush());
+            let writing = scope.spawn(|| {
+                let mut done = 0;
+                while scratch.put(b"more", b"v").is_ok() {
+                    done += 1;
+                }
+                (done, scratch.put(b"more", b"v").unwrap_err().kind())
+            });
+            // From before the flush begins to after it ended.
+            std::thread::sleep(Duration::from_micros(round * 37 % 3000));
+            assert!(db.drop_keyspace("scratch").unwrap());
+            flushing.join().unwrap().unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(writing.join().unwrap().1, ErrorKind::Closed);
+        });
+    }
+    assert_eq!(db.keyspace("kept").unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(db.statistics().flush_failures, 0);
+    assert_tidy(&db, &*medium, "after the drops");
 }
