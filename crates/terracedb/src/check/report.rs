@@ -7,7 +7,7 @@ use base::{Error, StoreId};
 /// Problems listed; further ones are counted.
 const LISTED_MAX: usize = 10_000;
 
-/// What [`crate::check`] found.
+/// What [`crate::check()`] found.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
