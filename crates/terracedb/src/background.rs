@@ -130,26 +130,27 @@ impl FlushTask {
     }
 
     fn find_work(&mut self) -> Progress {
+        // Before every flush, not only when there is none left to do: writers may keep one waiting
+        // for as long as they like. A failure here is one of the log's, which every writer then
+        // reports; the task itself has nobody to tell.
+        let _ = self.log.free();
+        self.prepare_log();
+        if self.log_limits.is_over(&self.log) {
+            self.seal_pinning();
+        }
         let sealed = self.trees.all().into_iter().filter_map(|tree| {
             let (memtable, below) = tree.oldest_sealed()?;
             Some((tree, memtable, below))
         });
-        if let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) {
-            // Every write below has been applied once it is visible; none comes after.
-            if self.ring.visible().plus(1) < below {
-                return Progress::IdleFor(Duration::from_millis(1));
-            }
-            self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
-            return Progress::Again;
+        let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) else {
+            return Progress::IdleFor(LOOK_AROUND);
+        };
+        // Every write below has been applied once it is visible; none comes after.
+        if self.ring.visible().plus(1) < below {
+            return Progress::IdleFor(Duration::from_millis(1));
         }
-        // A failure here is one of the log's, which every writer then reports; the task itself
-        // has nobody to tell.
-        let _ = self.log.free();
-        self.prepare_log();
-        if self.log_limits.is_over(&self.log) && self.seal_pinning() {
-            return Progress::Again;
-        }
-        Progress::IdleFor(LOOK_AROUND)
+        self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
+        Progress::Again
     }
 
     /// Makes the next segment once the present one is in use: an idle store keeps one.
@@ -159,15 +160,17 @@ impl FlushTask {
         }
     }
 
-    /// Seals the memtables that keep the oldest segment alive; whether there were any.
-    fn seal_pinning(&self) -> bool {
-        let mut any = false;
-        for (id, _) in self.log.pinning() {
-            if let Some(tree) = self.trees.get(id) {
-                any |= self.buffers.seal(&tree).unwrap_or(false);
+    /// Seals the memtables that keep the oldest segment alive.
+    fn seal_pinning(&self) {
+        for (id, end) in self.log.pinning() {
+            // One that begins later holds nothing of the segment: its elders wait to be flushed.
+            if let Some(tree) = self.trees.get(id)
+                && tree.view().active.first() < end
+            {
+                // Short of memory for the next memtable: tried again at the next look.
+                let _ = self.buffers.seal(&tree);
             }
         }
-        any
     }
 }
 

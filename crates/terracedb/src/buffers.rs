@@ -52,6 +52,10 @@ struct FlushState {
 /// A writer that saw no flush end for this long gives up: the device does not answer.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
+/// A writer gives up after this many flushes that made no room for it: what it asks for is too
+/// much, or others take all there is.
+const FLUSHES_WAITED_MAX: u32 = 64;
+
 impl Buffers {
     pub(crate) fn new(resources: Resources, log: Arc<Log>, trees: Arc<Trees>) -> Self {
         Self {
@@ -100,10 +104,11 @@ impl Buffers {
             // finds no memory once the device is well again.
             self.within_quota()?;
         }
+        let mut waited = 0;
         loop {
             let view = tree.view();
             let map = view.active.map();
-            if map.bytes() >= self.resources.memtable_bytes() && !map.is_empty() {
+            if self.is_full(&view.active) && !map.is_empty() {
                 self.seal_full(tree)?;
                 continue;
             }
@@ -114,18 +119,23 @@ impl Buffers {
                     drop(view);
                     return self.within_quota();
                 }
+                Err(error) if waited == FLUSHES_WAITED_MAX => return Err(error),
                 Err(error) => {
                     drop(view);
                     self.wait_for_flush(|| error.clone())?;
+                    waited += 1;
                 }
             }
         }
     }
 
+    fn is_full(&self, memtable: &Memtable) -> bool {
+        memtable.filled_bytes() >= self.resources.memtable_bytes()
+    }
+
     fn seal_full(&self, tree: &Tree) -> Result<()> {
         let _sealing = self.sealing.lock();
-        let full = |map: &Arc<OrderedMap>| map.bytes() >= self.resources.memtable_bytes();
-        if full(tree.view().active.map()) {
+        if self.is_full(&tree.view().active) {
             self.seal_locked(tree)?;
         }
         Ok(())
@@ -152,30 +162,31 @@ impl Buffers {
         Ok(())
     }
 
-    /// Memory of all memtables, and of the active ones.
-    fn sizes(&self) -> (u64, u64) {
-        let (mut all, mut active) = (0, 0);
+    /// What memtables take and flushing gives back: all of them, the active ones, and at most.
+    ///
+    /// The most is the quota less what empty memtables take, one a keyspace, which no flush gives
+    /// back. A part of the quota is always left, however many keyspaces there are.
+    fn sizes(&self) -> (u64, u64, u64) {
+        let (mut sealed, mut active, mut empty) = (0, 0, 0);
         for tree in self.trees.all() {
             let view = tree.view();
-            active += view.active.map().bytes();
-            all += view.memtables().map(|memtable| memtable.map().bytes()).sum::<u64>();
+            let filled = view.active.filled_bytes();
+            active += filled;
+            empty += view.active.map().bytes().saturating_sub(filled);
+            sealed += view.sealed.iter().map(|memtable| memtable.map().bytes()).sum::<u64>();
         }
-        (all, active)
+        let quota = self.resources.write_buffer_bytes();
+        (sealed + active, active, quota.saturating_sub(empty).max(quota / 4))
     }
 
     /// Seals the largest memtable where active ones hold half the quota between them, and waits
     /// for flushes while all of them pass it.
     fn within_quota(&self) -> Result<()> {
         loop {
-            let quota = self.resources.write_buffer_bytes();
-            let (all, active) = self.sizes();
+            let (all, active, quota) = self.sizes();
             if active > quota / 2 {
-                let largest = self
-                    .trees
-                    .all()
-                    .into_iter()
-                    .max_by_key(|tree| tree.view().active.map().bytes());
-                if let Some(tree) = largest {
+                let filled = |tree: &Arc<Tree>| tree.view().active.filled_bytes();
+                if let Some(tree) = self.trees.all().into_iter().max_by_key(filled) {
                     self.seal(&tree)?;
                 }
             }
@@ -259,10 +270,15 @@ impl Buffers {
         self.flush.lock().failure.clone()
     }
 
-    /// Waits until no memtable of `trees` that is sealed now is left.
+    /// Waits until no memtable of `trees` that is sealed now is left, whatever is sealed since.
     pub(crate) fn wait_until_flushed(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        let is_left =
-            || trees.iter().any(|tree| tree.oldest_sealed().is_some() && !tree.is_dropped());
+        let awaited: Vec<_> = trees.iter().map(|tree| (tree, tree.view().active.first())).collect();
+        let is_left = || {
+            awaited.iter().any(|(tree, end)| {
+                let oldest = tree.oldest_sealed().filter(|_| !tree.is_dropped());
+                oldest.is_some_and(|(_, below)| below <= *end)
+            })
+        };
         while is_left() {
             self.wait_for_flush(|| Error::retry("flush"))?;
         }

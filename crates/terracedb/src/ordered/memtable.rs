@@ -30,10 +30,15 @@ impl Memtable {
         &self.map
     }
 
+    /// Memory it charges beyond that of an empty one, bytes: what flushing it gives back.
+    pub(crate) fn filled_bytes(&self) -> u64 {
+        self.map.bytes().saturating_sub(self.empty_bytes)
+    }
+
     /// True where sealing it would free nothing: no entry, and no memory that was reserved for
     /// writes which then failed.
     pub(crate) fn is_blank(&self) -> bool {
-        self.map.is_empty() && self.map.bytes() <= self.empty_bytes
+        self.map.is_empty() && self.filled_bytes() == 0
     }
 
     /// No write below this sequence number is in it.

@@ -1,0 +1,204 @@
+//! What a store does at the edges of its bounds: writers that never let up, more keyspaces than
+//! memory, keyspaces dropped under a handle, numbers at their end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+
+use base::{Clock, ErrorKind, Executor, ManualClock, Stepper, Task, TaskHandle};
+use common::{MEMORY, Stepped, memory};
+use media::{Access, Medium};
+use terracedb::{Db, Keyspace, Resources, WriteBatch};
+
+fn tables(medium: &Arc<dyn Medium>) -> usize {
+    medium.list().unwrap().iter().filter(|file| file.name.ends_with(".table")).count()
+}
+
+/// Writes 100 MiB without a pause: a memtable is always waiting to be flushed. Keys of `cold` are
+/// written once, at the start.
+fn most_log_bytes(cold: bool) -> u64 {
+    let medium = memory();
+    let db = Stepped::new(1).on(medium).open().unwrap();
+    if cold {
+        db.keyspace("cold").unwrap().put("k", "v").unwrap();
+    }
+    let hot = db.keyspace("hot").unwrap();
+    let mut most = 0;
+    for number in 0..1000u32 {
+        hot.put((number % 50).to_be_bytes(), [b'v'; 100 << 10]).unwrap();
+        most = most.max(db.statistics().log_bytes);
+    }
+    most
+}
+
+#[test]
+fn the_log_of_a_writer_that_never_lets_up_is_freed() {
+    let most = most_log_bytes(false);
+    assert!(most < MEMORY, "{most} bytes of log");
+}
+
+#[test]
+fn a_cold_keyspace_does_not_pin_the_log_of_a_writer_that_never_lets_up() {
+    let most = most_log_bytes(true);
+    assert!(most < MEMORY, "{most} bytes of log");
+}
+
+#[test]
+fn keyspaces_whose_empty_memtables_fill_the_write_buffers_take_writes() {
+    let db = Stepped::new(2).on(memory()).open().unwrap();
+    let keyspaces: Vec<_> =
+        (0..200).map(|number| db.keyspace(&format!("k{number}")).unwrap()).collect();
+    for round in 0..3u32 {
+        for keyspace in &keyspaces {
+            keyspace.put(round.to_be_bytes(), [b'v'; 100 << 10]).unwrap();
+        }
+    }
+    assert!(keyspaces.iter().all(|ks| ks.get(2u32.to_be_bytes()).unwrap().is_some()));
+}
+
+#[test]
+fn replaying_into_many_keyspaces_makes_no_table_a_record() {
+    let medium = memory();
+    {
+        let db = common::threaded(&medium).open().unwrap();
+        for number in 0..500u32 {
+            let keyspace = db.keyspace(&format!("k{}", number % 100)).unwrap();
+            keyspace.put(number.to_be_bytes(), "v").unwrap();
+        }
+    }
+    let db = common::threaded(&medium).open().unwrap();
+    assert!(tables(&medium) <= 100, "{} tables", tables(&medium));
+    assert!(db.keyspace("k7").unwrap().get(7u32.to_be_bytes()).unwrap().is_some());
+}
+
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// Runs a hook whenever someone waits.
+struct Hooked {
+    stepper: Stepper,
+    hook: OnceLock<Hook>,
+    hooking: AtomicBool,
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Executor for Hooked {
+    fn spawn(&self, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
+        self.stepper.spawn(name, task)
+    }
+
+    fn help(&self) -> bool {
+        if let Some(hook) = self.hook.get()
+            && !self.hooking.swap(true, SeqCst)
+        {
+            hook();
+            self.hooking.store(false, SeqCst);
+        }
+        self.stepper.help()
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.stepper.clock()
+    }
+}
+
+/// A store, a keyspace of it, and a writer that writes 4 MiB whenever someone waits, for `ROUNDS`
+/// rounds; how many it wrote.
+fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let (hook, hooking) = (OnceLock::new(), AtomicBool::new(false));
+    let executor = Arc::new(Hooked { stepper: Stepper::new(seed, clock), hook, hooking });
+    let resources =
+        Resources::builder().memory(MEMORY).executor(Arc::clone(&executor) as _).build().unwrap();
+    let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let rounds = Arc::new(AtomicU32::new(0));
+    let (writer, counted) = (keyspace.clone(), Arc::clone(&rounds));
+    let write = move || {
+        let round = counted.fetch_add(1, SeqCst);
+        for part in 0..(if round < ROUNDS { 4u32 } else { 0 }) {
+            writer.put(part.to_be_bytes(), vec![b'v'; 1 << 20]).unwrap();
+        }
+    };
+    assert!(executor.hook.set(Box::new(write)).is_ok());
+    (db, keyspace, rounds)
+}
+
+const ROUNDS: u32 = 300;
+
+#[test]
+fn a_flush_waits_for_what_was_written_before_it_and_no_more() {
+    let (db, keyspace, rounds) = busy(3);
+    keyspace.put("before", "v").unwrap();
+    db.flush().unwrap();
+    let taken = rounds.swap(ROUNDS, SeqCst);
+    assert!(taken < ROUNDS, "the flush went on for {taken} rounds of writes");
+}
+
+#[test]
+fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
+    let (db, keyspace, rounds) = busy(7);
+    let mut batch = WriteBatch::new();
+    for number in 0..60u32 {
+        batch.put(&keyspace, number.to_be_bytes(), vec![b'b'; 1 << 20]).unwrap();
+    }
+    let error = db.write(&batch).unwrap_err();
+    let taken = rounds.swap(ROUNDS, SeqCst);
+    assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+    assert!(taken < ROUNDS, "the batch was tried for {taken} rounds of writes");
+    assert!(keyspace.get(59u32.to_be_bytes()).unwrap().is_none());
+}
+
+#[test]
+fn a_snapshot_refuses_the_keyspaces_of_another_store() {
+    let (one, two) = (Stepped::new(5), Stepped::new(6));
+    let (one, two) = (one.on(memory()).open().unwrap(), two.on(memory()).open().unwrap());
+    let keyspace = two.keyspace("k").unwrap();
+    keyspace.put("k", "v").unwrap();
+    let snapshot = one.snapshot();
+    let kinds = [
+        snapshot.get(&keyspace, "k").map(drop).unwrap_err().kind(),
+        snapshot.multi_get(&keyspace, &["k"]).map(drop).unwrap_err().kind(),
+        snapshot.iter(&keyspace).map(drop).unwrap_err().kind(),
+        snapshot.prefix(&keyspace, "k").map(drop).unwrap_err().kind(),
+        snapshot.cursor(&keyspace).map(drop).unwrap_err().kind(),
+    ];
+    assert_eq!(kinds, [ErrorKind::Invalid; 5]);
+}
+
+#[test]
+fn files_with_the_last_number_of_all_are_refused_or_passed_over_without_harm() {
+    for name in ["manifest-ffffffffffffffff", "log-0-18446744073709551615"] {
+        let medium = memory();
+        for round in 0..3 {
+            let opened = common::threaded(&medium).open();
+            let db = match opened {
+                Ok(db) => db,
+                Err(error) => {
+                    assert!(round > 0 && error.kind() == ErrorKind::Corrupt, "{name}: {error}");
+                    continue;
+                }
+            };
+            let keyspace = db.keyspace("k").unwrap();
+            assert_eq!(keyspace.get("k").unwrap().is_some(), round > 0, "{name}");
+            keyspace.put("k", "v").unwrap();
+            drop((keyspace, db));
+            if round == 0 {
+                drop(medium.create(name, Access::Bytes, 8192).unwrap());
+            }
+        }
+    }
+}
