@@ -237,6 +237,7 @@ impl Lane {
 impl Writer for Lane {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
         self.shared.check()?;
+        Seqno::try_from(self.next + group.ops())?;
         let bytes = (group.image().len() + rest.len()) as u64;
         self.make_room(bytes)?;
         self.mark()?;

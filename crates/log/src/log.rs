@@ -87,7 +87,8 @@ impl Log {
         let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
         let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;
         let next = next.max(options.floor.get() + 1);
-        recovery.last = Seqno::try_from(next - 1)?;
+        // There is always a seqno behind the last.
+        recovery.last = Seqno::try_from(next)?.before();
 
         let shared = Arc::new(Shared::default());
         shared.set_last(next - 1);
@@ -98,7 +99,10 @@ impl Log {
             let appended = chain.lane == LANE;
             let shared = if appended { Arc::clone(&shared) } else { Arc::default() };
             let bytes = if appended { options.segment_bytes } else { SEGMENT_BYTES_MIN };
-            let supply = Supply::new(&medium, identity, bytes, newest + 1, account, &shared);
+            let id = newest.checked_add(1).ok_or_else(|| {
+                Error::corrupt("log segment's number").expected("one below").got(newest)
+            })?;
+            let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
             let sequence = chain.sequence();
             let tail = settle(chain, &source, &retention, &mut stale)?;
             shared.set_durable(sequence, next - 1);

@@ -11,7 +11,7 @@ mod process;
 
 use std::sync::Arc;
 
-use base::{Account, KeyspaceId, Result, Seqno, StoreId};
+use base::{Account, ErrorKind, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, MemoryMedium};
 
 use crate::{Batch, Log, Options, Recover, Recovery, SEGMENT_BYTES_MIN};
@@ -106,6 +106,20 @@ fn seqnos_start_above_the_floor_and_are_contiguous() {
 }
 
 #[test]
+fn the_last_seqno_of_all_ends_the_writing_and_nothing_else() {
+    let medium = memory();
+    let floor = |below: u64| Options { floor: Seqno::new(Seqno::MAX.get() - below), ..options() };
+    assert_eq!(open_with(&medium, floor(0), &|_| None).unwrap_err().kind(), ErrorKind::Corrupt);
+    let (log, ..) = open_with(&medium, floor(3), &|_| None).unwrap();
+    append(&log, 1, 2, b"x").unwrap();
+    assert_eq!(append(&log, 1, 1, b"y").unwrap_err().kind(), ErrorKind::Corrupt);
+    log.sync(log.last()).unwrap();
+    drop(log);
+    let (log, _, replayed) = open(&medium).unwrap();
+    assert_eq!((replayed.len(), log.last()), (1, Seqno::MAX.before()));
+}
+
+#[test]
 fn a_barrier_parts_the_seqnos() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
@@ -126,7 +140,7 @@ fn batches_outside_the_limits_are_refused() {
         Batch { ops: u32::MAX, ..batch },
         Batch { keyspaces: &[], ..batch },
     ] {
-        assert_eq!(log.append(bad).unwrap_err().kind(), base::ErrorKind::Invalid);
+        assert_eq!(log.append(bad).unwrap_err().kind(), ErrorKind::Invalid);
     }
     assert!(log.sync(Seqno::new(1)).is_err());
     assert_eq!(log.last(), Seqno::ZERO);
@@ -141,7 +155,7 @@ fn another_stores_log_is_refused_and_left_alone() {
     let before = medium.list().unwrap();
     let other = Options { store: StoreId(2), recover: Recover::UpToDamage, ..options() };
     let error = open_with(&medium, other, &|_| None).unwrap_err();
-    assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert_eq!(medium.list().unwrap(), before);
 }
 

@@ -28,6 +28,14 @@ impl Keyspace {
         Self { store, tree }
     }
 
+    /// Refuses a keyspace of another store: a snapshot's moment is none of its moments.
+    pub(crate) fn check_store(&self, store: &Arc<Store>) -> Result<()> {
+        if !Arc::ptr_eq(&self.store, store) {
+            return Err(Error::invalid("keyspace").expected("one of the snapshot's store"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

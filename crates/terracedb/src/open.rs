@@ -214,7 +214,10 @@ fn open_manifest(
             (StoreId::random()?, State::default(), number)
         }
     };
-    let manifest = Manifest::start(Arc::clone(medium), id, state, number + 1)?;
+    let next = number
+        .checked_add(1)
+        .ok_or_else(|| Error::corrupt("manifest number").expected("one below").got(number))?;
+    let manifest = Manifest::start(Arc::clone(medium), id, state, next)?;
     Ok((id, Arc::new(manifest)))
 }
 
@@ -319,7 +322,7 @@ fn replay_log(
         for op in decode_ops(body) {
             let op = op?;
             let seqno = next;
-            next = next.plus(1);
+            next = Seqno::try_from(next.get() + 1)?;
             let Some(tree) = trees.get(op.keyspace) else { continue };
             if flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
                 continue;
@@ -329,7 +332,7 @@ fn replay_log(
             map.reserve(1, op.key.len() + op.value.len())?;
             map.insert(op.key, Trailer::new(seqno, op.kind), op.value);
         }
-        let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.map().bytes()).sum();
+        let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
         if buffered > resources.write_buffer_bytes() / 2 {
             for tree in trees.all() {
                 let next_memtable = Memtable::with(OrderedMap::new(&memtables)?, next);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::Keyspace;
 use crate::cursor::Cursor;
 use crate::iter::Iter;
+use crate::ordered::View;
 use crate::store::Store;
 
 /// Reads every keyspace as of the moment it was taken, whatever is written since. The versions it
@@ -34,8 +35,9 @@ impl Snapshot {
     /// As [`Keyspace::get`], as of the snapshot.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`Keyspace::get`]; `Invalid` where the keyspace is another store's, here and below.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        keyspace.check_store(&self.store)?;
         keyspace.get_at(Key::new(key.as_ref())?, self.seqno)
     }
 
@@ -48,7 +50,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let (view, at) = keyspace.at(self.seqno)?;
+        let (view, at) = self.at(keyspace)?;
         keyspace.multi_get_at(keys, view, at)
     }
 
@@ -69,7 +71,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
     ) -> Result<Iter> {
-        Ok(Iter::new(keyspace.cursor_source(keyspace.at(self.seqno)?), bounds))
+        Ok(Iter::new(keyspace.cursor_source(self.at(keyspace)?), bounds))
     }
 
     /// As [`Keyspace::prefix`], as of the snapshot.
@@ -77,7 +79,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        Ok(Iter::prefix(keyspace.cursor_source(keyspace.at(self.seqno)?), prefix.as_ref()))
+        Ok(Iter::prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
     }
 
     /// As [`Keyspace::cursor`], as of the snapshot.
@@ -85,7 +87,13 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        keyspace.cursor_source(keyspace.at(self.seqno)?).cursor()
+        keyspace.cursor_source(self.at(keyspace)?).cursor()
+    }
+
+    /// The keyspace's view, with the snapshot's moment.
+    fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
+        keyspace.check_store(&self.store)?;
+        keyspace.at(self.seqno)
     }
 }
 

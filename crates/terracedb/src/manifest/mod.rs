@@ -39,8 +39,9 @@ fn file_name(number: u64) -> String {
 }
 
 fn parse_file_name(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("manifest-").filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
+    let number = u64::from_str_radix(name.strip_prefix("manifest-")?, 16).ok()?;
+    // One file, one name: signs and capitals are none of ours.
+    (file_name(number) == name).then_some(number)
 }
 
 fn encode_header(store: StoreId, number: u64) -> Vec<u8> {

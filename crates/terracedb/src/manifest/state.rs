@@ -96,16 +96,28 @@ impl State {
             }
             Edit::DictionaryAdded { keyspace, dictionary } => {
                 let mut known = self.keyspaces.values().flat_map(|entry| &entry.dictionaries);
-                if dictionary.0 == 0 || known.any(|old| *old == dictionary) {
+                if matches!(dictionary.0, 0 | u32::MAX) || known.any(|old| *old == dictionary) {
                     return Err(contradiction("a new dictionary", format_args!("{dictionary}")));
                 }
                 self.entry(keyspace)?.dictionaries.push(dictionary);
                 self.last_dictionary = self.last_dictionary.max(dictionary);
             }
             Edit::DictionaryIdsUsed { last } => {
+                if last.0 == u32::MAX {
+                    return Err(contradiction(
+                        "a dictionary id below the last",
+                        format_args!("{last}"),
+                    ));
+                }
                 self.last_dictionary = self.last_dictionary.max(last);
             }
-            Edit::TableIdsReserved { below } => self.tables_below = self.tables_below.max(below),
+            Edit::TableIdsReserved { below } => {
+                // Ids are reserved in steps: there is always one more.
+                if below.0 > u64::MAX / 2 {
+                    return Err(contradiction("table ids that were used", format_args!("{below}")));
+                }
+                self.tables_below = self.tables_below.max(below);
+            }
         }
         Ok(())
     }
