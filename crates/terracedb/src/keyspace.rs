@@ -104,16 +104,17 @@ impl Keyspace {
     /// `Closed` where the keyspace was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = Key::new(key.as_ref())?;
-        self.usable()?;
         // The view first: everything at or below a number read later is in it or newer than it.
         let view = self.tree.view();
+        self.usable()?;
         let at = self.store.ring.visible();
         self.lookup(Lookup::new(key, view, at))
     }
 
     pub(crate) fn get_at(&self, key: Key<'_>, at: Seqno) -> Result<Option<Bytes>> {
+        let view = self.tree.view();
         self.usable()?;
-        self.lookup(Lookup::new(key, self.tree.view(), at))
+        self.lookup(Lookup::new(key, view, at))
     }
 
     fn lookup<K: AsRef<[u8]> + Clone, V: std::ops::Deref<Target = Arc<crate::ordered::View>>>(
@@ -140,9 +141,7 @@ impl Keyspace {
     /// # Errors
     /// `Invalid` where a key is out of bounds. What fails for one key is that key's result.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
-        self.usable()?;
-        let view = self.tree.view_owned();
-        let at = self.store.ring.visible();
+        let (view, at) = self.now()?;
         self.multi_get_at(keys, view, at)
     }
 
@@ -189,12 +188,10 @@ impl Keyspace {
     /// the queue is full, `Closed` where the keyspace was dropped.
     pub fn submit(&self, queue: &mut ReadQueue, key: impl AsRef<[u8]>, token: u64) -> Result<()> {
         let key = Key::new(key.as_ref())?;
-        self.usable()?;
         if !queue.reads(&self.store.reader) {
             return Err(Error::invalid("read queue").expected("a queue of the keyspace's store"));
         }
-        let view = self.tree.view_owned();
-        let at = self.store.ring.visible();
+        let (view, at) = self.now()?;
         queue.start(view, key, at, token)
     }
 
@@ -235,14 +232,19 @@ impl Keyspace {
 
     /// The view to read, with the moment to read it at.
     fn now(&self) -> Result<(Arc<crate::ordered::View>, Seqno)> {
-        self.usable()?;
-        let view = self.tree.view_owned();
+        let view = self.view()?;
         Ok((view, self.store.ring.visible()))
     }
 
-    pub(crate) fn at(&self, seqno: Seqno) -> Result<(Arc<crate::ordered::View>, Seqno)> {
+    /// The view in force. A dropped keyspace's is empty, so the drop is looked for afterwards.
+    fn view(&self) -> Result<Arc<crate::ordered::View>> {
+        let view = self.tree.view_owned();
         self.usable()?;
-        Ok((self.tree.view_owned(), seqno))
+        Ok(view)
+    }
+
+    pub(crate) fn at(&self, seqno: Seqno) -> Result<(Arc<crate::ordered::View>, Seqno)> {
+        Ok((self.view()?, seqno))
     }
 
     pub(crate) fn cursor_source(

@@ -17,7 +17,7 @@ use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::manifest::{Edit, KeyspaceKind, Manifest};
 use crate::open::Recovery;
-use crate::ordered::{Tree, Version};
+use crate::ordered::{Memtable, Tree, Version};
 use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
 use crate::settings::Settings;
@@ -97,7 +97,7 @@ impl Store {
             tree.mark_dropped(false);
             return Err(error);
         }
-        tree.discard();
+        tree.discard(Memtable::new(self.buffers.account(), Seqno::ZERO).ok());
         self.trees.remove(tree.id());
         self.log.forget(tree.id());
         self.buffers.wake_flusher();

@@ -163,6 +163,37 @@ fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
 }
 
 #[test]
+fn dropping_a_keyspace_gives_back_its_space_whoever_has_a_handle() {
+    let medium = memory();
+    let db = Stepped::new(4).on(Arc::clone(&medium)).open().unwrap();
+    let used = |name| {
+        let memory = db.statistics().memory;
+        memory.iter().find(|(account, ..)| *account == name).map_or(0, |(_, now, _)| *now)
+    };
+    let before = (used("memtables"), used("tables"));
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..20u32 {
+        keyspace.put(number.to_be_bytes(), vec![b'v'; 100 << 10]).unwrap();
+    }
+    keyspace.flush().unwrap();
+    for number in 0..20u32 {
+        keyspace.put(number.to_be_bytes(), vec![b'w'; 100 << 10]).unwrap();
+    }
+    let mut iter = keyspace.iter().unwrap();
+    assert_eq!(tables(&medium), 1);
+    db.drop_keyspace("k").unwrap();
+    // What is being read stays.
+    assert_eq!(iter.by_ref().map(|entry| entry.unwrap().1[0]).collect::<Vec<_>>(), [b'w'; 20]);
+    drop(iter);
+    assert_eq!(tables(&medium), 0);
+    let after = (used("memtables"), used("tables"));
+    // An empty memtable takes 64 KiB.
+    assert!(after.0 <= before.0 + (64 << 10) && after.1 <= before.1, "{after:?} after {before:?}");
+    assert_eq!(keyspace.get([0]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(keyspace.put([0], [0]).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
 fn a_snapshot_refuses_the_keyspaces_of_another_store() {
     let (one, two) = (Stepped::new(5), Stepped::new(6));
     let (one, two) = (one.on(memory()).open().unwrap(), two.on(memory()).open().unwrap());

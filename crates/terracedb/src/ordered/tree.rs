@@ -113,18 +113,30 @@ impl Tree {
     }
 
     /// Gives up the tables' files, also those of a flush that ends later: no manifest names them.
-    pub(crate) fn discard(&self) {
-        *self.change.lock() = true;
-        for table in self.view().version.tables() {
+    /// Files and memory go with the last who reads them, whoever has a handle of the keyspace.
+    /// `blank`, where there is memory for it, takes what writers still apply.
+    pub(crate) fn discard(&self, blank: Option<Arc<Memtable>>) {
+        let mut discarded = self.change.lock();
+        *discarded = true;
+        let old = self.view_owned();
+        for table in old.version.tables() {
             table.mark_obsolete();
         }
+        let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
+        self.view.store(Arc::new(View { active, sealed: Vec::new(), version: Arc::default() }));
+        drop(discarded);
+        // Files are removed without the lock.
+        drop(old);
     }
 
     /// Seals the active memtable; `next` takes the writes from its first number on.
     ///
     /// Only within the log's barrier.
     pub(crate) fn seal(&self, next: Arc<Memtable>) {
-        let _change = self.change.lock();
+        let discarded = self.change.lock();
+        if *discarded {
+            return;
+        }
         let old = self.view.load();
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
@@ -144,16 +156,15 @@ impl Tree {
     /// memtable held nothing worth keeping).
     pub(crate) fn install(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableHandle>>) {
         let discarded = self.change.lock();
+        if *discarded {
+            table.inspect(|table| table.mark_obsolete());
+            return;
+        }
         let old = self.view.load();
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
         let version = match table {
-            Some(table) => {
-                if *discarded {
-                    table.mark_obsolete();
-                }
-                Arc::new(old.version.with_newest(table))
-            }
+            Some(table) => Arc::new(old.version.with_newest(table)),
             None => Arc::clone(&old.version),
         };
         self.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
