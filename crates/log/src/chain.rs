@@ -292,10 +292,11 @@ impl Chain {
     }
 
     /// # Errors
-    /// The damage, where recovery is strict.
+    /// The damage, where recovery is strict; what is none, as a shortage of memory, always: nothing
+    /// is given up for it.
     fn finish(&mut self, end: End) -> Result<()> {
         if let End::Damaged(error) = &end
-            && self.source.recover == Recover::Strict
+            && (self.source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt)
         {
             return Err(error.clone());
         }

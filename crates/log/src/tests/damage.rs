@@ -1,7 +1,7 @@
 //! Damage at rest: every byte flipped, every length cut. Never a panic, never a record that was
 //! not written or out of order, and never the silent loss of what was synced.
 
-use base::{ErrorKind, Rng};
+use base::{Budget, ErrorKind, Rng};
 
 use super::*;
 
@@ -160,4 +160,22 @@ fn random_bytes_never_panic_the_parsers() {
         }
         assert!(crate::parse_record(rng.next_u64() as u32, &bytes).is_err(), "TERRACE_SEED={seed}");
     }
+}
+
+#[test]
+fn a_shortage_of_memory_is_no_damage() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    for bytes in [10, 2 << 20, 10] {
+        append(&log, 1, 1, &vec![7; bytes]).unwrap();
+    }
+    drop(log);
+    let budget = Budget::new(1 << 20);
+    let account = budget.account("log");
+    let opened =
+        Log::open(Arc::clone(&medium), salvage(), &account, &|_| Some(Seqno::ZERO), &mut |_, _| {
+            Ok(())
+        });
+    assert_eq!(opened.unwrap_err().kind(), ErrorKind::Retry);
+    assert_eq!(open(&medium).unwrap().2.len(), 3);
 }
