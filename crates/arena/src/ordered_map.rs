@@ -85,8 +85,13 @@ impl OrderedMap {
     /// # Errors
     /// `Retry` where the budget does not hold them; nothing is charged.
     pub fn reserve(&self, entries: usize, bytes: usize) -> Result<()> {
-        self.region
-            .commit(ENTRY_BYTES_MAX.saturating_mul(entries as u64).saturating_add(bytes as u64))
+        self.region.commit(Self::reserved_bytes(entries, bytes))
+    }
+
+    /// What [`OrderedMap::reserve`] charges for, bytes.
+    #[must_use]
+    pub const fn reserved_bytes(entries: usize, bytes: usize) -> u64 {
+        ENTRY_BYTES_MAX.saturating_mul(entries as u64).saturating_add(bytes as u64)
     }
 
     /// Inserts a version. (key, trailer) must be new to the map, and reserved before.

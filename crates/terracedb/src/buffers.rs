@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{Account, Error, Executor, Result, TaskHandle};
+use base::{Account, Error, Executor, Result, TaskHandle, format_bytes};
 use log::Log;
 use parking_lot::{Condvar, Mutex};
 
-use crate::Resources;
 use crate::counter::Counter;
 use crate::ordered::{Memtable, Tree};
 use crate::trees::Trees;
+use crate::{Resources, WriteBatch};
 
 /// Admits writes to memtables and seals full ones.
 #[derive(Debug)]
@@ -91,6 +91,23 @@ impl Buffers {
         if let Some(task) = self.flusher.get() {
             task.wake();
         }
+    }
+
+    /// Refuses a batch that the write buffers cannot hold: replaying it would need more memory than
+    /// there is.
+    pub(crate) fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+        // A little more than its keys and values: an operation's names are a few bytes.
+        let bytes = OrderedMap::reserved_bytes(batch.len(), batch.bytes());
+        let most = self.resources.batch_bytes_max();
+        if bytes > most {
+            return Err(Error::invalid("write batch's memory")
+                .expected(format_args!(
+                    "at most {}, a part of the memory number",
+                    format_bytes(most)
+                ))
+                .got(format_bytes(bytes)));
+        }
+        Ok(())
     }
 
     /// Makes room in `tree`'s memtable for `entries` of `bytes` of keys and values in all.

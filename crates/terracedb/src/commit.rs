@@ -76,6 +76,7 @@ impl Committer {
         if batch.is_empty() {
             return Ok(());
         }
+        self.buffers.check_batch(batch)?;
         for tree in batch.trees() {
             usable(tree)?;
             let ops = decode_ops(batch.body()).filter_map(Result::ok);

@@ -190,7 +190,8 @@ impl Db {
     /// and after a crash all of it is there or none.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// As [`Keyspace::put`]; `Invalid` where the batch needs more memory than the write buffers
+    /// have, about a quarter of the memory number.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, self.store.settings.durability)
     }
@@ -198,7 +199,7 @@ impl Db {
     /// As [`Db::write`] with a durability of its own.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// As [`Db::write`].
     pub fn write_with(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
         self.store.write_batch(batch, durability)
     }

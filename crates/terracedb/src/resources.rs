@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use base::{Account, Budget, Clock, Executor, Result, SystemClock, Threads};
+use base::{Account, Budget, Charge, Clock, Executor, Result, SystemClock, Threads};
 use cache::PageCache;
 
-use crate::settings::{MemoryPlan, default_memory};
+use crate::settings::{FLUSH_BYTES, MemoryPlan, default_memory};
 
 /// Memory, cache and background threads shared by any number of stores. Cheap to clone.
 ///
@@ -28,6 +28,9 @@ struct Inner {
     plan: MemoryPlan,
     budget: Budget,
     cache: Arc<PageCache>,
+    /// What flushes work with: set aside, since a flush is what gives memory back.
+    flush: Budget,
+    _flush_charge: Charge,
     executor: Arc<dyn Executor>,
     open_stores: AtomicUsize,
     next_space: AtomicU32,
@@ -66,6 +69,8 @@ impl ResourcesBuilder {
         let plan = MemoryPlan::new(memory)?;
         let budget = Budget::new(plan.budget);
         let cache = Arc::new(PageCache::new(&budget.account("page cache"), plan.page_cache)?);
+        let flush = Budget::new(FLUSH_BYTES);
+        let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let executor = match self.executor {
             Some(executor) => executor,
             None => Arc::new(Threads::start(BACKGROUND_THREADS, Arc::new(SystemClock::new()))?),
@@ -76,6 +81,8 @@ impl ResourcesBuilder {
             plan,
             budget,
             cache,
+            flush,
+            _flush_charge,
             executor,
             open_stores,
             next_space,
@@ -113,6 +120,11 @@ impl Resources {
         self.0.budget.account(name)
     }
 
+    /// Charged by table writers: never refused to the only flush under way.
+    pub(crate) fn flush_account(&self) -> Account {
+        self.0.flush.account("table writer")
+    }
+
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
         &self.0.cache
     }
@@ -127,6 +139,12 @@ impl Resources {
 
     pub(crate) fn value_bytes_max(&self) -> u64 {
         self.0.plan.value_max
+    }
+
+    /// The most memory one batch may take in memtables, bytes: what is replayed at once beside a
+    /// record of that size, with the same memory number.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        self.0.plan.write_buffers
     }
 
     /// One store's part of the write buffers, bytes.

@@ -130,7 +130,8 @@ fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
     let write = move || {
         let round = counted.fetch_add(1, SeqCst);
         for part in 0..(if round < ROUNDS { 4u32 } else { 0 }) {
-            writer.put(part.to_be_bytes(), vec![b'v'; 1 << 20]).unwrap();
+            // Refused where memory is short.
+            let _ = writer.put(part.to_be_bytes(), vec![b'v'; 1 << 20]);
         }
     };
     assert!(executor.hook.set(Box::new(write)).is_ok());
@@ -151,15 +152,47 @@ fn a_flush_waits_for_what_was_written_before_it_and_no_more() {
 #[test]
 fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
     let (db, keyspace, rounds) = busy(7);
+    // Memory that others have and keep.
+    let limit = MEMORY - (20 << 20);
+    let mut cursors = Vec::new();
+    while db.statistics().memory_used < limit - (10 << 20) {
+        cursors.push(keyspace.cursor().unwrap());
+    }
     let mut batch = WriteBatch::new();
-    for number in 0..60u32 {
+    for number in 0..10u32 {
         batch.put(&keyspace, number.to_be_bytes(), vec![b'b'; 1 << 20]).unwrap();
     }
     let error = db.write(&batch).unwrap_err();
     let taken = rounds.swap(ROUNDS, SeqCst);
     assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
     assert!(taken < ROUNDS, "the batch was tried for {taken} rounds of writes");
-    assert!(keyspace.get(59u32.to_be_bytes()).unwrap().is_none());
+    assert!(keyspace.get(9u32.to_be_bytes()).unwrap().is_none());
+}
+
+/// What a store takes it can replay: with the same memory, in a process that has nothing else.
+#[test]
+fn the_largest_batch_that_is_taken_is_replayed() {
+    let sizes = [1 << 20, 100];
+    for value_bytes in sizes {
+        let (medium, mut last) = (memory(), 0);
+        for megabytes in [4usize, 8, 16, 24, 32] {
+            let db = common::threaded(&medium).open().unwrap();
+            let keyspace = db.keyspace("k").unwrap();
+            assert_eq!(keyspace.get("last").unwrap().map_or(0, |last| last[0]), last);
+            let mut batch = WriteBatch::new();
+            for number in 0..(megabytes << 20) / value_bytes {
+                batch.put(&keyspace, number.to_be_bytes(), vec![b'v'; value_bytes]).unwrap();
+            }
+            batch.put(&keyspace, "last", [megabytes as u8]).unwrap();
+            match db.write(&batch) {
+                Ok(()) => last = megabytes as u8,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{error}"),
+            }
+        }
+        let db = common::threaded(&medium).open().unwrap();
+        assert_eq!(db.keyspace("k").unwrap().get("last").unwrap().unwrap()[0], last);
+        assert!(last >= 4);
+    }
 }
 
 #[test]
