@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{Account, Error, Executor, Result, TaskHandle, format_bytes};
+use base::{Account, Error, ErrorKind, Executor, Result, TaskHandle, format_bytes};
 use log::Log;
 use parking_lot::{Condvar, Mutex};
 
@@ -246,6 +246,9 @@ impl Buffers {
                 let mut state = self.flush.lock();
                 if state.closed {
                     break Err(Error::closed("store"));
+                }
+                if self.flusher.get().is_some_and(TaskHandle::is_finished) {
+                    break Err(Error::new(ErrorKind::Poisoned, "flushes").got("a panic"));
                 }
                 if state.finished != finished || !is_left {
                     break Ok(());

@@ -12,9 +12,10 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
 
-use base::{Clock, ErrorKind, Executor, ManualClock, Stepper, Task, TaskHandle};
+use base::{Clock, ErrorKind, Executor, ManualClock, Progress, Stepper, Task, TaskHandle, Threads};
 use common::{MEMORY, Stepped, memory};
 use media::{Access, Medium};
 use terracedb::{Db, Keyspace, Resources, WriteBatch};
@@ -147,6 +148,53 @@ fn a_flush_waits_for_what_was_written_before_it_and_no_more() {
     db.flush().unwrap();
     let taken = rounds.swap(ROUNDS, SeqCst);
     assert!(taken < ROUNDS, "the flush went on for {taken} rounds of writes");
+}
+
+/// Hands its tasks over so that they panic once told to.
+#[derive(Debug)]
+struct Panicking(Threads, Arc<AtomicBool>);
+
+struct PanicsOnceTold(Box<dyn Task>, Arc<AtomicBool>);
+
+impl Task for PanicsOnceTold {
+    fn step(&mut self) -> Progress {
+        assert!(!self.1.load(SeqCst), "on purpose");
+        self.0.step()
+    }
+}
+
+impl Executor for Panicking {
+    fn spawn(&self, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
+        self.0.spawn(name, Box::new(PanicsOnceTold(task, Arc::clone(&self.1))))
+    }
+
+    fn help(&self) -> bool {
+        self.0.help()
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.0.clock()
+    }
+}
+
+#[test]
+fn writers_hear_of_a_flush_that_panicked() {
+    // Time stands still: nobody gives up for having waited long.
+    let threads = Threads::start(1, Arc::new(ManualClock::at(1_700_000_000_000))).unwrap();
+    let executor = Arc::new(Panicking(threads, Arc::default()));
+    let told = Arc::clone(&executor.1);
+    let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
+    let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("k", "v").unwrap();
+    told.store(true, SeqCst);
+    let (done, outcome) = mpsc::channel();
+    let flushed = db.clone();
+    std::thread::spawn(move || done.send(flushed.flush()));
+    // A writer that never hears of it would wait for ever: that is a failure too.
+    let error = outcome.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
 #[test]
