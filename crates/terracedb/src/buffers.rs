@@ -52,6 +52,9 @@ struct FlushState {
 /// A writer that saw no flush end for this long gives up: the device does not answer.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
+/// A writer waits this many milliseconds for readers to give memory back.
+const READERS_WAITED_MAX: usize = 2000;
+
 /// A writer gives up after this many flushes that made no room for it: what it asks for is too
 /// much, or others take all there is.
 const FLUSHES_WAITED_MAX: u32 = 64;
@@ -116,6 +119,36 @@ impl Buffers {
     /// The last flush's error where there is no room because flushes fail, e.g. `NoSpace`;
     /// `Retry` where there is none for another reason.
     pub(crate) fn admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
+        for _ in 0..READERS_WAITED_MAX {
+            match self.try_admit(tree, entries, bytes) {
+                // Readers that hold flushed memtables give them back when they are done.
+                Err(error) if error.is_retryable() && self.is_held_by_readers() => {
+                    self.wait_for_readers();
+                }
+                result => return result,
+            }
+        }
+        self.try_admit(tree, entries, bytes)
+    }
+
+    /// Whether memory is charged for memtables that no view holds any more.
+    fn is_held_by_readers(&self) -> bool {
+        let in_views = |tree: &Arc<Tree>| {
+            tree.view().memtables().map(|memtable| memtable.map().bytes()).sum::<u64>()
+        };
+        self.account.used() > self.trees.all().iter().map(in_views).sum()
+    }
+
+    fn wait_for_readers(&self) {
+        let clock = self.resources.executor().clock();
+        let start = clock.monotonic();
+        self.resources.executor().help();
+        self.flush_ended.wait_for(&mut self.flush.lock(), Duration::from_millis(1));
+        let waited = clock.monotonic().saturating_sub(start);
+        self.stalled.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn try_admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
         if self.failing.load(Ordering::Relaxed) {
             // What a refused write reserved stays reserved: no more of it than fits, or a flush
             // finds no memory once the device is well again.
@@ -253,7 +286,9 @@ impl Buffers {
                 if state.finished != finished || !is_left {
                     break Ok(());
                 }
-                if let Some(failure) = state.failure.as_ref().filter(|_| state.failed != failed) {
+                // Short memory passes: readers give theirs back, and the flush is tried again.
+                let lasts = |failure: &&Error| state.failed != failed && !failure.is_retryable();
+                if let Some(failure) = state.failure.as_ref().filter(lasts) {
                     break Err(failure.clone());
                 }
                 if waited() > STALL_MAX {

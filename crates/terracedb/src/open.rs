@@ -96,6 +96,7 @@ pub(crate) fn open(
         ring: Arc::new(PublishRing::new(Seqno::ZERO)),
         make_durable: Box::new(|_| Ok(())),
         account: resources.account("tables"),
+        writer_account: resources.flush_account(),
         codec: settings.codec,
         zstd_level: settings.zstd_level,
     };

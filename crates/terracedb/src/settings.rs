@@ -73,7 +73,7 @@ pub(crate) struct MemoryPlan {
 pub(crate) const FIXED_BYTES: u64 = 20 << 20;
 
 /// What one flush takes at most: a table writer's fixed buffers, and a long value being compressed.
-const FLUSH_BYTES: u64 = 6 << 20;
+pub(crate) const FLUSH_BYTES: u64 = 6 << 20;
 
 /// Larger memtables gain nothing but misses: a flush writes a sorted run of this size anyway.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;

@@ -33,8 +33,10 @@ pub(crate) struct FlushEnv {
     /// Makes the log durable up to a sequence number. A table must not outlive the log records
     /// before it: a batch over several keyspaces would come back in part.
     pub(crate) make_durable: Box<dyn Fn(Seqno) -> Result<()> + Send + Sync>,
-    /// Charged for the writer's buffers and the table's pinned metadata.
+    /// Charged for the table's pinned metadata.
     pub(crate) account: Account,
+    /// Charged for the writer's buffers.
+    pub(crate) writer_account: Account,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
 }
@@ -116,6 +118,8 @@ impl FlushJob {
     }
 
     fn create(&self, env: &FlushEnv) -> Result<Writer> {
+        // First: a manifest that failed gives none, and nothing else is tried then.
+        let table = env.manifest.next_table()?;
         let dictionary = match env.codec {
             // A table without its dictionary is larger and no worse: shortages are no failure.
             Codec::Zstd => self.dictionary(env).unwrap_or(None),
@@ -123,13 +127,13 @@ impl FlushJob {
         };
         let spec = Spec {
             store: env.store,
-            table: env.manifest.next_table()?,
+            table,
             codec: env.codec,
             level: env.zstd_level,
             dictionary,
             purpose: Purpose::Flush,
         };
-        Writer::create(&env.medium, spec, &env.account)
+        Writer::create(&env.medium, spec, &env.writer_account)
     }
 
     /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
@@ -161,7 +165,13 @@ impl FlushJob {
         }
         drop(trial);
         let adopted = env.dictionaries.add(next, &candidate)?;
-        env.manifest.append(vec![Edit::DictionaryAdded { keyspace, dictionary: next }])?;
+        let added = Edit::DictionaryAdded { keyspace, dictionary: next };
+        env.manifest.append(vec![added]).inspect_err(|_| {
+            // As with a table: a manifest that failed may name it all the same (I3).
+            if env.manifest.poisoned().is_none() {
+                env.dictionaries.withdraw(next);
+            }
+        })?;
         self.tree.set_dictionary_gain(new_gain);
         Ok(Some(adopted))
     }
