@@ -43,6 +43,13 @@ impl StoreDictionaries {
         self.loaded.lock().insert(id, Arc::clone(&dictionary));
         Ok(dictionary)
     }
+
+    /// Takes back a dictionary that the manifest does not name.
+    pub(crate) fn withdraw(&self, id: DictionaryId) {
+        self.loaded.lock().remove(&id);
+        // What stays behind goes at the next open.
+        let _ = self.medium.remove(&Dictionary::file_name(id));
+    }
 }
 
 impl StoreDictionaries {

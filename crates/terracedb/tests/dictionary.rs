@@ -13,7 +13,7 @@ mod common;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use media::{Medium, MemoryMedium};
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Builder, Codec, Db, Keyspace};
 
 /// Dictionaries are only trained where there is memory to train in.
@@ -130,4 +130,29 @@ fn a_lost_dictionary_costs_only_its_tables() {
     fill(&records, 20_000..30_000);
     db.flush().unwrap();
     check(&records, 20_000..30_000);
+}
+
+/// I3: what a manifest that failed may name stays until the next open decides it.
+#[test]
+fn a_dictionary_that_a_failed_manifest_may_name_stays() {
+    let device = Arc::new(Faulty::new(1));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let db = builder(&medium, Codec::Zstd).open().unwrap();
+    let keyspace = db.keyspace("records").unwrap();
+    // Reserves table ids and has too little to train on.
+    fill(&keyspace, 0..1);
+    db.flush().unwrap();
+    fill(&keyspace, 0..10_000);
+    device.inject(Rule::new(OpKind::Sync, Fault::Io).purpose(Purpose::Manifest)).unwrap();
+    for attempt in 0..3 {
+        db.flush().unwrap_err();
+        assert_eq!(dictionaries(&*medium).len(), 1, "attempt {attempt}");
+    }
+    drop((keyspace, db));
+    let db = builder(&medium, Codec::Zstd).open().unwrap();
+    let keyspace = db.existing_keyspace("records").unwrap();
+    check(&keyspace, 0..10_000);
+    db.flush().unwrap();
+    assert_eq!(dictionaries(&*medium).len(), 1);
+    assert!(table_bytes(&db) < 10_000 * 100, "{} bytes of tables", table_bytes(&db));
 }
