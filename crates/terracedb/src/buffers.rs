@@ -55,6 +55,9 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 /// A writer waits this many milliseconds for readers to give memory back.
 const READERS_WAITED_MAX: usize = 2000;
 
+/// A flush that found no memory is tried again when a writer waited for it for so many milliseconds.
+const FLUSH_AGAIN_AFTER: usize = 400;
+
 /// A writer gives up after this many flushes that made no room for it: what it asks for is too
 /// much, or others take all there is.
 const FLUSHES_WAITED_MAX: u32 = 64;
@@ -121,6 +124,8 @@ impl Buffers {
     pub(crate) fn admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
         for _ in 0..READERS_WAITED_MAX {
             match self.try_admit(tree, entries, bytes) {
+                // A flush that found no memory was waited for long enough already.
+                Err(error) if self.failing.load(Ordering::Relaxed) => return Err(error),
                 // Readers that hold flushed memtables give them back when they are done.
                 Err(error) if error.is_retryable() && self.is_held_by_readers() => {
                     self.wait_for_readers();
@@ -272,6 +277,7 @@ impl Buffers {
             }
         }
         self.wake_flusher();
+        let mut short = 0;
         let ended = loop {
             // A keyspace that is dropped takes what was to be flushed with it.
             let is_left = is_any_sealed();
@@ -286,10 +292,12 @@ impl Buffers {
                 if state.finished != finished || !is_left {
                     break Ok(());
                 }
-                // Short memory passes: readers give theirs back, and the flush is tried again.
-                let lasts = |failure: &&Error| state.failed != failed && !failure.is_retryable();
-                if let Some(failure) = state.failure.as_ref().filter(lasts) {
-                    break Err(failure.clone());
+                if let Some(failure) = state.failure.as_ref().filter(|_| state.failed != failed) {
+                    // Short memory passes: readers give theirs back, and the flush is tried again.
+                    if !failure.is_retryable() || short == READERS_WAITED_MAX {
+                        break Err(failure.clone());
+                    }
+                    short += 1;
                 }
                 if waited() > STALL_MAX {
                     break Err(none().got(format_args!("none in {STALL_MAX:?}")));
@@ -297,6 +305,10 @@ impl Buffers {
                 self.flush_ended.wait_for(&mut state, Duration::from_millis(1));
             }
             executor.help();
+            // Counted, not timed: a clock that stands still never lets the flusher try again.
+            if short > 0 && short.is_multiple_of(FLUSH_AGAIN_AFTER) {
+                self.wake_flusher();
+            }
         };
         self.stalled.add(u64::try_from(waited().as_nanos()).unwrap_or(u64::MAX));
         ended

@@ -198,6 +198,28 @@ fn writers_hear_of_a_flush_that_panicked() {
 }
 
 #[test]
+fn a_flush_that_finds_no_memory_gives_up_though_time_stands_still() {
+    let db = Stepped::new(8).on(memory()).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..20_000u32 {
+        keyspace.put(number.to_be_bytes(), [b'v'; 100]).unwrap();
+    }
+    let mut cursors = Vec::new();
+    while let Ok(cursor) = keyspace.cursor() {
+        cursors.push(cursor);
+    }
+    let (done, outcome) = mpsc::channel();
+    let flushed = db.clone();
+    std::thread::spawn(move || done.send(flushed.flush()));
+    // As long as it takes, but not for ever.
+    let outcome = outcome.recv_timeout(Duration::from_secs(40)).unwrap();
+    assert!(outcome.is_ok() || db.statistics().flush_failures > 0);
+    drop(cursors);
+    db.flush().unwrap();
+    assert_eq!(keyspace.get(7u32.to_be_bytes()).unwrap().unwrap().len(), 100);
+}
+
+#[test]
 fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
     let (db, keyspace, rounds) = busy(7);
     // Memory that others have and keep.
