@@ -136,12 +136,9 @@ impl Buffers {
         self.try_admit(tree, entries, bytes)
     }
 
-    /// Whether memory is charged for memtables that no view holds any more.
+    /// Whether readers hold memtables that were flushed.
     fn is_held_by_readers(&self) -> bool {
-        let in_views = |tree: &Arc<Tree>| {
-            tree.view().memtables().map(|memtable| memtable.map().bytes()).sum::<u64>()
-        };
-        self.account.used() > self.trees.all().iter().map(in_views).sum()
+        self.trees.all().iter().any(|tree| tree.is_flushed_memtable_held())
     }
 
     fn wait_for_readers(&self) {

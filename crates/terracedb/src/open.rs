@@ -360,8 +360,8 @@ fn replay_log(
     Ok((Arc::new(log), flushed))
 }
 
-/// Flushes what was replayed and frees the log that held it. A device too full for that is no
-/// reason not to open.
+/// Flushes what was replayed and frees the log that held it. A device too full for that, or too
+/// little memory, is no reason not to open.
 fn flush_replayed(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Log) -> Result<()> {
     let next = log.last().plus(1);
     for tree in trees.all() {
@@ -369,7 +369,9 @@ fn flush_replayed(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Lo
         match flush_now(env, &tree, Memtable::with(map, next)) {
             Ok(true) => log.flushed(tree.id(), next),
             Ok(false) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
     }

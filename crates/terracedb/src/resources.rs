@@ -90,7 +90,7 @@ impl ResourcesBuilder {
     }
 }
 
-/// One for flushes, one so that the interval sync never waits behind one.
+/// One for a flush, one so that a store's interval sync need not wait behind it.
 const BACKGROUND_THREADS: usize = 2;
 
 impl Resources {

@@ -8,8 +8,8 @@
 //! (the log's barrier). A sealed memtable is flushed once everything below the next one's first
 //! number is visible: then no writer is still filling it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::{Account, KeyspaceId, Result, Seqno};
@@ -51,6 +51,8 @@ pub(crate) struct Tree {
     /// Held while a new view is made from the one in force. True once it was discarded.
     change: Mutex<bool>,
     dropped: AtomicBool,
+    /// Memtables that were flushed and that readers may still hold.
+    flushed: Mutex<Vec<Weak<Memtable>>>,
     /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
     dictionary_gain: AtomicU64,
 }
@@ -72,6 +74,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(false),
             dropped: AtomicBool::new(false),
+            flushed: Mutex::default(),
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
         }))
     }
@@ -152,6 +155,13 @@ impl Tree {
         Some((Arc::clone(oldest), newer.first()))
     }
 
+    /// Whether a reader still holds a memtable that was flushed.
+    pub(crate) fn is_flushed_memtable_held(&self) -> bool {
+        let mut flushed = self.flushed.lock();
+        flushed.retain(|memtable| memtable.strong_count() > 0);
+        !flushed.is_empty()
+    }
+
     /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
     /// memtable held nothing worth keeping).
     pub(crate) fn install(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableHandle>>) {
@@ -160,6 +170,10 @@ impl Tree {
             table.inspect(|table| table.mark_obsolete());
             return;
         }
+        let mut held = self.flushed.lock();
+        held.retain(|memtable| memtable.strong_count() > 0);
+        held.push(Arc::downgrade(flushed));
+        drop(held);
         let old = self.view.load();
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
