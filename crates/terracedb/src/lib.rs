@@ -65,7 +65,7 @@ pub use cursor::Cursor;
 pub use db::{Builder, Db};
 pub use iter::{Entry, Iter};
 pub use keyspace::Keyspace;
-pub use manifest::{KeyspaceKind, ManifestRecord, inspect as inspect_manifest};
+pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use open::Recovery;
 pub use read::{Completed, ReadQueue};
 pub use resources::{Resources, ResourcesBuilder};

@@ -43,8 +43,7 @@ pub(crate) struct TableEntry {
 /// What a keyspace can do. The number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[non_exhaustive]
-pub enum KeyspaceKind {
+pub(crate) enum KeyspaceKind {
     /// An LSM tree: point reads, range scans, snapshots.
     Ordered = 1,
 }

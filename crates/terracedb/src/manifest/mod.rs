@@ -19,8 +19,7 @@ use base::{DictionaryId, Error, KeyspaceId, Result, StoreId, TableId, put_u32, p
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-pub use edit::KeyspaceKind;
-pub(crate) use edit::{Edit, TableEntry};
+pub(crate) use edit::{Edit, KeyspaceKind, TableEntry};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
 pub(crate) use state::{KeyspaceEntry, State};

@@ -11,8 +11,8 @@ use crate::figures::Tally;
 use crate::{Direction, Values};
 
 /// Keys handed over in one `multi_get`, as a multiple of the depth. Lookups in flight run dry at the
-/// end of a call, and a device's slowest reads last many times its median: at 16 that took a fifth
-/// of a flash device's time, at 128 a fiftieth.
+/// end of a call, and a device's slowest reads last many times its median: calls are so long that
+/// their ends weigh little.
 const CALL_DEPTHS: usize = 128;
 
 /// The most key bytes in one `multi_get`, depth permitting.
