@@ -1,9 +1,10 @@
-//! The live snapshots' sequence numbers, and which versions a flush may drop because of them.
+//! The live snapshots' sequence numbers.
 
 use std::collections::BTreeMap;
 
 use arena::PublishRing;
 use base::Seqno;
+use compact::Horizon;
 use parking_lot::Mutex;
 
 /// The sequence numbers at which snapshots read, with how many read at each.
@@ -36,12 +37,7 @@ impl SnapshotList {
     /// The live snapshots, ascending, and last the newest visible sequence number.
     pub(crate) fn horizon(&self, ring: &PublishRing) -> Horizon {
         let live = self.0.lock();
-        let mut seqnos: Vec<_> = live.keys().copied().collect();
-        let visible = ring.visible();
-        if seqnos.last() != Some(&visible) {
-            seqnos.push(visible);
-        }
-        Horizon(seqnos)
+        Horizon::new(live.keys().copied().chain([ring.visible()]).collect())
     }
 
     /// How many snapshots are live.
@@ -50,37 +46,12 @@ impl SnapshotList {
     }
 }
 
-/// The sequence numbers at which anyone can still read, ascending.
-#[derive(Clone, Debug)]
-pub(crate) struct Horizon(Vec<Seqno>);
-
-impl Horizon {
-    /// Whether a version at `older` is needed although the same key has one at `newer`, the next
-    /// newer one: some reader sees the older and not the newer.
-    pub(crate) fn needs(&self, older: Seqno, newer: Seqno) -> bool {
-        let first = self.0.partition_point(|reader| *reader < older);
-        self.0.get(first).is_some_and(|reader| *reader < newer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seqnos(numbers: &[u64]) -> Vec<Seqno> {
-        numbers.iter().map(|number| Seqno::new(*number)).collect()
-    }
-
-    #[test]
-    fn a_version_is_needed_where_a_reader_stands_between_it_and_the_next() {
-        let horizon = Horizon(seqnos(&[10, 20, 30]));
-        let needs = |older, newer| horizon.needs(Seqno::new(older), Seqno::new(newer));
-        assert!(needs(5, 11));
-        assert!(!needs(5, 10));
-        assert!(needs(10, 11));
-        assert!(!needs(11, 20));
-        assert!(needs(11, 21));
-        assert!(!needs(31, 32));
+    fn horizon(numbers: &[u64]) -> Horizon {
+        Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
     }
 
     #[test]
@@ -89,11 +60,11 @@ mod tests {
         let list = SnapshotList::default();
         let (a, b) = (list.acquire(&ring), list.acquire(&ring));
         ring.publish(Seqno::new(8), 2);
-        assert_eq!(list.horizon(&ring).0, seqnos(&[7, 9]));
+        assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
         list.release(a);
         assert_eq!(list.len(), 1);
-        assert_eq!(list.horizon(&ring).0, seqnos(&[7, 9]));
+        assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
         list.release(b);
-        assert_eq!(list.horizon(&ring).0, seqnos(&[9]));
+        assert_eq!(list.horizon(&ring), horizon(&[9]));
     }
 }

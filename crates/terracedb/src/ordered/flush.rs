@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arena::PublishRing;
 use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
 use cache::PageCache;
+use compact::Horizon;
 use media::{Medium, Purpose};
 use table::{Dictionaries, Dictionary, Spec, Table, Writer};
 
@@ -17,7 +18,7 @@ use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, Manifest, TableEntry};
-use crate::snapshot_list::{Horizon, SnapshotList};
+use crate::snapshot_list::SnapshotList;
 
 /// What a flush works with.
 pub(crate) struct FlushEnv {

@@ -1,0 +1,79 @@
+//! The sequence numbers at which anyone can still read: what decides which versions are needed.
+//!
+//! Taken once, when a flush or a merge is planned. It stays right while the job runs: a snapshot
+//! made later reads at a sequence number that was not below the newest one here.
+
+use base::{Error, Result, Seqno};
+
+/// The sequence numbers at which anyone can still read, ascending; the last is the present.
+///
+/// Versions newer than the present are all needed: readers to come may stand between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Horizon(Vec<Seqno>);
+
+impl Horizon {
+    /// The horizon of readers at `seqnos`, in any order, of which the largest is the newest
+    /// visible sequence number.
+    #[must_use]
+    pub fn new(mut seqnos: Vec<Seqno>) -> Self {
+        seqnos.sort_unstable();
+        seqnos.dedup();
+        Self(seqnos)
+    }
+
+    /// A horizon from bytes from outside.
+    ///
+    /// # Errors
+    /// `Corrupt` where the numbers do not ascend.
+    pub fn ascending(seqnos: Vec<Seqno>) -> Result<Self> {
+        if seqnos.is_sorted_by(|a, b| a < b) {
+            return Ok(Self(seqnos));
+        }
+        Err(Error::corrupt("horizon").expected("ascending sequence numbers"))
+    }
+
+    /// The readers, ascending.
+    #[must_use]
+    pub fn seqnos(&self) -> &[Seqno] {
+        &self.0
+    }
+
+    /// Whether a version at `older` is needed although the same key has one at `newer`, the next
+    /// newer one: some reader sees the older and not the newer.
+    #[must_use]
+    pub fn needs(&self, older: Seqno, newer: Seqno) -> bool {
+        let first = self.0.partition_point(|reader| *reader < older);
+        self.0.get(first).is_none_or(|reader| *reader < newer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn horizon(numbers: &[u64]) -> Horizon {
+        Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
+    }
+
+    #[test]
+    fn a_version_is_needed_where_a_reader_stands_between_it_and_the_next() {
+        let horizon = horizon(&[30, 10, 20, 10]);
+        let needs = |older, newer| horizon.needs(Seqno::new(older), Seqno::new(newer));
+        assert!(needs(5, 11));
+        assert!(!needs(5, 10));
+        assert!(needs(10, 11));
+        assert!(!needs(11, 20));
+        assert!(needs(11, 21));
+        // A reader to come may stand between two versions of the future.
+        assert!(needs(31, 32) && needs(30, 31) && !needs(29, 30));
+    }
+
+    #[test]
+    fn numbers_from_outside_must_ascend() {
+        let numbers = |list: &[u64]| list.iter().map(|n| Seqno::new(*n)).collect::<Vec<_>>();
+        assert_eq!(Horizon::ascending(numbers(&[1, 2])).unwrap(), horizon(&[1, 2]));
+        for bad in [&[2, 1], &[1, 1]] {
+            assert!(Horizon::ascending(numbers(bad)).is_err());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Compaction: which tables to merge, and the merging itself, here or in another process.
+//!
+//! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses what to merge ([`plan`]). What a flush or
+//! a merge may leave out is decided in one place, from the sequence numbers at which anyone reads
+//! ([`Horizon`]) and the keyspace's merge operator ([`MergeOperator`]). Nothing here knows the
+//! engine: inputs come by value, outputs are files and a description of them.
+
+mod horizon;
+mod operator;
+pub mod plan;
+
+pub use horizon::Horizon;
+pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
