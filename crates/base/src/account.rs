@@ -1,95 +1,54 @@
-//! Memory accounts: one budget, named accounts that charge it, charges that give back on drop.
+//! Memory accounts: a component's share of a [`crate::Budget`], and charges that give back on
+//! drop.
 //!
-//! Invariant I10: memory is charged before it is taken. A charge that would pass the limit is
-//! refused with `Retry` and takes nothing.
+//! Invariant I10: memory is charged before it is taken. A charge that would pass the budget's
+//! limit after everybody was asked to give back, or the account's own cap, is refused with `Retry`
+//! and takes nothing.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
-use crate::{Error, Result, format_bytes};
-
-/// The memory of one process's stores, bytes. Shared; cheap to clone.
-#[derive(Clone)]
-pub struct Budget(Arc<BudgetState>);
-
-struct BudgetState {
-    limit: u64,
-    // Counters only: no other memory is published through them, so `Relaxed` suffices.
-    used: AtomicU64,
-    accounts: Mutex<Vec<Account>>,
-}
-
-impl Budget {
-    /// A budget of `limit` bytes.
-    #[must_use]
-    pub fn new(limit: u64) -> Self {
-        let accounts = Mutex::new(Vec::new());
-        Self(Arc::new(BudgetState { limit, used: AtomicU64::new(0), accounts }))
-    }
-
-    /// The limit, bytes.
-    #[must_use]
-    pub fn limit(&self) -> u64 {
-        self.0.limit
-    }
-
-    /// Charged now by all accounts, bytes.
-    #[must_use]
-    pub fn used(&self) -> u64 {
-        self.0.used.load(Relaxed)
-    }
-
-    /// The account called `name`: the existing one, or a new one.
-    #[must_use]
-    pub fn account(&self, name: &'static str) -> Account {
-        let mut accounts = self.0.accounts.lock();
-        if let Some(account) = accounts.iter().find(|account| account.0.name == name) {
-            return account.clone();
-        }
-        let account = Account(Arc::new(AccountState {
-            name,
-            used: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
-            budget: Arc::downgrade(&self.0),
-        }));
-        accounts.push(account.clone());
-        account
-    }
-
-    /// Every account's name, bytes charged now and the most ever charged.
-    #[must_use]
-    pub fn breakdown(&self) -> Vec<(&'static str, u64, u64)> {
-        let accounts = self.0.accounts.lock();
-        accounts.iter().map(|account| (account.0.name, account.used(), account.peak())).collect()
-    }
-}
-
-impl fmt::Debug for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Budget({} of {})", format_bytes(self.used()), format_bytes(self.limit()))
-    }
-}
+use crate::budget::BudgetState;
+use crate::{AccountUsage, Budget, Error, Result, format_bytes};
 
 /// One component's share of the budget. Shared; cheap to clone.
 #[derive(Clone)]
 pub struct Account(Arc<AccountState>);
 
-struct AccountState {
+pub(crate) struct AccountState {
     name: &'static str,
+    /// Takes only what nobody needs.
+    spare: bool,
     used: AtomicU64,
     peak: AtomicU64,
+    cap: AtomicU64,
     // Weak: the budget lists its accounts. A budget that is gone bounds nothing any more.
-    budget: std::sync::Weak<BudgetState>,
+    budget: Weak<BudgetState>,
+}
+
+impl AccountState {
+    pub(crate) fn new(name: &'static str, spare: bool, budget: Weak<BudgetState>) -> Self {
+        let (used, peak, cap) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Self { name, spare, used, peak, cap, budget }
+    }
 }
 
 impl Account {
+    pub(crate) fn of(state: AccountState) -> Self {
+        Self(Arc::new(state))
+    }
+
     /// An account of a budget of its own without a limit; for tools and tests.
     #[must_use]
     pub fn unlimited(name: &'static str) -> Self {
         Budget::new(u64::MAX).account(name)
+    }
+
+    /// The component's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.name
     }
 
     /// Charged now, bytes.
@@ -104,37 +63,97 @@ impl Account {
         self.0.peak.load(Relaxed)
     }
 
-    /// Charges `bytes`, given back when the charge is dropped.
+    /// The most it may charge, bytes; what is above it already stays charged.
+    pub fn set_cap(&self, bytes: u64) {
+        self.0.cap.store(bytes, Relaxed);
+    }
+
+    pub(crate) fn usage(&self) -> AccountUsage {
+        let cap = Some(self.0.cap.load(Relaxed)).filter(|cap| *cap < u64::MAX);
+        AccountUsage { name: self.0.name, used: self.used(), peak: self.peak(), cap }
+    }
+
+    /// Charges `bytes`, given back when the charge is dropped. Where the budget has less left,
+    /// others are asked to give back what they can do without.
     ///
     /// # Errors
-    /// `Retry` where the budget has less left; nothing is charged.
+    /// `Retry` where the budget or the account's cap has less left all the same; nothing is
+    /// charged.
     pub fn charge(&self, bytes: u64) -> Result<Charge> {
         self.take(bytes)?;
         Ok(Charge { account: self.clone(), bytes })
     }
 
-    fn take(&self, bytes: u64) -> Result<()> {
-        if let Some(budget) = self.0.budget.upgrade() {
-            let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= budget.limit);
-            if let Err(used) = budget.used.fetch_update(Relaxed, Relaxed, fits) {
-                return Err(Error::retry(format!("memory for {}", self.0.name))
-                    .expected(format_args!("at most {}", format_bytes(budget.limit)))
-                    .got(format_args!(
-                        "{} in use and {} asked for",
-                        format_bytes(used),
-                        format_bytes(bytes)
-                    )));
-            }
+    /// As [`Account::charge`], for what can also do without: a refusal costs nothing but the
+    /// looking, and counts as none.
+    #[must_use]
+    pub fn try_charge(&self, bytes: u64) -> Option<Charge> {
+        let taken = self.take_cap(bytes) && self.take_budget(bytes);
+        taken.then(|| Charge { account: self.clone(), bytes })
+    }
+
+    /// Whether a charge of `bytes` would have room now, nobody being asked to give back.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        if self.used().saturating_add(bytes) > self.0.cap.load(Relaxed) {
+            return false;
         }
-        let used = self.0.used.fetch_add(bytes, Relaxed) + bytes;
-        self.0.peak.fetch_max(used, Relaxed);
+        self.0.budget.upgrade().is_none_or(|budget| match self.0.spare {
+            true => budget.is_spare(bytes),
+            false => budget.is_free(bytes),
+        })
+    }
+
+    fn take(&self, bytes: u64) -> Result<()> {
+        if !self.take_cap(bytes) {
+            return Err(self.refuse(bytes, self.0.cap.load(Relaxed), self.used()));
+        }
+        if !self.take_budget(bytes) {
+            let budget = self.0.budget.upgrade();
+            let (limit, used) = budget.map_or((0, 0), |budget| (budget.limit(), budget.used()));
+            return Err(self.refuse(bytes, limit, used));
+        }
         Ok(())
+    }
+
+    fn refuse(&self, bytes: u64, limit: u64, used: u64) -> Error {
+        if let Some(budget) = self.0.budget.upgrade() {
+            budget.refused();
+        }
+        Error::retry(format!("memory for {}", self.0.name))
+            .expected(format_args!("at most {}", format_bytes(limit)))
+            .got(format_args!(
+                "{} in use and {} asked for",
+                format_bytes(used),
+                format_bytes(bytes)
+            ))
+    }
+
+    /// Takes `bytes` of the account's own part.
+    fn take_cap(&self, bytes: u64) -> bool {
+        let cap = self.0.cap.load(Relaxed);
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
+        self.0.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// Takes `bytes`, which the account counts already, of the budget; where it has none left, the
+    /// account counts them no more.
+    fn take_budget(&self, bytes: u64) -> bool {
+        let taken = self.0.budget.upgrade().is_none_or(|budget| match self.0.spare {
+            true => budget.take_spare(bytes),
+            false => budget.take_needed(bytes),
+        });
+        match taken {
+            true => self.0.peak.fetch_max(self.used(), Relaxed),
+            false => self.0.used.fetch_sub(bytes, Relaxed),
+        };
+        taken
     }
 
     fn give_back(&self, bytes: u64) {
         self.0.used.fetch_sub(bytes, Relaxed);
         if let Some(budget) = self.0.budget.upgrade() {
-            budget.used.fetch_sub(bytes, Relaxed);
+            budget.give_back(bytes, self.0.spare);
         }
     }
 }
@@ -162,11 +181,18 @@ impl Charge {
     /// Charges `more` bytes on top.
     ///
     /// # Errors
-    /// `Retry` where the budget has less left; the charge stays as it was.
+    /// As [`Account::charge`]; the charge stays as it was.
     pub fn grow(&mut self, more: u64) -> Result<()> {
         self.account.take(more)?;
         self.bytes += more;
         Ok(())
+    }
+
+    /// As [`Charge::grow`], for what can also do without; whether there was room.
+    pub fn try_grow(&mut self, more: u64) -> bool {
+        let taken = self.account.take_cap(more) && self.account.take_budget(more);
+        self.bytes += if taken { more } else { 0 };
+        taken
     }
 
     /// Gives back all but `bytes`; no effect where no more is charged.
@@ -181,27 +207,5 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.give_back(self.bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_charge_over_the_limit_is_refused_and_takes_nothing() {
-        let budget = Budget::new(100);
-        let (one, two) = (budget.account("one"), budget.account("two"));
-        let mut first = one.charge(60).unwrap();
-        let error = two.charge(41).unwrap_err();
-        assert!(error.is_retryable(), "{error}");
-        assert_eq!((budget.used(), two.used()), (60, 0));
-        assert!(first.grow(41).is_err());
-        first.grow(40).unwrap();
-        first.shrink_to(10);
-        assert_eq!(budget.breakdown(), [("one", 10, 100), ("two", 0, 0)]);
-        drop(first);
-        assert_eq!(budget.used(), 0);
-        assert_eq!(budget.account("one").peak(), 100);
     }
 }

@@ -5,6 +5,7 @@
 //! Level 0 (docs/ARCHITECTURE.md): depends on no crate of the workspace, does no I/O.
 
 mod account;
+mod budget;
 mod checksum;
 mod clock;
 mod codec;
@@ -18,7 +19,8 @@ mod rng;
 mod seqno;
 mod units;
 
-pub use account::{Account, Budget, Charge};
+pub use account::{Account, Charge};
+pub use budget::{AccountUsage, Budget, BudgetUsage, Reclaim, ReclaimOrder};
 pub use checksum::{PageSeed, crc32c, crc32c_append, hash64, key_hash};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};

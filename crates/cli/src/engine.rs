@@ -68,7 +68,7 @@ impl EngineStore {
         let mut banner = format!(
             "store {}, memory {}, {}",
             self.dir.display(),
-            terracedb::format_bytes(statistics.memory_limit),
+            terracedb::format_bytes(statistics.memory.limit),
             statistics.device_backend,
         );
         if recovery.log_records > 0 {
@@ -194,7 +194,7 @@ impl Store for EngineStore {
             foreground_read_ops,
             hits: Hits { row: memtable + row, page, scm, flash },
             stall: statistics.stalled,
-            memory_bytes: statistics.memory_used,
+            memory_bytes: statistics.memory.used,
             space_bytes: tables + statistics.log_bytes,
             logical_bytes: None,
         }

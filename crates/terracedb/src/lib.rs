@@ -46,6 +46,9 @@ pub mod fuzzing;
 mod iter;
 mod keyspace;
 mod manifest;
+mod memory;
+mod memory_limit;
+mod memory_plan;
 mod open;
 mod ordered;
 mod read;
@@ -57,7 +60,9 @@ mod statistics;
 mod store;
 mod trees;
 
-pub use base::{Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes};
+pub use base::{
+    AccountUsage, Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes,
+};
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use check::{CheckReport, Problem, check};
@@ -66,6 +71,7 @@ pub use db::{Builder, Db};
 pub use iter::{Entry, Iter};
 pub use keyspace::Keyspace;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
+pub use memory::Memory;
 pub use open::Recovery;
 pub use read::{Completed, ReadQueue};
 pub use resources::{Resources, ResourcesBuilder};

@@ -123,7 +123,7 @@ pub(crate) fn open(
     let reader = Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
         env.space,
-        resources.account("reads"),
+        resources.reads_account(),
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let flush = FlushTask {

@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use arc_swap::ArcSwap;
 use base::{Account, Budget, Charge, Clock, Executor, Result, SystemClock, Threads};
 use cache::PageCache;
 
-use crate::settings::{FLUSH_BYTES, MemoryPlan, default_memory};
+use crate::memory::Memory;
+use crate::memory_limit::default_memory;
+use crate::memory_plan::{FLUSH_BYTES, MemoryPlan};
 
 /// Memory, cache and background threads shared by any number of stores. Cheap to clone.
 ///
@@ -24,8 +27,8 @@ use crate::settings::{FLUSH_BYTES, MemoryPlan, default_memory};
 pub struct Resources(Arc<Inner>);
 
 struct Inner {
-    memory: u64,
-    plan: MemoryPlan,
+    /// In force; replaced whole when the memory number changes.
+    plan: ArcSwap<MemoryPlan>,
     budget: Budget,
     cache: Arc<PageCache>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
@@ -65,10 +68,11 @@ impl ResourcesBuilder {
     /// # Errors
     /// `Invalid` where `memory` is under 64 MiB, `Retry` where there is no thread to be had.
     pub fn build(self) -> Result<Resources> {
-        let memory = self.memory.unwrap_or_else(default_memory);
-        let plan = MemoryPlan::new(memory)?;
+        let plan = MemoryPlan::new(self.memory.unwrap_or_else(default_memory))?;
         let budget = Budget::new(plan.budget);
-        let cache = Arc::new(PageCache::new(&budget.account("page cache"), plan.page_cache)?);
+        apply(&plan, &budget);
+        let cache = PageCache::new(&budget.spare_account("page cache"), plan.budget / 8 * 5)?;
+        let cache = Arc::new(cache);
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let executor = match self.executor {
@@ -77,8 +81,7 @@ impl ResourcesBuilder {
         };
         let (open_stores, next_space) = Default::default();
         Ok(Resources(Arc::new(Inner {
-            memory,
-            plan,
+            plan: ArcSwap::from_pointee(plan),
             budget,
             cache,
             flush,
@@ -88,6 +91,16 @@ impl ResourcesBuilder {
             next_space,
         })))
     }
+}
+
+/// The accounts that [`MemoryPlan`] gives a cap.
+const READS: &str = "reads";
+const COMPACTION: &str = "compaction";
+
+/// Puts the plan's caps in force.
+fn apply(plan: &MemoryPlan, budget: &Budget) {
+    budget.account(READS).set_cap(plan.reads);
+    budget.account(COMPACTION).set_cap(plan.compaction);
 }
 
 /// One for a flush, one so that a store's interval sync need not wait behind it.
@@ -103,17 +116,13 @@ impl Resources {
     /// The memory number, bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.0.memory
+        self.0.plan.load().memory
     }
 
-    /// Bytes charged now and at most so far, by component.
+    /// What is charged now and was at most, by component.
     #[must_use]
-    pub fn memory_breakdown(&self) -> Vec<(&'static str, u64, u64)> {
-        self.0.budget.breakdown()
-    }
-
-    pub(crate) fn memory_used(&self) -> u64 {
-        self.0.budget.used()
+    pub fn memory_usage(&self) -> Memory {
+        Memory::of(self.memory(), self.0.budget.usage())
     }
 
     pub(crate) fn account(&self, name: &'static str) -> Account {
@@ -123,6 +132,18 @@ impl Resources {
     /// Charged by table writers: never refused to the only flush under way.
     pub(crate) fn flush_account(&self) -> Account {
         self.0.flush.account("table writer")
+    }
+
+    /// Charged by everything that reads: iterators, queues, long values.
+    pub(crate) fn reads_account(&self) -> Account {
+        self.account(READS)
+    }
+
+    /// Charged by compaction jobs, all together. Its cap is theirs whatever others do: a merge of
+    /// twelve runs fits the least memory.
+    #[allow(dead_code, reason = "jobs come with the compaction task")]
+    pub(crate) fn compaction_account(&self) -> Account {
+        self.account(COMPACTION)
     }
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
@@ -138,23 +159,23 @@ impl Resources {
     }
 
     pub(crate) fn value_bytes_max(&self) -> u64 {
-        self.0.plan.value_max
+        self.0.plan.load().value_max
     }
 
     /// The most memory one batch may take in memtables, bytes: what is replayed at once beside a
     /// record of that size, with the same memory number.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
-        self.0.plan.write_buffers
+        self.0.plan.load().write_buffers
     }
 
     /// One store's part of the write buffers, bytes.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
-        self.0.plan.write_buffers / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+        self.0.plan.load().write_buffers / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
     }
 
     /// A store seals a memtable of this size, bytes.
     pub(crate) fn memtable_bytes(&self) -> u64 {
-        self.0.plan.memtable / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+        self.0.plan.load().memtable / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
     }
 
     /// Counts a store in until the guard is dropped.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cache::CacheStatistics;
 use media::Usage;
 
+use crate::memory::Memory;
 use crate::store::Store;
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
@@ -15,12 +16,8 @@ pub struct Statistics {
     pub device: Usage,
     /// How operations reach the device: `io_uring`, `pread pool`, `memory`.
     pub device_backend: &'static str,
-    /// The memory number, bytes.
-    pub memory_limit: u64,
-    /// Charged now, bytes.
-    pub memory_used: u64,
-    /// Component, bytes charged now, most bytes charged at once.
-    pub memory: Vec<(&'static str, u64, u64)>,
+    /// The memory of all stores of the same resources, by component.
+    pub memory: Memory,
     /// The page cache, shared by all stores of the same resources.
     pub cache: CacheStatistics,
     /// Gets and multi-gets by where they ended.
@@ -100,9 +97,7 @@ impl Statistics {
         Self {
             device: store.metered.snapshot(),
             device_backend: store.medium.capabilities().backend,
-            memory_limit: store.resources.memory(),
-            memory_used: store.resources.memory_used(),
-            memory: store.resources.memory_breakdown(),
+            memory: store.resources.memory_usage(),
             cache: store.resources.cache().statistics(),
             hits: Hits {
                 memtable: reads.memtable.get(),

@@ -75,12 +75,8 @@ fn tables_share_a_dictionary_that_survives_reopening() {
             1,
             "the data does not change, nor what it is made of"
         );
-        assert!(
-            db.statistics()
-                .memory
-                .iter()
-                .any(|(name, used, _)| *name == "dictionaries" && *used > 0)
-        );
+        let memory = db.statistics().memory;
+        assert!(memory.component("dictionaries").is_some_and(|component| component.used > 0));
     }
 }
 
