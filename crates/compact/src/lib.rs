@@ -1,13 +1,23 @@
 //! Compaction: which tables to merge, and the merging itself, here or in another process.
 //!
 //! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses what to merge ([`plan`]). What a flush or
-//! a merge may leave out is decided in one place, from the sequence numbers at which anyone reads
-//! ([`Horizon`]) and the keyspace's merge operator ([`MergeOperator`]). Nothing here knows the
-//! engine: inputs come by value, outputs are files and a description of them.
+//! a merge may leave out is decided in one place ([`Retention`]), from the sequence numbers at which
+//! anyone reads ([`Horizon`]), the keys that older tables may hold ([`Below`]), the time and the
+//! keyspace's merge operator ([`MergeOperator`]). Nothing here knows the engine: inputs come by
+//! value, outputs are files and a description of them.
 
+mod below;
+mod counts;
 mod horizon;
+mod operands;
 mod operator;
 pub mod plan;
+mod range;
+mod retention;
 
+pub use below::Below;
+pub use counts::Counts;
 pub use horizon::Horizon;
 pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
+pub use range::KeyRange;
+pub use retention::{Retention, Rules};

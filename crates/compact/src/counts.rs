@@ -1,0 +1,48 @@
+//! What became of versions, by reason.
+
+use std::ops::AddAssign;
+
+/// Versions read, kept and left out. `read` is always the sum of all the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Versions met.
+    pub read: u64,
+    /// Versions kept, also those that took the place of merged ones.
+    pub kept: u64,
+    /// Dropped: a newer version hides them from every reader.
+    pub superseded: u64,
+    /// Dropped: a range delete hides them from every reader.
+    pub range_deleted: u64,
+    /// Dropped: deletes with nothing under them.
+    pub deleted: u64,
+    /// Dropped: values that have expired, with nothing under them.
+    pub expired: u64,
+    /// Operands and the values under them that others took in.
+    pub merged: u64,
+}
+
+impl Counts {
+    /// The numbers of versions dropped or taken in, for whatever reason.
+    #[must_use]
+    pub const fn gone(&self) -> u64 {
+        self.superseded + self.range_deleted + self.deleted + self.expired + self.merged
+    }
+
+    /// Whether every version read is accounted for.
+    #[must_use]
+    pub const fn is_balanced(&self) -> bool {
+        self.read == self.kept + self.gone()
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.kept += other.kept;
+        self.superseded += other.superseded;
+        self.range_deleted += other.range_deleted;
+        self.deleted += other.deleted;
+        self.expired += other.expired;
+        self.merged += other.merged;
+    }
+}

@@ -1,0 +1,358 @@
+//! Which versions survive a flush or a merge: decided here and nowhere else.
+//!
+//! Versions come in the order tables store them, keys ascending and newest first within a key, and
+//! what survives goes out in the same order, at once or when the key's older versions have decided
+//! it. The rules, each exact for every reader of the [`Horizon`] and all readers to come:
+//!
+//! - A version stays where some reader sees it and not the next newer version (or covering range
+//!   delete) that says all by itself.
+//! - A value that has expired is a delete, and is stored as one.
+//! - A delete goes where no older version of its key survives and no older source can hold the key
+//!   (I5); so it waits for the key's older versions.
+//! - Merge operands that the same readers see become a value with the put, delete or nothing under
+//!   them, or else one operand where the operator can combine them. What does not fit, or finds no
+//!   memory, stays as it is. A value that will expire is no base: before its expiry the operands
+//!   stand over it, afterwards over nothing.
+//!
+//! Pure but for the operator's code. Memory: the present key, and waiting operands up to a bound.
+//! Costs a comparison and a copy of each new key, some 10 ns a version.
+
+use std::sync::Arc;
+
+use base::{Account, EntryKind, Error, Result, Seqno, Trailer};
+
+use crate::operands::Operands;
+use crate::{Below, Counts, Horizon, MergeOperator};
+
+#[cfg(test)]
+mod tests;
+
+/// What a flush or a merge is to go by.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Who reads.
+    pub horizon: Horizon,
+    /// The time, Unix milliseconds. No reader to come has an earlier one.
+    pub now_ms: u64,
+    /// What older sources may hold.
+    pub below: Below,
+    /// The keyspace's operator, where it has one that this process knows.
+    pub operator: Option<Arc<dyn MergeOperator>>,
+}
+
+/// Decides for each version of a sorted stream whether it survives.
+#[derive(Debug)]
+pub struct Retention {
+    rules: Rules,
+    key: Vec<u8>,
+    /// Whether `key` is a key whose versions may still come.
+    open: bool,
+    /// The range deletes over the key that no version has passed yet, newest last.
+    covering: Vec<Seqno>,
+    /// The oldest so far of the key's versions and range deletes that say all by themselves.
+    hider: Option<Seqno>,
+    /// Whether `hider` is a range delete.
+    hidden_by_range: bool,
+    /// Deletes that wait for an older version; each with whether it was a value that expired.
+    deletes: Vec<(Trailer, bool)>,
+    operands: Operands,
+    counts: Counts,
+}
+
+/// What lies right under the waiting operands, for the readers that see them.
+#[derive(Clone, Copy)]
+enum Base<'a> {
+    Value(&'a [u8]),
+    Nothing,
+    Unknown,
+}
+
+impl Retention {
+    /// Decides by `rules`; operands that wait are charged to `account`.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short.
+    pub fn new(rules: Rules, account: &Account) -> Result<Self> {
+        Ok(Self {
+            rules,
+            key: Vec::new(),
+            open: false,
+            covering: Vec::new(),
+            hider: None,
+            hidden_by_range: false,
+            deletes: Vec::new(),
+            operands: Operands::new(account)?,
+            counts: Counts::default(),
+        })
+    }
+
+    /// What became of the versions so far. Balanced between keys.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Takes the next version. `covering` are the sequence numbers of the range deletes over the
+    /// key, newest first; only those handed with a key's newest version count.
+    ///
+    /// # Errors
+    /// `Corrupt` where the version is none that tables hold; otherwise as `keep`.
+    #[inline]
+    pub fn version<F>(
+        &mut self,
+        key: &[u8],
+        covering: &[Seqno],
+        trailer: Trailer,
+        value: &[u8],
+        keep: &mut F,
+    ) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        if !self.open || *key != *self.key {
+            self.end_key(keep)?;
+            self.start_key(key, covering);
+        }
+        self.counts.read += 1;
+        let seqno = trailer.seqno();
+        if !self.covering.is_empty() {
+            self.pass_range_deletes(Some(seqno), keep)?;
+        }
+        if let Some(hider) = self.hider
+            && !self.rules.horizon.needs(seqno, hider)
+        {
+            let reason = match self.hidden_by_range {
+                true => &mut self.counts.range_deleted,
+                false => &mut self.counts.superseded,
+            };
+            *reason += 1;
+            return Ok(());
+        }
+        match trailer.kind()? {
+            EntryKind::Merge => return self.operand(trailer, value, keep),
+            EntryKind::Put => self.put(trailer, value, Base::Value(value), keep)?,
+            // Where a pointer leads is not read here.
+            EntryKind::PutPointer => self.put(trailer, value, Base::Unknown, keep)?,
+            EntryKind::PutExpiring => match expiry(value)? <= self.rules.now_ms {
+                true => self.delete(trailer, true, keep)?,
+                false => self.put(trailer, value, Base::Unknown, keep)?,
+            },
+            EntryKind::Delete => self.delete(trailer, false, keep)?,
+            EntryKind::DeleteRange => {
+                return Err(Error::corrupt("kind of a version").got("a range delete"));
+            }
+        }
+        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+        Ok(())
+    }
+
+    fn start_key(&mut self, key: &[u8], covering: &[Seqno]) {
+        self.open = true;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.hider = None;
+        self.covering.clear();
+        self.covering.extend(covering.iter().rev());
+    }
+
+    /// Ends the present key: the last that waits is decided.
+    ///
+    /// # Errors
+    /// As `keep`.
+    pub fn end_key<F>(&mut self, keep: &mut F) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        if !self.open {
+            return Ok(());
+        }
+        self.pass_range_deletes(None, keep)?;
+        self.open = false;
+        if self.operands.is_empty() && self.deletes.is_empty() {
+            return Ok(());
+        }
+        if self.rules.below.may_hold(&self.key) {
+            self.settle(Base::Unknown, keep)?;
+            return self.keep_deletes(keep);
+        }
+        self.settle(Base::Nothing, keep)?;
+        for (_, expired) in self.deletes.drain(..) {
+            let reason = match expired {
+                true => &mut self.counts.expired,
+                false => &mut self.counts.deleted,
+            };
+            *reason += 1;
+        }
+        Ok(())
+    }
+
+    /// Passes the range deletes that are newer than the version at `seqno`, or all.
+    fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        let newer = |range: &mut Seqno| seqno.is_none_or(|seqno| *range > seqno);
+        while let Some(range) = self.covering.pop_if(newer) {
+            self.settle(self.base_at(range, Base::Nothing), keep)?;
+            (self.hider, self.hidden_by_range) = (Some(range), true);
+        }
+        Ok(())
+    }
+
+    /// `base` where every reader of the waiting operands that sees them sees what is at `seqno`
+    /// right under them, and no other reader sees that alone.
+    fn base_at<'a>(&self, seqno: Seqno, base: Base<'a>) -> Base<'a> {
+        match self.operands.newest() {
+            Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => Base::Unknown,
+            _ => base,
+        }
+    }
+
+    fn put<F>(
+        &mut self,
+        trailer: Trailer,
+        stored: &[u8],
+        base: Base<'_>,
+        keep: &mut F,
+    ) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        if !self.operands.is_empty() && self.settle(self.base_at(trailer.seqno(), base), keep)? {
+            self.counts.merged += 1;
+            return Ok(());
+        }
+        self.keep_deletes(keep)?;
+        self.counts.kept += 1;
+        keep(&self.key, trailer, stored)
+    }
+
+    fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        if !self.operands.is_empty()
+            && self.settle(self.base_at(trailer.seqno(), Base::Nothing), keep)?
+        {
+            self.counts.merged += 1;
+            return Ok(());
+        }
+        self.deletes.push((Trailer::new(trailer.seqno(), EntryKind::Delete), expired));
+        Ok(())
+    }
+
+    fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], keep: &mut F) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        if let Some(newest) = self.operands.newest()
+            && self.rules.horizon.needs(trailer.seqno(), newest.seqno())
+        {
+            self.settle(Base::Unknown, keep)?;
+        }
+        if self.rules.operator.is_some() {
+            if self.operands.push(trailer, operand) {
+                return Ok(());
+            }
+            // Those that wait make room; they are newer, so they go first in any case.
+            self.settle(Base::Unknown, keep)?;
+            if self.operands.push(trailer, operand) {
+                return Ok(());
+            }
+        }
+        self.keep_deletes(keep)?;
+        self.counts.kept += 1;
+        keep(&self.key, trailer, operand)
+    }
+
+    /// Lets the waiting operands go: merged into `base`, combined, or as they are. Whether they
+    /// took in `base`.
+    fn settle<F>(&mut self, base: Base<'_>, keep: &mut F) -> Result<bool>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        let (Some(newest), Some(operator)) =
+            (self.operands.newest(), self.rules.operator.as_deref())
+        else {
+            return Ok(false);
+        };
+        let merged = match base {
+            Base::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
+            Base::Nothing => self.operands.merge(operator, &self.key, None),
+            Base::Unknown => None,
+        };
+        let takes_base = merged.is_some();
+        let made = match merged {
+            Some(value) => Some((EntryKind::Put, value)),
+            None => {
+                let combined = self.operands.combine(operator, &self.key);
+                combined.map(|operand| (EntryKind::Merge, operand))
+            }
+        };
+        self.keep_deletes(keep)?;
+        match made {
+            Some((kind, value)) => {
+                self.counts.merged += self.operands.count() as u64 - 1;
+                self.counts.kept += 1;
+                keep(&self.key, Trailer::new(newest.seqno(), kind), &value)?;
+            }
+            None => {
+                self.counts.kept += self.operands.count() as u64;
+                for (trailer, operand) in self.operands.iter() {
+                    keep(&self.key, trailer, operand)?;
+                }
+            }
+        }
+        self.operands.clear();
+        Ok(takes_base)
+    }
+
+    /// An older version survives, so the deletes over it do.
+    #[inline]
+    fn keep_deletes<F>(&mut self, keep: &mut F) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        for (trailer, _) in self.deletes.drain(..) {
+            self.counts.kept += 1;
+            keep(&self.key, trailer, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up
+    /// to `end` that survive; `seqnos` are all that there are, newest first.
+    ///
+    /// One goes where a newer one hides the same from the same readers, and where nothing can be
+    /// under it: no older source holds keys of the range, and no reader needs older versions here.
+    pub fn range_deletes(
+        &mut self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        seqnos: &[Seqno],
+        kept: &mut Vec<Seqno>,
+    ) {
+        let older = self.rules.below.overlaps(start, end);
+        let horizon = &self.rules.horizon;
+        let oldest_reader = horizon.seqnos().first();
+        let mut newer = None;
+        for seqno in seqnos {
+            let hidden = newer.is_some_and(|newer| !horizon.needs(*seqno, newer));
+            let bare = !older && oldest_reader.is_some_and(|reader| seqno <= reader);
+            if !hidden && !bare {
+                kept.push(*seqno);
+            }
+            newer = Some(*seqno);
+        }
+    }
+}
+
+/// When the value stored in the expiring form expires.
+fn expiry(stored: &[u8]) -> Result<u64> {
+    match stored.first_chunk() {
+        Some(expiry) => Ok(u64::from_le_bytes(*expiry)),
+        None => {
+            Err(Error::corrupt("expiring value, bytes").expected("8 or more").got(stored.len()))
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Retention against a reader that looks at everything.
+
+use base::Rng;
+
+use super::*;
+use crate::KeyRange;
+
+/// Adds numbers written as text; operands combine. What is no number fits nothing.
+#[derive(Debug)]
+struct Sum;
+
+fn sum(numbers: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Option<Vec<u8>> {
+    let mut total = 0u64;
+    for number in numbers {
+        total += std::str::from_utf8(number.as_ref()).ok()?.parse::<u64>().ok()?;
+    }
+    Some(total.to_string().into_bytes())
+}
+
+impl MergeOperator for Sum {
+    fn name(&self) -> &str {
+        "sum"
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        sum(base.iter().chain(operands))
+    }
+
+    fn combine(&self, _key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        sum(operands)
+    }
+}
+
+/// Joins texts, cannot combine, and panics over an `!`.
+#[derive(Debug)]
+struct Join;
+
+impl MergeOperator for Join {
+    fn name(&self) -> &str {
+        "join"
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let parts: Vec<&[u8]> = base.iter().chain(operands).copied().collect();
+        assert!(!parts.contains(&&b"!"[..]), "an operator's own mistake");
+        Some(parts.join(&b','))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Version {
+    key: u8,
+    seqno: u64,
+    kind: EntryKind,
+    value: Vec<u8>,
+}
+
+/// Every version and range delete of a store: (first key, key past the last, seqno).
+#[derive(Clone, Debug, Default)]
+struct Everything {
+    versions: Vec<Version>,
+    ranges: Vec<(u8, u8, u64)>,
+}
+
+/// What a read of a key finds: nothing, a value, or operands that do not fit (`Err`).
+type Answer = Result<Option<Vec<u8>>, ()>;
+
+impl Everything {
+    /// The answer at `at`, at the time `now`, found the slow way.
+    fn read(&self, key: u8, at: u64, now: u64, operator: &dyn MergeOperator) -> Answer {
+        let covers =
+            |(start, end, seqno): &&(u8, u8, u64)| *start <= key && key < *end && *seqno <= at;
+        let deleted = self.ranges.iter().filter(covers).map(|range| range.2).max().unwrap_or(0);
+        let mut seen: Vec<&Version> = self
+            .versions
+            .iter()
+            .filter(|it| it.key == key && it.seqno <= at && it.seqno >= deleted)
+            .collect();
+        seen.sort_by_key(|version| std::cmp::Reverse(version.seqno));
+        let (mut operands, mut base) = (Vec::new(), None);
+        for version in seen {
+            match version.kind {
+                EntryKind::Merge => {
+                    operands.push(&*version.value);
+                    continue;
+                }
+                EntryKind::Put => base = Some(&*version.value),
+                EntryKind::PutExpiring if expiry(&version.value).unwrap() > now => {
+                    base = Some(&version.value[8..]);
+                }
+                _ => {}
+            }
+            break;
+        }
+        if operands.is_empty() {
+            return Ok(base.map(<[u8]>::to_vec));
+        }
+        operands.reverse();
+        let merge = || operator.merge(&[key], base, &operands);
+        catch_panic(merge).flatten().map(Some).ok_or(())
+    }
+}
+
+fn catch_panic<T>(call: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).ok()
+}
+
+const KEYS: u8 = 4;
+const NOW: u64 = 1000;
+
+fn random_version(rng: &mut Rng, seqno: u64) -> Version {
+    let (kind, value) = match rng.below(8) {
+        0 | 1 => (EntryKind::Put, rng.below(100).to_string().into_bytes()),
+        2 => (EntryKind::Delete, Vec::new()),
+        3 | 4 => {
+            let expiry = [1, NOW, NOW + 1, NOW + 500][rng.below(4) as usize];
+            let mut value = u64::to_le_bytes(expiry).to_vec();
+            value.extend_from_slice(b"7");
+            (EntryKind::PutExpiring, value)
+        }
+        _ if rng.one_in(12) => (EntryKind::Merge, b"!".to_vec()),
+        _ => (EntryKind::Merge, rng.below(100).to_string().into_bytes()),
+    };
+    Version { key: rng.below(KEYS.into()) as u8, seqno, kind, value }
+}
+
+fn random_range(rng: &mut Rng, seqno: u64) -> (u8, u8, u64) {
+    let start = rng.below(KEYS.into()) as u8;
+    (start, start + 1 + rng.below(u64::from(KEYS - start)) as u8, seqno)
+}
+
+/// The range deletes over `key`, newest first.
+fn covering(ranges: &[(u8, u8, u64)], key: u8) -> Vec<Seqno> {
+    let over = ranges.iter().filter(|(start, end, _)| *start <= key && key < *end);
+    let mut seqnos: Vec<_> = over.map(|(_, _, seqno)| Seqno::new(*seqno)).collect();
+    seqnos.sort_by(|a, b| b.cmp(a));
+    seqnos
+}
+
+/// What survives of `input` by `rules`, and what became of the versions.
+fn survivors(input: &Everything, rules: Rules) -> (Everything, Counts) {
+    let mut sorted: Vec<&Version> = input.versions.iter().collect();
+    sorted.sort_by_key(|version| (version.key, std::cmp::Reverse(version.seqno)));
+    let mut kept = Everything::default();
+    let mut keep = |key: &[u8], trailer: Trailer, value: &[u8]| {
+        let (seqno, kind) = (trailer.seqno().get(), trailer.kind()?);
+        kept.versions.push(Version { key: key[0], seqno, kind, value: value.to_vec() });
+        Ok(())
+    };
+    let mut retention = Retention::new(rules, &Account::unlimited("test")).unwrap();
+    for Version { key, seqno, kind, value } in sorted {
+        let over = covering(&input.ranges, *key);
+        let trailer = Trailer::new(Seqno::new(*seqno), *kind);
+        retention.version(&[*key], &over, trailer, value, &mut keep).unwrap();
+    }
+    retention.end_key(&mut keep).unwrap();
+    for key in 0..KEYS {
+        let mut seqnos = Vec::new();
+        let over = covering(&input.ranges, key);
+        retention.range_deletes(&[key], Some(&[key + 1]), &over, &mut seqnos);
+        kept.ranges.extend(seqnos.iter().map(|seqno| (key, key + 1, seqno.get())));
+    }
+    (kept, *retention.counts())
+}
+
+/// I5, and every other rule: whoever reads, now or later, reads the same.
+#[test]
+fn every_reader_reads_the_same_from_the_survivors() {
+    let (mut rng, seed) = Rng::from_env();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2_000_000 } else { 20_000 };
+    std::panic::set_hook(Box::new(|info| {
+        if !info.to_string().contains("own mistake") {
+            eprintln!("{info}");
+        }
+    }));
+    for round in 0..rounds {
+        let operator: Arc<dyn MergeOperator> =
+            if rng.one_in(2) { Arc::new(Sum) } else { Arc::new(Join) };
+        let (mut input, mut older) = (Everything::default(), Everything::default());
+        for seqno in 100..100 + 1 + rng.below(16) {
+            match rng.one_in(6) {
+                true => input.ranges.push(random_range(&mut rng, seqno)),
+                false => input.versions.push(random_version(&mut rng, seqno)),
+            }
+        }
+        let below = match rng.below(3) {
+            0 => Below::nothing(),
+            1 => Below::everything(),
+            _ => {
+                let start = rng.below(KEYS.into()) as u8;
+                Below::new(vec![KeyRange::new(&[start], Some(&[start + 1]))])
+            }
+        };
+        for seqno in 1..1 + rng.below(10) {
+            let version = random_version(&mut rng, seqno);
+            if below.clone().may_hold(&[version.key]) {
+                older.versions.push(version);
+            }
+        }
+        // The present may stand before some versions: those are kept for readers to come.
+        let present = if rng.one_in(5) { 100 + rng.below(16) } else { 116 };
+        let mut readers: Vec<u64> = (0..rng.below(4)).map(|_| 1 + rng.below(present)).collect();
+        readers.push(present);
+        let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
+        readers.extend(present..=118);
+        let known = if rng.one_in(6) { None } else { Some(Arc::clone(&operator)) };
+        let rules = Rules { horizon, now_ms: NOW, below, operator: known };
+        let (kept, counts) = survivors(&input, rules.clone());
+        assert!(counts.is_balanced(), "seed {seed} round {round}: {counts:?}");
+        assert_eq!(counts.kept, kept.versions.len() as u64);
+        assert!(kept.versions.is_sorted_by(|a, b| (a.key, b.seqno) < (b.key, a.seqno)));
+        let with_older = |upper: &Everything| Everything {
+            versions: [&*upper.versions, &*older.versions].concat(),
+            ranges: upper.ranges.clone(),
+        };
+        let (before, after) = (with_older(&input), with_older(&kept));
+        for at in readers {
+            for now in [NOW, NOW + 1, NOW + 1000] {
+                for key in 0..KEYS {
+                    let (was, is) = (
+                        before.read(key, at, now, &*operator),
+                        after.read(key, at, now, &*operator),
+                    );
+                    assert_eq!(
+                        was, is,
+                        "seed {seed} round {round}: key {key} at {at}, time {now}\n{rules:?}\n\
+                         {input:?}\n{older:?}\n{kept:?}"
+                    );
+                }
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+}
+
+fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
+    Version { key: 0, seqno, kind, value: value.to_vec() }
+}
+
+fn rules(readers: &[u64], below: Below) -> Rules {
+    let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
+    Rules { horizon, now_ms: NOW, below, operator: Some(Arc::new(Sum)) }
+}
+
+fn kept(versions: &[Version], rules: Rules) -> Vec<(u64, EntryKind, Vec<u8>)> {
+    let input = Everything { versions: versions.to_vec(), ranges: Vec::new() };
+    let versions = survivors(&input, rules).0.versions;
+    versions.into_iter().map(|it| (it.seqno, it.kind, it.value)).collect()
+}
+
+/// The model above only shows that nothing needed is lost: this, that the rest goes.
+#[test]
+fn what_nobody_needs_goes() {
+    let put = |seqno| version(seqno, EntryKind::Put, b"1");
+    let delete = |seqno| version(seqno, EntryKind::Delete, b"");
+    let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
+    let expired = version(8, EntryKind::PutExpiring, &[1, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let now = [9];
+    assert_eq!(kept(&[put(9), put(8), delete(7)], rules(&now, Below::everything())).len(), 1);
+    assert_eq!(kept(&[delete(8), put(7)], rules(&now, Below::nothing())), []);
+    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::nothing())), []);
+    let tombstone = vec![(8, EntryKind::Delete, Vec::new())];
+    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::everything())), tombstone);
+    // A reader at 7 needs the put, and so the delete over it stays.
+    assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], Below::nothing())).len(), 2);
+    // Operands end in one value over a put, a delete or nothing, in one operand over the unknown.
+    let merged = |number: &[u8]| vec![(9, EntryKind::Put, number.to_vec())];
+    let operands = [operand(9), operand(8), operand(7)];
+    assert_eq!(kept(&operands, rules(&now, Below::nothing())), merged(b"6"));
+    let with = |last: Version| [&operands[..], &[last]].concat();
+    assert_eq!(kept(&with(put(6)), rules(&now, Below::everything())), merged(b"7"));
+    assert_eq!(kept(&with(delete(6)), rules(&now, Below::everything())), merged(b"6"));
+    let combined = vec![(9, EntryKind::Merge, b"6".to_vec())];
+    assert_eq!(kept(&operands, rules(&now, Below::everything())), combined);
+    // With a reader at 8, those above it and those it sees are merged apart.
+    let apart = vec![(9, EntryKind::Merge, b"2".to_vec()), (8, EntryKind::Put, b"5".to_vec())];
+    assert_eq!(kept(&with(put(6)), rules(&[8, 9], Below::nothing())), apart);
+}
+
+#[test]
+fn range_deletes_go_where_nothing_is_under_them() {
+    let kept = |readers: &[u64], below, seqnos: &[u64]| {
+        let seqnos: Vec<_> = seqnos.iter().map(|seqno| Seqno::new(*seqno)).collect();
+        let mut kept = Vec::new();
+        let account = Account::unlimited("test");
+        let mut retention = Retention::new(rules(readers, below), &account).unwrap();
+        retention.range_deletes(b"b", Some(b"d"), &seqnos, &mut kept);
+        kept.into_iter().map(Seqno::get).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&[9], Below::everything(), &[8, 7, 3]), [8]);
+    assert_eq!(kept(&[9], Below::nothing(), &[8, 7, 3]), [0; 0]);
+    assert_eq!(kept(&[5, 9], Below::everything(), &[8, 7, 3]), [8, 3]);
+    assert_eq!(kept(&[5, 9], Below::nothing(), &[8, 7, 3]), [8]);
+    let elsewhere = || Below::new(vec![KeyRange::new(b"d", None), KeyRange::new(b"a", Some(b"b"))]);
+    assert_eq!(kept(&[9], elsewhere(), &[8]), [0; 0]);
+}
+
+/// Operands beyond the bound, or without memory, are kept as they are.
+#[test]
+fn operands_that_find_no_memory_stay() {
+    let operand = vec![b'1'; 100 << 10];
+    let budget = base::Budget::new(300 << 10);
+    let rules = Rules { operator: Some(Arc::new(Join)), ..rules(&[100], Below::nothing()) };
+    for account in [Account::unlimited("test"), budget.account("test")] {
+        let mut retention = Retention::new(rules.clone(), &account).unwrap();
+        let (mut entries, mut bytes) = (0, 0);
+        let mut keep = |_: &[u8], _: Trailer, value: &[u8]| {
+            entries += 1;
+            bytes += value.iter().filter(|byte| **byte == b'1').count();
+            Ok(())
+        };
+        for seqno in (1..=30).rev() {
+            let trailer = Trailer::new(Seqno::new(seqno), EntryKind::Merge);
+            retention.version(b"k", &[], trailer, &operand, &mut keep).unwrap();
+        }
+        retention.end_key(&mut keep).unwrap();
+        // The last group lies over nothing and becomes one value.
+        assert!(entries > 1 && entries <= 30 && bytes == 30 * operand.len(), "{entries}");
+        assert!(retention.counts().is_balanced());
+    }
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_is_no_version_is_refused() {
+    let account = Account::unlimited("test");
+    for (kind, value) in [(EntryKind::DeleteRange, &b"x"[..]), (EntryKind::PutExpiring, b"short")] {
+        let mut retention = Retention::new(rules(&[9], Below::nothing()), &account).unwrap();
+        let trailer = Trailer::new(Seqno::new(5), kind);
+        let error =
+            retention.version(b"k", &[], trailer, value, &mut |_, _, _| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+    }
+}
