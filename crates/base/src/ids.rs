@@ -31,6 +31,11 @@ id!(
     TableId(u64)
 );
 id!(
+    /// A sorted run of a keyspace's tree: tables that do not overlap. A larger one is newer: where
+    /// two runs hold the same key, the larger one's version is newer (I4).
+    RunId(u64)
+);
+id!(
     /// A compression dictionary of a store. 0 stands for "no dictionary".
     DictionaryId(u32)
 );

@@ -26,7 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
-pub use ids::{DictionaryId, KeyspaceId, LaneId, SegmentId, StoreId, TableId};
+pub use ids::{DictionaryId, KeyspaceId, LaneId, RunId, SegmentId, StoreId, TableId};
 pub use key::Key;
 pub use kind::{Codec, Durability, EntryKind};
 pub use rng::Rng;

@@ -22,8 +22,8 @@ use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{self, Manifest, State};
-use crate::ordered::{FlushEnv, FlushJob, Memtable, TableHandle, Tree, Version};
+use crate::manifest::{self, KeyRange, Manifest, State, TableEntry};
+use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, TableFile, Tree, Version};
 use crate::read::{PageReader, QueuePool};
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
@@ -245,17 +245,18 @@ fn open_trees(
     let trees = Arc::new(Trees::default());
     let memtables = resources.account("memtables");
     for (id, entry) in &state.keyspaces {
-        let mut version = Version::default();
-        for table in &entry.tables {
+        let mut pieces = Vec::with_capacity(entry.tables.len());
+        for table in entry.tables.values() {
+            let id = table.entry.id;
             let opened = Table::open(
                 &*env.medium,
                 env.store,
-                table.id,
-                Some(table.file_bytes),
+                id,
+                Some(table.entry.file_bytes),
                 Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
                 &env.account,
             );
-            let opened = opened.or_else(|error| damage(&*env.medium, table.id, error));
+            let opened = opened.or_else(|error| damage(&*env.medium, id, error));
             if let Err(error) = &opened {
                 // A newer format, or a shortage, is no damage: refuse rather than serve less.
                 if error.kind() != ErrorKind::Corrupt {
@@ -263,8 +264,11 @@ fn open_trees(
                 }
                 recovery.damaged_tables.push(error.clone());
             }
-            version = version.with_newest(env.handle(opened, table.clone()));
+            let file = env.table_file(opened, Arc::clone(&table.entry));
+            let piece = |range: &KeyRange| Piece::new(Arc::clone(&file), range.clone());
+            pieces.extend(table.pieces.iter().map(piece));
         }
+        let version = Version::of(pieces)?;
         let name = entry.name.clone();
         trees.insert(Tree::new(*id, name, version, &memtables, Seqno::ZERO)?);
     }
@@ -394,12 +398,12 @@ fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bo
 
 impl FlushEnv {
     /// An open table of this store, or why it could not be opened.
-    pub(crate) fn handle(
+    pub(crate) fn table_file(
         &self,
         table: Result<Arc<Table>>,
-        entry: manifest::TableEntry,
-    ) -> Arc<TableHandle> {
+        entry: Arc<TableEntry>,
+    ) -> Arc<TableFile> {
         let (medium, cache) = (Arc::clone(&self.medium), Arc::clone(&self.cache));
-        TableHandle::new(table, entry, medium, cache, self.space)
+        TableFile::new(table, entry, medium, cache, self.space)
     }
 }

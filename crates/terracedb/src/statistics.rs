@@ -6,6 +6,7 @@ use cache::CacheStatistics;
 use media::Usage;
 
 use crate::memory::Memory;
+use crate::ordered::TableFile;
 use crate::store::Store;
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
@@ -127,19 +128,17 @@ impl Statistics {
 impl KeyspaceStatistics {
     fn of(tree: &crate::ordered::Tree) -> Self {
         let view = tree.view();
-        let tables = || view.version.tables();
-        let pinned = |table: &std::sync::Arc<crate::ordered::TableHandle>| {
-            table.table().map_or(0, |table| table.pinned_bytes())
-        };
+        let files = view.version.files();
+        let sum = |of: &dyn Fn(&TableFile) -> u64| files.iter().map(|file| of(file)).sum();
         Self {
             name: tree.name().to_owned(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.map().bytes()).sum(),
-            tables: tables().count(),
-            table_bytes: tables().map(|table| table.entry().file_bytes).sum(),
-            table_entries: tables().map(|table| table.entry().entries).sum(),
+            tables: files.len(),
+            table_bytes: sum(&|file| file.entry().file_bytes),
+            table_entries: sum(&|file| file.entry().entries),
             runs: view.version.runs().len(),
-            pinned_bytes: tables().map(pinned).sum(),
+            pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
         }
     }
 }

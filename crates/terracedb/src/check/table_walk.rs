@@ -12,7 +12,7 @@ use table::{
 
 use super::{Problem, Walk};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{KeyspaceEntry, State, TableEntry};
+use crate::manifest::{KeyRange, KeyspaceEntry, LiveTable, State, TableEntry, range_of};
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]
@@ -23,10 +23,9 @@ struct Owner<'a> {
 
 impl Owner<'_> {
     fn problem(self, error: Error) -> Problem {
-        let keys = (self.entry.first_key.clone(), self.entry.last_key.clone());
         Problem {
             keyspace: Some(self.keyspace.to_owned()),
-            keys: Some(keys),
+            keys: Some(self.entry.range.shown()),
             ..Problem::of(&file_name(self.entry.id), error)
         }
     }
@@ -45,7 +44,7 @@ impl Walk<'_> {
             for error in out_of_order(keyspace) {
                 self.report.note(error);
             }
-            for entry in &keyspace.tables {
+            for entry in keyspace.tables.values().map(|table| &*table.entry) {
                 let owner = Owner { keyspace: &keyspace.name, entry };
                 if self.listed(&file_name(entry.id)).is_none() {
                     let error = Error::corrupt("table").expected("its file").got("none");
@@ -183,7 +182,6 @@ fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
         }
     };
     let range = |min: Seqno, max: Seqno| format!("{min}..={max}");
-    let key = |key: &[u8]| format!("`{}`", key.escape_ascii());
     let number = |number: u64| number.to_string();
     compare("entries of a table", number(entry.entries), number(properties.entries));
     compare(
@@ -191,62 +189,69 @@ fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
         range(entry.seqno_min, entry.seqno_max),
         range(properties.seqno_min, properties.seqno_max),
     );
-    compare("first key of a table", key(&entry.first_key), key(&properties.first_key));
-    compare("last key of a table", key(&entry.last_key), key(&properties.last_key));
+    if !range_of(properties).covers(&entry.range) {
+        compare("keys of a table", entry.range.to_string(), range_of(properties).to_string());
+    }
     errors
 }
 
 /// Where tables of `keyspace` break I4, or hold what the manifest calls unflushed.
 ///
-/// Level 0 holds runs of a table each, oldest first: of two that overlap, the newer one has only
-/// newer sequence numbers. A deeper level is one run: its tables do not overlap.
+/// Tables of a run do not overlap. Of two flushed tables that overlap, the one in the newer run has
+/// only newer sequence numbers; what a merge wrote holds old and new ones.
 pub(super) fn out_of_order(keyspace: &KeyspaceEntry) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut complain = |entry: &TableEntry, error: Error| {
         problems.push(Owner { keyspace: &keyspace.name, entry }.problem(error));
     };
+    let mut tables: Vec<&LiveTable> = keyspace.tables.values().map(|table| &**table).collect();
+    tables.sort_by_key(|table| (table.entry.run, table.entry.seqno_min));
     let mut newest = Seqno::ZERO;
-    let mut level_0: Vec<&TableEntry> = Vec::new();
-    let mut deeper: Vec<&TableEntry> = Vec::new();
-    for entry in &keyspace.tables {
+    let mut flushed: Vec<&LiveTable> = Vec::new();
+    for table in tables {
+        let entry = &*table.entry;
         if entry.seqno_max >= keyspace.flushed_below {
             let error = Error::corrupt("sequence numbers of a table")
                 .expected(format_args!("below {}, the flushed bound", keyspace.flushed_below));
             complain(entry, error.got(entry.seqno_max));
         }
         if entry.level > 0 {
-            deeper.push(entry);
             continue;
         }
         // Only a table that is not newer than all before it is compared with each.
         if entry.seqno_min <= newest
-            && let Some(older) = level_0
-                .iter()
-                .find(|older| overlap(older, entry) && older.seqno_max >= entry.seqno_min)
+            && let Some(older) = flushed.iter().find(|older| {
+                older.entry.run < entry.run
+                    && older.entry.seqno_max >= entry.seqno_min
+                    && overlap(older, table)
+            })
         {
             let error = Error::corrupt("order of tables that overlap (I4)").expected(format_args!(
                 "sequence numbers above {} of table {}",
-                older.seqno_max, older.id
+                older.entry.seqno_max, older.entry.id
             ));
             complain(entry, error.got(format_args!("from {}", entry.seqno_min)));
         }
         newest = newest.max(entry.seqno_max);
-        level_0.push(entry);
+        flushed.push(table);
     }
-    deeper.sort_by(|one, other| (one.level, &one.first_key).cmp(&(other.level, &other.first_key)));
-    for pair in deeper.windows(2) {
-        if let [left, right] = pair
-            && left.level == right.level
-            && overlap(left, right)
+    let live = keyspace.tables.values();
+    let mut pieces: Vec<(&KeyRange, &TableEntry)> =
+        live.flat_map(|table| table.pieces.iter().map(|piece| (piece, &*table.entry))).collect();
+    pieces.sort_by(|one, other| (one.1.run, &one.0.first).cmp(&(other.1.run, &other.0.first)));
+    for pair in pieces.windows(2) {
+        if let [(left, left_entry), (right, right_entry)] = pair
+            && left_entry.run == right_entry.run
+            && left.overlaps(right)
         {
             let error = Error::corrupt("tables of a run (I4)")
-                .expected(format_args!("keys after table {}", left.id));
-            complain(right, error.got("an overlap"));
+                .expected(format_args!("keys after table {}", left_entry.id));
+            complain(right_entry, error.got("an overlap"));
         }
     }
     problems
 }
 
-fn overlap(one: &TableEntry, other: &TableEntry) -> bool {
-    one.first_key <= other.last_key && other.first_key <= one.last_key
+fn overlap(one: &LiveTable, other: &LiveTable) -> bool {
+    one.pieces.iter().any(|piece| other.pieces.iter().any(|it| it.overlaps(piece)))
 }

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Durability, ErrorKind, KeyspaceId, Rng, Seqno, TableId};
+use base::{Durability, ErrorKind, KeyspaceId, Rng, RunId, Seqno, TableId};
 use media::{Access, Buf, Faulty, Medium, MemoryMedium, Purpose};
 
 use super::*;
 use crate::Db;
-use crate::manifest::{Edit, KeyspaceKind, TableEntry};
+use crate::manifest::{Edit, KeyRange, KeyspaceKind, TableEntry};
 
 /// A store of two tables in one keyspace, with records in the log that are in no table.
 fn store(medium: &Arc<dyn Medium>) {
@@ -249,19 +249,20 @@ fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
 fn a_table_that_contradicts_the_manifest_is_told() {
     for (part, complaint) in [
         (0, "entries of a table: expected 401, got 400"),
-        (1, "first key of a table: expected `key`, got `key0000`"),
-        (2, "last key of a table"),
+        (1, "keys of a table: expected `key` to `key0399`, got `key0000` to `key0399`"),
+        (2, "keys of a table"),
         (3, "sequence numbers of a table"),
         (4, "table length, bytes"),
     ] {
         let medium = whole();
         rewrite_manifest(&medium, |state| {
-            let keyspace = state.keyspaces.values_mut().next().unwrap();
-            let entry = &mut keyspace.tables[0];
+            let keyspace = Arc::make_mut(state.keyspaces.values_mut().next().unwrap());
+            let table = Arc::make_mut(keyspace.tables.values_mut().next().unwrap());
+            let entry = Arc::make_mut(&mut table.entry);
             match part {
                 0 => entry.entries += 1,
-                1 => entry.first_key.truncate(3),
-                2 => entry.last_key.push(0),
+                1 => entry.range.first.truncate(3),
+                2 => entry.range.end = None,
                 3 => entry.seqno_min = entry.seqno_min.plus(1),
                 _ => entry.file_bytes += PAGE_BYTES as u64,
             }
@@ -305,14 +306,12 @@ fn crash_images_are_clean() {
     }
 }
 
-fn entry(id: u64, level: u8, keys: (&str, &str), seqnos: (u64, u64)) -> Edit {
-    let (first_key, last_key) = (keys.0.into(), keys.1.into());
+fn entry(id: u64, (run, level): (u64, u8), keys: (&str, &str), seqnos: (u64, u64)) -> Edit {
+    let range = KeyRange::through(keys.0.as_bytes(), keys.1.as_bytes());
     let (seqno_min, seqno_max) = (Seqno::new(seqnos.0), Seqno::new(seqnos.1));
-    let id = TableId(id);
-    let (file_bytes, entries) = (8192, 10);
-    let table =
-        TableEntry { id, level, file_bytes, entries, seqno_min, seqno_max, first_key, last_key };
-    Edit::TableAdded { keyspace: KeyspaceId(0), table }
+    let (id, run) = (TableId(id), RunId(run));
+    let table = TableEntry { id, run, level, seqno_min, seqno_max, range, ..TableEntry::default() };
+    Edit::TableAdded { keyspace: KeyspaceId(0), table: Arc::new(table) }
 }
 
 /// The problems of a keyspace of these tables, flushed below 100.
@@ -336,18 +335,25 @@ fn order_of(tables: Vec<Edit>) -> Vec<String> {
 #[test]
 fn newer_lies_above_older() {
     let good = vec![
-        entry(1, 0, ("a", "m"), (1, 10)),
-        entry(2, 0, ("c", "z"), (11, 20)),
+        entry(1, (1, 0), ("a", "m"), (1, 10)),
+        entry(2, (2, 0), ("c", "z"), (11, 20)),
         // Older than the one before, but apart from it.
-        entry(3, 0, ("zz", "zzz"), (5, 6)),
-        entry(4, 1, ("a", "b"), (1, 90)),
-        entry(5, 1, ("c", "d"), (1, 90)),
+        entry(3, (2, 0), ("zz", "zzz"), (5, 6)),
+        // Merges wrote these: old and new numbers.
+        entry(4, (3, 1), ("a", "b"), (1, 90)),
+        entry(5, (3, 1), ("c", "d"), (1, 90)),
     ];
     assert_eq!(order_of(good), [""; 0]);
     for (bad, complaint) in [
-        (vec![entry(1, 0, ("a", "m"), (5, 10)), entry(2, 0, ("m", "z"), (10, 20))], "order of"),
-        (vec![entry(4, 1, ("a", "c"), (1, 9)), entry(5, 1, ("c", "d"), (1, 9))], "of a run"),
-        (vec![entry(1, 0, ("a", "m"), (5, 100))], "below 100"),
+        (
+            vec![entry(1, (1, 0), ("a", "m"), (5, 10)), entry(2, (2, 0), ("m", "z"), (10, 20))],
+            "order of",
+        ),
+        (
+            vec![entry(4, (1, 1), ("a", "c"), (1, 9)), entry(5, (1, 1), ("c", "d"), (1, 9))],
+            "of a run",
+        ),
+        (vec![entry(1, (1, 0), ("a", "m"), (5, 100))], "below 100"),
     ] {
         let problems = order_of(bad);
         assert!(problems.len() == 1 && problems[0].contains(complaint), "{problems:?}");

@@ -1,9 +1,17 @@
 //! Manifest edits: what changed about which keyspaces and tables exist. Bytes: docs/format/manifest.md.
 
+use std::sync::Arc;
+
 use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
 use base::{
     Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_u64, put_varint,
 };
+use bytes::Bytes;
+
+use super::{KeyRange, TableEntry};
+
+/// A table's fields take at most this, bytes: two bounds, and its value files.
+const TABLE_BYTES_MAX: usize = 1 << 21;
 
 /// One change. A record holds several; they take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +20,13 @@ pub(crate) enum Edit {
     KeyspaceCreated { keyspace: KeyspaceId, kind: KeyspaceKind, name: String },
     /// A keyspace and all its tables are gone; the id is never used again.
     KeyspaceDropped { keyspace: KeyspaceId },
-    /// A table is the newest of its keyspace. Its file is durable (I3).
-    TableAdded { keyspace: KeyspaceId, table: TableEntry },
+    /// A table is part of its keyspace. Its file is durable (I3).
+    TableAdded { keyspace: KeyspaceId, table: Arc<TableEntry> },
     /// A table is no longer part of its keyspace.
     TableRemoved { keyspace: KeyspaceId, table: TableId },
+    /// A table no longer holds the keys in `range`: others do, or they are gone. A table left
+    /// without keys is no longer part of its keyspace.
+    TableCut { keyspace: KeyspaceId, table: TableId, range: KeyRange },
     /// Every write to the keyspace below this sequence number is in its tables.
     Flushed { keyspace: KeyspaceId, below: Seqno },
     /// Table ids below this one may have been used (ids are never reused).
@@ -24,20 +35,6 @@ pub(crate) enum Edit {
     DictionaryAdded { keyspace: KeyspaceId, dictionary: DictionaryId },
     /// Dictionary ids up to this one were used (ids are never reused).
     DictionaryIdsUsed { last: DictionaryId },
-}
-
-/// What the manifest knows of a table; the rest is in the table's own properties.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableEntry {
-    pub(crate) id: TableId,
-    /// The level; 0 until levels exist.
-    pub(crate) level: u8,
-    pub(crate) file_bytes: u64,
-    pub(crate) entries: u64,
-    pub(crate) seqno_min: Seqno,
-    pub(crate) seqno_max: Seqno,
-    pub(crate) first_key: Vec<u8>,
-    pub(crate) last_key: Vec<u8>,
 }
 
 /// What a keyspace can do. The number is stored.
@@ -59,12 +56,15 @@ impl KeyspaceKind {
 
 const KEYSPACE_CREATED: u8 = 1;
 const KEYSPACE_DROPPED: u8 = 2;
-const TABLE_ADDED: u8 = 3;
+/// Written before tables had fields; read only.
+const TABLE_ADDED_FIRST_FORM: u8 = 3;
 const TABLE_REMOVED: u8 = 4;
 const FLUSHED: u8 = 5;
 const TABLE_IDS_RESERVED: u8 = 6;
 const DICTIONARY_ADDED: u8 = 7;
 const DICTIONARY_IDS_USED: u8 = 8;
+const TABLE_ADDED: u8 = 9;
+const TABLE_CUT: u8 = 10;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -82,19 +82,24 @@ impl Edit {
             Self::TableAdded { keyspace, table } => {
                 out.push(TABLE_ADDED);
                 put_varint(out, u64::from(keyspace.0));
-                put_u64(out, table.id.0);
-                out.push(table.level);
-                put_varint(out, table.file_bytes);
-                put_varint(out, table.entries);
-                put_varint(out, table.seqno_min.get());
-                put_varint(out, table.seqno_max.get());
-                put_bytes(out, &table.first_key);
-                put_bytes(out, &table.last_key);
+                let mut fields = Vec::new();
+                table.encode(&mut fields);
+                put_bytes(out, &fields);
             }
             Self::TableRemoved { keyspace, table } => {
                 out.push(TABLE_REMOVED);
                 put_varint(out, u64::from(keyspace.0));
                 put_u64(out, table.0);
+            }
+            Self::TableCut { keyspace, table, range } => {
+                out.push(TABLE_CUT);
+                put_varint(out, u64::from(keyspace.0));
+                put_u64(out, table.0);
+                put_bytes(out, &range.first);
+                out.push(u8::from(range.end.is_some()));
+                if let Some(end) = &range.end {
+                    put_bytes(out, end);
+                }
             }
             Self::Flushed { keyspace, below } => {
                 out.push(FLUSHED);
@@ -133,19 +138,29 @@ impl Edit {
                 Self::KeyspaceCreated { keyspace, kind, name }
             }
             KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace: keyspace(cursor)? },
-            TABLE_ADDED => Self::TableAdded {
-                keyspace: keyspace(cursor)?,
-                table: TableEntry {
-                    id: TableId(cursor.u64()?),
-                    level: cursor.u8()?,
-                    file_bytes: cursor.varint()?,
-                    entries: cursor.varint()?,
-                    seqno_min: Seqno::try_from(cursor.varint()?)?,
-                    seqno_max: Seqno::try_from(cursor.varint()?)?,
-                    first_key: cursor.bytes(KEY_BYTES_MAX)?.to_vec(),
-                    last_key: cursor.bytes(KEY_BYTES_MAX)?.to_vec(),
-                },
-            },
+            TABLE_ADDED => {
+                let keyspace = keyspace(cursor)?;
+                let table = TableEntry::decode(cursor.bytes(TABLE_BYTES_MAX)?)?;
+                Self::TableAdded { keyspace, table: Arc::new(table) }
+            }
+            TABLE_ADDED_FIRST_FORM => {
+                let keyspace = keyspace(cursor)?;
+                let table = TableEntry::decode_first_form(cursor)?;
+                Self::TableAdded { keyspace, table: Arc::new(table) }
+            }
+            TABLE_CUT => {
+                let (keyspace, table) = (keyspace(cursor)?, TableId(cursor.u64()?));
+                let first = bound(cursor)?;
+                let end = match cursor.u8()? {
+                    0 => None,
+                    1 => Some(bound(cursor)?),
+                    other => {
+                        let error = Error::corrupt("mark of a range's end").expected("0 or 1");
+                        return Err(error.got(other));
+                    }
+                };
+                Self::TableCut { keyspace, table, range: KeyRange { first, end } }
+            }
             TABLE_REMOVED => {
                 Self::TableRemoved { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
             }
@@ -179,4 +194,9 @@ impl Edit {
         }
         Ok(edits)
     }
+}
+
+/// A bound: a key, the least key after the longest, or nothing: before the first key.
+fn bound(cursor: &mut Cursor<'_>) -> Result<Bytes> {
+    cursor.bytes(KEY_BYTES_MAX + 1).map(Bytes::copy_from_slice)
 }

@@ -11,6 +11,7 @@ mod frame;
 mod reader;
 mod show;
 mod state;
+mod table_entry;
 
 use std::sync::Arc;
 
@@ -19,10 +20,12 @@ use base::{DictionaryId, Error, KeyspaceId, Result, StoreId, TableId, put_u32, p
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-pub(crate) use edit::{Edit, KeyspaceKind, TableEntry};
+pub(crate) use compact::KeyRange;
+pub(crate) use edit::{Edit, KeyspaceKind};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
-pub(crate) use state::{KeyspaceEntry, State};
+pub(crate) use state::{KeyspaceEntry, LiveTable, State};
+pub(crate) use table_entry::{TableEntry, range_of};
 
 const MAGIC: &[u8; 8] = b"TERRMANI";
 const VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::edit::{Edit, TableEntry};
+use super::{Edit, TableEntry};
 
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,16 +12,24 @@ impl fmt::Display for Edit {
             }
             Self::KeyspaceDropped { keyspace } => write!(f, "keyspace {keyspace} dropped"),
             Self::TableAdded { keyspace, table } => {
-                let TableEntry { id, level, file_bytes, entries, .. } = table;
+                let TableEntry { id, run, level, file_bytes, entries, .. } = &**table;
+                write!(f, "keyspace {keyspace} gains table {id}: ")?;
+                if *run != TableEntry::UNPLACED {
+                    write!(f, "run {run}, ")?;
+                }
                 write!(
                     f,
-                    "keyspace {keyspace} gains table {id}: level {level}, {file_bytes} bytes, \
-                     {entries} entries, seqnos {}..={}, keys `{}` to `{}`",
+                    "level {level}, {file_bytes} bytes, {entries} entries ({} deletes, {} range \
+                     deletes), seqnos {}..={}, keys {}",
+                    table.deletes,
+                    table.range_deletes,
                     table.seqno_min,
                     table.seqno_max,
-                    table.first_key.escape_ascii(),
-                    table.last_key.escape_ascii()
+                    table.range
                 )
+            }
+            Self::TableCut { keyspace, table, range } => {
+                write!(f, "keyspace {keyspace} cuts {range} out of table {table}")
             }
             Self::TableRemoved { keyspace, table } => {
                 write!(f, "keyspace {keyspace} loses table {table}")

@@ -1,16 +1,21 @@
 //! The state that the manifest's edits add up to.
+//!
+//! Copied for every append, so that a failed one changes nothing: keyspaces and tables are shared,
+//! and a copy of one with 5,000 tables costs their pointers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
-use base::{DictionaryId, Error, KeyspaceId, Result, Seqno, TableId};
+use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
 
-use super::edit::{Edit, KeyspaceKind, TableEntry};
+use super::{Edit, KeyRange, KeyspaceKind, TableEntry};
+use compact::subtract;
 
 /// Which keyspaces and tables exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceEntry>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceEntry>>,
     /// Keyspace ids below this one are used or were.
     pub(crate) keyspaces_below: KeyspaceId,
     /// Table ids below this one may have been used.
@@ -26,10 +31,26 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) kind: KeyspaceKind,
     /// Every write below this sequence number is in the tables.
     pub(crate) flushed_below: Seqno,
-    /// Oldest first.
-    pub(crate) tables: Vec<TableEntry>,
+    pub(crate) tables: BTreeMap<TableId, Arc<LiveTable>>,
     /// Oldest first; new tables use the last.
     pub(crate) dictionaries: Vec<DictionaryId>,
+}
+
+/// A table that holds keys of its keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LiveTable {
+    pub(crate) entry: Arc<TableEntry>,
+    /// The ranges in which its keys count, ascending and disjoint, none of them empty; at least
+    /// one. The rest was merged into other tables.
+    pub(crate) pieces: Vec<KeyRange>,
+}
+
+impl LiveTable {
+    /// The ranges of the table in which its keys no longer count.
+    fn cuts(&self) -> Vec<KeyRange> {
+        let whole = vec![self.entry.range.clone()];
+        self.pieces.iter().fold(whole, |left, piece| subtract(&left, piece))
+    }
 }
 
 impl State {
@@ -54,35 +75,34 @@ impl State {
                 let flushed_below = Seqno::ZERO;
                 let (tables, dictionaries) = Default::default();
                 let entry = KeyspaceEntry { name, kind, flushed_below, tables, dictionaries };
-                self.keyspaces.insert(keyspace, entry);
+                self.keyspaces.insert(keyspace, Arc::new(entry));
             }
             Edit::KeyspaceDropped { keyspace } => {
                 self.entry(keyspace)?;
                 self.keyspaces.remove(&keyspace);
             }
-            Edit::TableAdded { keyspace, table } => {
-                if table.first_key > table.last_key || table.seqno_min > table.seqno_max {
-                    return Err(contradiction(
-                        "ordered bounds",
-                        format_args!("table {}", table.id),
-                    ));
-                }
-                let known = self.keyspaces.values().flat_map(|entry| &entry.tables);
-                if table.id >= self.tables_below || known.into_iter().any(|old| old.id == table.id)
-                {
-                    return Err(contradiction(
-                        "a reserved, new id",
-                        format_args!("table {}", table.id),
-                    ));
-                }
-                self.entry(keyspace)?.tables.push(table);
-            }
+            Edit::TableAdded { keyspace, table } => self.add_table(keyspace, table)?,
             Edit::TableRemoved { keyspace, table } => {
-                let tables = &mut self.entry(keyspace)?.tables;
-                let Some(at) = tables.iter().position(|known| known.id == table) else {
+                if self.entry(keyspace)?.tables.remove(&table).is_none() {
                     return Err(contradiction("a table of the keyspace", format_args!("{table}")));
+                }
+            }
+            Edit::TableCut { keyspace, table, range } => {
+                let tables = &mut self.entry(keyspace)?.tables;
+                let known = tables.get(&table).filter(|_| !range.is_empty());
+                let Some(known) = known.filter(|it| it.pieces.iter().any(|p| p.overlaps(&range)))
+                else {
+                    return Err(contradiction(
+                        "a table with keys in the range",
+                        format_args!("{range} of {table}"),
+                    ));
                 };
-                tables.remove(at);
+                let (entry, pieces) = (Arc::clone(&known.entry), subtract(&known.pieces, &range));
+                if pieces.is_empty() {
+                    tables.remove(&table);
+                } else {
+                    tables.insert(table, Arc::new(LiveTable { entry, pieces }));
+                }
             }
             Edit::Flushed { keyspace, below } => {
                 let entry = self.entry(keyspace)?;
@@ -122,16 +142,36 @@ impl State {
         Ok(())
     }
 
+    fn add_table(&mut self, keyspace: KeyspaceId, table: Arc<TableEntry>) -> Result<()> {
+        let id = table.id;
+        if table.range.is_empty() || table.seqno_min > table.seqno_max {
+            return Err(contradiction("ordered bounds", format_args!("table {id}")));
+        }
+        if id >= self.tables_below || self.has_table(id) {
+            return Err(contradiction("a reserved, new id", format_args!("table {id}")));
+        }
+        let keyspace = self.entry(keyspace)?;
+        let mut table = table;
+        if table.run == TableEntry::UNPLACED {
+            let run = keyspace.place_newest(&table.range);
+            Arc::make_mut(&mut table).run = run;
+        }
+        let pieces = vec![table.range.clone()];
+        keyspace.tables.insert(id, Arc::new(LiveTable { entry: table, pieces }));
+        Ok(())
+    }
+
     fn entry(&mut self, keyspace: KeyspaceId) -> Result<&mut KeyspaceEntry> {
         self.keyspaces
             .get_mut(&keyspace)
+            .map(Arc::make_mut)
             .ok_or_else(|| contradiction("a keyspace that exists", format_args!("{keyspace}")))
     }
 
     /// The highest sequence number that the tables account for: the log must reach it.
     pub(crate) fn floor(&self) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
-            let tables = entry.tables.iter().map(|table| table.seqno_max);
+            let tables = entry.tables.values().map(|table| table.entry.seqno_max);
             tables.chain([entry.flushed_below.before()])
         });
         highest.max().unwrap_or(Seqno::ZERO)
@@ -144,7 +184,7 @@ impl State {
 
     /// Whether a keyspace has this table.
     pub(crate) fn has_table(&self, id: TableId) -> bool {
-        self.keyspaces.values().flat_map(|entry| &entry.tables).any(|table| table.id == id)
+        self.keyspaces.values().any(|entry| entry.tables.contains_key(&id))
     }
 
     /// The edits that make this state from nothing.
@@ -154,11 +194,14 @@ impl State {
             Edit::DictionaryIdsUsed { last: self.last_dictionary },
         ];
         for (id, entry) in &self.keyspaces {
-            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries } = entry;
+            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries } = &**entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
-            let added = |table: &TableEntry| Edit::TableAdded { keyspace, table: table.clone() };
-            edits.extend(tables.iter().map(added));
+            for (id, table) in tables {
+                edits.push(Edit::TableAdded { keyspace, table: Arc::clone(&table.entry) });
+                let cut = |range| Edit::TableCut { keyspace, table: *id, range };
+                edits.extend(table.cuts().into_iter().map(cut));
+            }
             let used = |dictionary: &DictionaryId| Edit::DictionaryAdded {
                 keyspace,
                 dictionary: *dictionary,
@@ -177,6 +220,23 @@ impl State {
             edits.push(Edit::KeyspaceDropped { keyspace });
         }
         edits
+    }
+}
+
+impl KeyspaceEntry {
+    /// The run for a table that is newer than all others: just above the newest run with a table
+    /// that it overlaps.
+    fn place_newest(&self, range: &KeyRange) -> RunId {
+        let runs = |overlapping: bool| {
+            let tables = self.tables.values();
+            let found = tables.filter(move |table| {
+                !overlapping || table.pieces.iter().any(|piece| piece.overlaps(range))
+            });
+            found.map(|table| table.entry.run)
+        };
+        let blocked = runs(true).max();
+        let above = runs(false).filter(|run| blocked.is_none_or(|blocked| *run > blocked)).min();
+        above.unwrap_or_else(|| RunId(blocked.map_or(1, |run| run.0 + 1)))
     }
 }
 

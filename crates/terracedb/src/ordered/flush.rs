@@ -183,7 +183,7 @@ impl FlushJob {
         let flushed = Edit::Flushed { keyspace, below: self.below };
         let Some(writer) = self.writer.take() else {
             env.manifest.append(vec![flushed])?;
-            self.tree.install(&self.memtable, None);
+            self.tree.shape().install_flushed(&self.memtable, None);
             return Ok(Flushed { below: self.below, file_bytes: 0 });
         };
         let summary = writer.finish()?;
@@ -193,19 +193,14 @@ impl FlushJob {
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
             Table::open(medium, env.store, id, bytes, dictionaries, &env.account)
         };
-        let properties = &summary.properties;
-        let entry = TableEntry {
-            id,
-            level: 0,
-            file_bytes: summary.file_bytes,
-            entries: properties.entries,
-            seqno_min: properties.seqno_min,
-            seqno_max: properties.seqno_max,
-            first_key: properties.first_key.clone(),
-            last_key: properties.last_key.clone(),
-        };
-        let added = Edit::TableAdded { keyspace, table: entry.clone() };
-        let table = env.medium.sync_names().and_then(|()| open()).and_then(|table| {
+        let opened = env.medium.sync_names().and_then(|()| open());
+        // Its place holds until it is installed there.
+        let shape = self.tree.shape();
+        let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
+        entry.run = shape.place_newest(&entry.range);
+        let entry = Arc::new(entry);
+        let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
+        let table = opened.and_then(|table| {
             env.manifest.append(vec![added, flushed])?;
             Ok(table)
         });
@@ -216,7 +211,7 @@ impl FlushJob {
                 let _ = env.medium.remove(&table::file_name(id));
             }
         })?;
-        self.tree.install(&self.memtable, Some(env.handle(Ok(table), entry)));
+        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
         Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
     }
 }

@@ -7,15 +7,20 @@
 //! and one is sealed while no batch is between taking its numbers and the view that names the next
 //! (the log's barrier). A sealed memtable is flushed once everything below the next one's first
 //! number is visible: then no writer is still filling it.
+//!
+//! Who changes which tables there are holds the tree's [`Shape`] from the moment it decides where
+//! they go until the version that has them is in force: a flush, an ingest and a merge never take
+//! the same place. Lock order: `shape`, the manifest, `change`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use base::{Account, KeyspaceId, Result, Seqno};
-use parking_lot::Mutex;
+use base::{Account, KeyspaceId, Result, RunId, Seqno};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{Memtable, TableHandle, Version};
+use super::{Change, Memtable, Piece, Rectangle, TableFile, Version};
+use crate::manifest::KeyRange;
 
 /// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) struct Tree {
     id: KeyspaceId,
     name: String,
     view: ArcSwap<View>,
+    /// What merges work on.
+    shape: Mutex<Vec<Rectangle>>,
     /// Held while a new view is made from the one in force. True once it was discarded.
     change: Mutex<bool>,
     dropped: AtomicBool,
@@ -72,6 +79,7 @@ impl Tree {
             id,
             name,
             view: ArcSwap::from_pointee(view),
+            shape: Mutex::default(),
             change: Mutex::new(false),
             dropped: AtomicBool::new(false),
             flushed: Mutex::default(),
@@ -122,8 +130,8 @@ impl Tree {
         let mut discarded = self.change.lock();
         *discarded = true;
         let old = self.view_owned();
-        for table in old.version.tables() {
-            table.mark_obsolete();
+        for file in old.version.files() {
+            file.mark_obsolete();
         }
         let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
         self.view.store(Arc::new(View { active, sealed: Vec::new(), version: Arc::default() }));
@@ -162,25 +170,95 @@ impl Tree {
         !flushed.is_empty()
     }
 
+    /// The right to change which tables there are.
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        Shape { tree: self, busy: self.shape.lock() }
+    }
+}
+
+/// A tree's tables, held so that nobody else changes which there are.
+#[derive(Debug)]
+pub(crate) struct Shape<'a> {
+    tree: &'a Tree,
+    busy: MutexGuard<'a, Vec<Rectangle>>,
+}
+
+impl Shape<'_> {
+    /// The version in force.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.tree.view().version)
+    }
+
+    /// What jobs work on now.
+    pub(crate) fn busy(&self) -> &[Rectangle] {
+        &self.busy
+    }
+
+    /// Takes `rectangle` for a job, unless another works on a part of it. To be released.
+    pub(crate) fn reserve(&mut self, rectangle: &Rectangle) -> bool {
+        if self.busy.iter().any(|other| other.overlaps(rectangle)) {
+            return false;
+        }
+        self.busy.push(rectangle.clone());
+        true
+    }
+
+    /// Gives a job's rectangle back.
+    pub(crate) fn release(&mut self, rectangle: &Rectangle) {
+        if let Some(at) = self.busy.iter().position(|other| other == rectangle) {
+            self.busy.swap_remove(at);
+        }
+    }
+
+    /// The run for a table over `range` that is newer than all others.
+    pub(crate) fn place_newest(&self, range: &KeyRange) -> RunId {
+        self.tree.view().version.place_newest(range, &self.busy)
+    }
+
     /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
     /// memtable held nothing worth keeping).
-    pub(crate) fn install(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableHandle>>) {
-        let discarded = self.change.lock();
+    pub(crate) fn install_flushed(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableFile>>) {
+        let discarded = self.tree.change.lock();
         if *discarded {
             table.inspect(|table| table.mark_obsolete());
             return;
         }
-        let mut held = self.flushed.lock();
+        let mut held = self.tree.flushed.lock();
         held.retain(|memtable| memtable.strong_count() > 0);
         held.push(Arc::downgrade(flushed));
         drop(held);
-        let old = self.view.load();
+        let old = self.tree.view.load();
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
         let version = match table {
-            Some(table) => Arc::new(old.version.with_newest(table)),
+            Some(table) => Arc::new(old.version.with(Piece::whole(table))),
             None => Arc::clone(&old.version),
         };
-        self.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
+        self.tree.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
+    }
+
+    /// Puts the outputs of `change` in the place of its inputs. Files that no piece is left of are
+    /// removed with their last reader.
+    pub(crate) fn install_changed(&self, change: &Change) {
+        let discarded = self.tree.change.lock();
+        if *discarded {
+            for (_, piece) in &change.outputs {
+                piece.file().mark_obsolete();
+            }
+            return;
+        }
+        let old = self.tree.view_owned();
+        let version = old.version.changed(change);
+        let left = version.files();
+        for file in old.version.files() {
+            if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {
+                file.mark_obsolete();
+            }
+        }
+        let (active, sealed) = (Arc::clone(&old.active), old.sealed.clone());
+        self.tree.view.store(Arc::new(View { active, sealed, version: Arc::new(version) }));
+        drop(discarded);
+        // Files are removed without the lock.
+        drop(old);
     }
 }

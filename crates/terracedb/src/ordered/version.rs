@@ -3,38 +3,53 @@
 //! Tables are arranged in runs: within a run no two tables overlap in keys, so that one binary
 //! search finds the only candidate, and where two tables overlap the newer sits in the higher run
 //! (I4). Data written in key order makes one run, whatever the number of tables.
+//!
+//! A run holds [`Piece`]s: a table file and the range in which its keys count. A merge of a part of
+//! a table leaves the rest in place, cut; one file may have several pieces.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::Result;
-use cache::PageCache;
-use media::Medium;
+use base::{Error, Result, RunId, TableId};
 use table::Table;
 
-use crate::manifest::TableEntry;
+use super::TableFile;
+use crate::manifest::{KeyRange, TableEntry};
 
-/// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
-/// one removes the file and its cached pages.
-pub(crate) struct TableHandle {
-    table: Result<Arc<Table>>,
-    entry: TableEntry,
-    medium: Arc<dyn Medium>,
-    cache: Arc<PageCache>,
-    space: u32,
-    obsolete: AtomicBool,
+/// A part of a table, or all of it.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    file: Arc<TableFile>,
+    range: KeyRange,
+    level: u8,
 }
 
-impl TableHandle {
-    pub(crate) fn new(
-        table: Result<Arc<Table>>,
-        entry: TableEntry,
-        medium: Arc<dyn Medium>,
-        cache: Arc<PageCache>,
-        space: u32,
-    ) -> Arc<Self> {
-        Arc::new(Self { table, entry, medium, cache, space, obsolete: AtomicBool::new(false) })
+impl Piece {
+    pub(crate) fn new(file: Arc<TableFile>, range: KeyRange) -> Arc<Self> {
+        let level = file.entry().level;
+        Arc::new(Self { file, range, level })
+    }
+
+    /// All of a table.
+    pub(crate) fn whole(file: Arc<TableFile>) -> Arc<Self> {
+        let range = file.entry().range.clone();
+        Self::new(file, range)
+    }
+
+    /// The same piece at another level.
+    pub(crate) fn at_level(&self, level: u8) -> Arc<Self> {
+        Arc::new(Self { file: Arc::clone(&self.file), range: self.range.clone(), level })
+    }
+
+    /// 0 for what a flush wrote; a merge's outputs lie deeper.
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// What is left of it without the keys in `cut`.
+    fn without(&self, cut: &KeyRange) -> impl Iterator<Item = Arc<Self>> {
+        let part =
+            |range| Arc::new(Self { file: Arc::clone(&self.file), range, level: self.level });
+        self.range.subtract(cut).into_iter().map(part)
     }
 
     /// The table.
@@ -42,101 +57,222 @@ impl TableHandle {
     /// # Errors
     /// Why it could not be opened: reads of its key range cannot be answered.
     pub(crate) fn table(&self) -> Result<&Arc<Table>> {
-        self.table.as_ref().map_err(Clone::clone)
+        self.file.table()
     }
 
-    pub(crate) fn entry(&self) -> &TableEntry {
-        &self.entry
+    pub(crate) fn file(&self) -> &Arc<TableFile> {
+        &self.file
     }
 
-    /// No manifest names the table any more: its file goes when its last reader does.
-    pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+    pub(crate) fn entry(&self) -> &Arc<TableEntry> {
+        self.file.entry()
     }
-}
 
-impl Drop for TableHandle {
-    fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire) {
-            self.cache.remove_table(self.space, self.entry.id);
-            // A file that stays is found as an orphan and removed at the next open.
-            let _ = self.medium.remove(&table::file_name(self.entry.id));
-        }
+    /// The keys that count: no others of the table are in the tree by this piece.
+    pub(crate) fn range(&self) -> &KeyRange {
+        &self.range
     }
 }
 
-impl fmt::Debug for TableHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TableHandle({})", self.entry.id)
-    }
+/// Pieces that do not overlap, by key.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    id: RunId,
+    pieces: Vec<Arc<Piece>>,
 }
-
-/// Tables that do not overlap, by first key.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Run(Vec<Arc<TableHandle>>);
 
 impl Run {
-    /// The only table of the run that may hold `key`.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<&Arc<TableHandle>> {
-        let table = self.0.get(self.at_or_after(key))?;
-        (table.entry.first_key.as_slice() <= key).then_some(table)
+    pub(crate) fn id(&self) -> RunId {
+        self.id
     }
 
-    /// The position of the first table whose last key is `key` or later.
+    /// The deepest level of its tables.
+    pub(crate) fn level(&self) -> u8 {
+        self.pieces.iter().map(|piece| piece.level).max().unwrap_or(0)
+    }
+
+    /// The only piece of the run that may hold `key`.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<&Arc<Piece>> {
+        let piece = self.pieces.get(self.at_or_after(key))?;
+        (*piece.range.first <= *key).then_some(piece)
+    }
+
+    /// The position of the first piece that holds `key` or later keys.
     pub(crate) fn at_or_after(&self, key: &[u8]) -> usize {
-        self.0.partition_point(|table| table.entry.last_key.as_slice() < key)
+        self.pieces.partition_point(|piece| !piece.range.is_end_after(key))
     }
 
-    pub(crate) fn tables(&self) -> &[Arc<TableHandle>] {
-        &self.0
+    pub(crate) fn pieces(&self) -> &[Arc<Piece>] {
+        &self.pieces
+    }
+
+    /// The pieces with keys in `range`.
+    pub(crate) fn overlapping(&self, range: &KeyRange) -> &[Arc<Piece>] {
+        let from = self.pieces.get(self.at_or_after(&range.first)..).unwrap_or_default();
+        let count = from.partition_point(|piece| range.is_end_after(&piece.range.first));
+        from.get(..count).unwrap_or_default()
+    }
+
+    fn overlaps(&self, range: &KeyRange) -> bool {
+        !range.is_empty() && !self.overlapping(range).is_empty()
+    }
+
+    /// Adds `piece`, where nothing of the run lies.
+    fn insert(&mut self, piece: Arc<Piece>) {
+        debug_assert!(!self.overlaps(&piece.range), "{piece:?} overlaps its run {:?}", self.id);
+        let at = self.at_or_after(&piece.range.first);
+        self.pieces.insert(at, piece);
+    }
+}
+
+/// What a merge, a move or a drop made of a version: one key range of consecutive runs, replaced.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The newest and the oldest run, and the keys, of what is replaced.
+    pub(crate) rectangle: Rectangle,
+    /// Files of the rectangle whose keys within it go.
+    pub(crate) inputs: Vec<TableId>,
+    /// What takes their place, with the run of each.
+    pub(crate) outputs: Vec<(RunId, Arc<Piece>)>,
+}
+
+/// A key range of consecutive runs: what one job works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rectangle {
+    pub(crate) oldest: RunId,
+    pub(crate) newest: RunId,
+    pub(crate) range: KeyRange,
+}
+
+impl Rectangle {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.oldest <= other.newest
+            && other.oldest <= self.newest
+            && self.range.overlaps(&other.range)
+    }
+
+    fn holds(&self, run: RunId) -> bool {
+        self.oldest <= run && run <= self.newest
     }
 }
 
 /// The tables of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Version {
-    /// Newest run first.
+    /// Newest run first; none of them empty.
     runs: Vec<Arc<Run>>,
+    /// No run had a higher id: a run that is emptied does not give its id to another.
+    newest: RunId,
 }
 
 impl Version {
+    /// The version with these pieces.
+    ///
+    /// # Errors
+    /// `Corrupt` where two pieces of a run overlap: a lookup would miss one of them.
+    pub(crate) fn of(pieces: impl IntoIterator<Item = Arc<Piece>>) -> Result<Self> {
+        let mut pieces: Vec<_> = pieces.into_iter().collect();
+        let place =
+            |piece: &Piece| (std::cmp::Reverse(piece.entry().run), piece.range.first.clone());
+        pieces.sort_by_cached_key(|piece| place(piece));
+        let mut version = Self::default();
+        for piece in pieces {
+            let id = piece.entry().run;
+            match version.runs.last_mut().filter(|run| run.id == id) {
+                Some(run) => {
+                    if let Some(before) =
+                        run.pieces.last().filter(|it| it.range.overlaps(&piece.range))
+                    {
+                        return Err(Error::corrupt("tables of a run (I4)")
+                            .expected(format_args!("keys after table {}", before.entry().id))
+                            .got(format_args!("table {} from {}", piece.entry().id, piece.range)));
+                    }
+                    Arc::make_mut(run).pieces.push(piece);
+                }
+                None => version.runs.push(Arc::new(Run { id, pieces: vec![piece] })),
+            }
+            version.newest = version.newest.max(id);
+        }
+        Ok(version)
+    }
+
     /// The runs, newest first: for one key, an earlier run holds newer data (I4).
     pub(crate) fn runs(&self) -> &[Arc<Run>] {
         &self.runs
     }
 
-    /// Every table, in no particular order.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableHandle>> {
-        self.runs.iter().flat_map(|run| &run.0)
+    pub(crate) fn run(&self, id: RunId) -> Option<&Arc<Run>> {
+        self.runs.iter().find(|run| run.id == id)
     }
 
-    /// This version with `table`, which is newer than all of it, added.
-    ///
-    /// It joins the oldest run it can: every run it overlaps must stay below.
-    pub(crate) fn with_newest(&self, table: Arc<TableHandle>) -> Self {
-        let blocked = self.runs.iter().position(|run| overlaps(run, &table.entry));
+    /// Every piece, in no particular order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Arc<Piece>> {
+        self.runs.iter().flat_map(|run| &run.pieces)
+    }
+
+    /// Every table file, by id.
+    pub(crate) fn files(&self) -> Vec<&Arc<TableFile>> {
+        let mut files: Vec<_> = self.pieces().map(|piece| &piece.file).collect();
+        files.sort_unstable_by_key(|file| file.entry().id);
+        files.dedup_by_key(|file| file.entry().id);
+        files
+    }
+
+    /// The run for a table over `range` that is newer than all of this version: the oldest one it
+    /// can join, since every run it overlaps must stay below. The `busy` rectangles count as full
+    /// of keys: what is being merged within them comes back anywhere in them, in their oldest run.
+    pub(crate) fn place_newest(&self, range: &KeyRange, busy: &[Rectangle]) -> RunId {
+        let blocked = self.runs.iter().find(|run| run.overlaps(range)).map(|run| run.id);
+        let busy = busy.iter().filter(|it| it.range.overlaps(range)).map(|it| it.newest);
+        let blocked = blocked.into_iter().chain(busy).max();
+        let above = self.runs.iter().rev().find(|run| blocked.is_none_or(|it| run.id > it));
+        above.map_or(RunId(self.newest.0 + 1), |run| run.id)
+    }
+
+    /// This version with `piece` added to the run its entry names.
+    pub(crate) fn with(&self, piece: Arc<Piece>) -> Self {
+        let id = piece.entry().run;
         let mut runs = self.runs.clone();
-        // Runs are newest first: the run just above the newest one it overlaps, or the oldest.
-        let slot = match blocked {
-            Some(0) => None,
-            Some(above) => Some(above - 1),
-            None => runs.len().checked_sub(1),
-        };
-        match slot.and_then(|slot| runs.get_mut(slot)) {
-            Some(run) => {
-                let mut tables = run.0.clone();
-                let at = run.at_or_after(&table.entry.first_key);
-                tables.insert(at, table);
-                *run = Arc::new(Run(tables));
+        insert(&mut runs, id, piece);
+        Self { runs, newest: self.newest.max(id) }
+    }
+
+    /// This version after `change`.
+    pub(crate) fn changed(&self, change: &Change) -> Self {
+        let Change { rectangle, inputs, outputs } = change;
+        let mut runs: Vec<Arc<Run>> = Vec::with_capacity(self.runs.len() + 1);
+        for run in &self.runs {
+            if !rectangle.holds(run.id) || !run.overlaps(&rectangle.range) {
+                runs.push(Arc::clone(run));
+                continue;
             }
-            None => runs.insert(0, Arc::new(Run(vec![table]))),
+            let left = run.pieces.iter().flat_map(|piece| {
+                if !inputs.contains(&piece.entry().id) {
+                    return vec![Arc::clone(piece)];
+                }
+                piece.without(&rectangle.range).collect()
+            });
+            let pieces: Vec<_> = left.collect();
+            if !pieces.is_empty() {
+                runs.push(Arc::new(Run { id: run.id, pieces }));
+            }
         }
-        Self { runs }
+        for (id, piece) in outputs {
+            insert(&mut runs, *id, Arc::clone(piece));
+        }
+        Self { runs, newest: self.newest }
     }
 }
 
-fn overlaps(run: &Run, entry: &TableEntry) -> bool {
-    run.0
-        .get(run.at_or_after(&entry.first_key))
-        .is_some_and(|table| table.entry.first_key <= entry.last_key)
+/// Adds `piece` to the run `id`, which is made where there is none.
+fn insert(runs: &mut Vec<Arc<Run>>, id: RunId, piece: Arc<Piece>) {
+    let at = runs.partition_point(|run| run.id > id);
+    match runs.get_mut(at).filter(|run| run.id == id) {
+        Some(run) => Arc::make_mut(run).insert(piece),
+        None => runs.insert(at, Arc::new(Run { id, pieces: vec![piece] })),
+    }
 }
+
+#[cfg(test)]
+#[path = "version_tests.rs"]
+mod tests;

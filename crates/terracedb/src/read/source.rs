@@ -97,7 +97,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     fn start(&mut self, seek: Seek<'_>) -> Result<()> {
-        let tables = self.run.tables();
+        let tables = self.run.pieces();
         match seek {
             Seek::Next | Seek::Prev => {
                 self.forward = seek == Seek::Next;
@@ -142,7 +142,7 @@ impl RunCursor {
             }
             // This table ended: on to its neighbour, or past the run's end.
             let next = if self.forward { self.at + 1 } else { self.at.wrapping_sub(1) };
-            self.cursor = match self.run.tables().get(next) {
+            self.cursor = match self.run.pieces().get(next) {
                 None => None,
                 Some(handle) => {
                     let mut cursor = TableCursor::new(Arc::clone(handle.table()?));

@@ -1,0 +1,220 @@
+//! What the manifest knows of a table. Bytes: docs/format/manifest.md.
+//!
+//! Stored as (number, length, bytes) fields in ascending order of their numbers. Numbers are
+//! append-only: a reader skips those it does not know, and a field it does not find keeps its
+//! default.
+
+use base::limits::KEY_BYTES_MAX;
+use base::{Cursor, Error, Result, RunId, Seqno, TableId, put_bytes, put_u64, put_varint};
+use bytes::Bytes;
+use table::Properties;
+
+use super::KeyRange;
+
+/// The most value files one table may point into.
+const VALUE_FILES_MAX: usize = 1 << 16;
+
+/// What the manifest knows of a table; the rest is in the table's own properties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableEntry {
+    pub(crate) id: TableId,
+    /// The run it belongs to; [`TableEntry::UNPLACED`] where it was written before runs had ids.
+    pub(crate) run: RunId,
+    /// 0 for what a flush wrote; a merge's outputs lie deeper. For plans and reports.
+    pub(crate) level: u8,
+    pub(crate) file_bytes: u64,
+    /// Versions of keys, those that delete, and range deletes.
+    pub(crate) entries: u64,
+    pub(crate) deletes: u64,
+    pub(crate) range_deletes: u64,
+    pub(crate) seqno_min: Seqno,
+    pub(crate) seqno_max: Seqno,
+    /// Every key in it, and every key that a range delete of it covers, lies in this range.
+    pub(crate) range: KeyRange,
+    /// When the last entry expires, Unix milliseconds; 0: some entry never does.
+    pub(crate) latest_expiry: u64,
+    /// An ingested table: every entry reads as this number.
+    pub(crate) seqno: Option<Seqno>,
+    /// The value files it points into, with the bytes it uses of each.
+    pub(crate) values: Vec<(TableId, u64)>,
+    /// The hash of its pages' checksums; `None` where it was written before that was recorded.
+    pub(crate) digest: Option<u64>,
+}
+
+impl Default for TableEntry {
+    fn default() -> Self {
+        Self {
+            id: TableId::default(),
+            run: Self::UNPLACED,
+            level: 0,
+            file_bytes: 0,
+            entries: 0,
+            deletes: 0,
+            range_deletes: 0,
+            seqno_min: Seqno::ZERO,
+            seqno_max: Seqno::ZERO,
+            range: KeyRange::all(),
+            latest_expiry: 0,
+            seqno: None,
+            values: Vec::new(),
+            digest: None,
+        }
+    }
+}
+
+const ID: u64 = 1;
+const RUN: u64 = 2;
+const LEVEL: u64 = 3;
+const FILE_BYTES: u64 = 4;
+const ENTRIES: u64 = 5;
+const DELETES: u64 = 6;
+const RANGE_DELETES: u64 = 7;
+const SEQNO_MIN: u64 = 8;
+const SEQNO_MAX: u64 = 9;
+const FIRST_KEY: u64 = 10;
+/// Absent where the range has no end.
+const END_KEY: u64 = 11;
+const LATEST_EXPIRY: u64 = 12;
+const SEQNO: u64 = 13;
+const VALUES: u64 = 14;
+const DIGEST: u64 = 15;
+
+impl TableEntry {
+    /// The run of a table whose place follows from those before it.
+    pub(crate) const UNPLACED: RunId = RunId(0);
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut field = Vec::new();
+        let mut put = |number: u64, write: &dyn Fn(&mut Vec<u8>)| {
+            field.clear();
+            write(&mut field);
+            put_varint(out, number);
+            put_bytes(out, &field);
+        };
+        put(ID, &|out| put_u64(out, self.id.0));
+        put(RUN, &|out| put_varint(out, self.run.0));
+        put(LEVEL, &|out| out.push(self.level));
+        put(FILE_BYTES, &|out| put_varint(out, self.file_bytes));
+        put(ENTRIES, &|out| put_varint(out, self.entries));
+        put(DELETES, &|out| put_varint(out, self.deletes));
+        put(RANGE_DELETES, &|out| put_varint(out, self.range_deletes));
+        put(SEQNO_MIN, &|out| put_varint(out, self.seqno_min.get()));
+        put(SEQNO_MAX, &|out| put_varint(out, self.seqno_max.get()));
+        put(FIRST_KEY, &|out| out.extend_from_slice(&self.range.first));
+        if let Some(end) = &self.range.end {
+            put(END_KEY, &|out| out.extend_from_slice(end));
+        }
+        put(LATEST_EXPIRY, &|out| put_varint(out, self.latest_expiry));
+        if let Some(seqno) = self.seqno {
+            put(SEQNO, &|out| put_varint(out, seqno.get()));
+        }
+        if !self.values.is_empty() {
+            put(VALUES, &|out| {
+                for (file, bytes) in &self.values {
+                    put_u64(out, file.0);
+                    put_varint(out, *bytes);
+                }
+            });
+        }
+        if let Some(digest) = self.digest {
+            put(DIGEST, &|out| put_u64(out, digest));
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new("manifest table", bytes);
+        let mut entry = Self::default();
+        let mut last = 0;
+        while !cursor.is_empty() {
+            let number = cursor.varint()?;
+            if number <= last {
+                return Err(Error::corrupt("manifest table field")
+                    .expected(format_args!("over {last}"))
+                    .got(number));
+            }
+            last = number;
+            let length = cursor.length(bytes.len())?;
+            let mut field = Cursor::new("manifest table field", cursor.take(length)?);
+            match number {
+                ID => entry.id = TableId(field.u64()?),
+                RUN => entry.run = RunId(field.varint()?),
+                LEVEL => entry.level = field.u8()?,
+                FILE_BYTES => entry.file_bytes = field.varint()?,
+                ENTRIES => entry.entries = field.varint()?,
+                DELETES => entry.deletes = field.varint()?,
+                RANGE_DELETES => entry.range_deletes = field.varint()?,
+                SEQNO_MIN => entry.seqno_min = Seqno::try_from(field.varint()?)?,
+                SEQNO_MAX => entry.seqno_max = Seqno::try_from(field.varint()?)?,
+                FIRST_KEY => entry.range.first = key(&mut field)?,
+                END_KEY => entry.range.end = Some(key(&mut field)?),
+                LATEST_EXPIRY => entry.latest_expiry = field.varint()?,
+                SEQNO => entry.seqno = Some(Seqno::try_from(field.varint()?)?),
+                VALUES => {
+                    while !field.is_empty() {
+                        if entry.values.len() == VALUE_FILES_MAX {
+                            return Err(Error::corrupt("value files of a table")
+                                .expected(format_args!("at most {VALUE_FILES_MAX}")));
+                        }
+                        entry.values.push((TableId(field.u64()?), field.varint()?));
+                    }
+                }
+                DIGEST => entry.digest = Some(field.u64()?),
+                // A later version's field.
+                _ => continue,
+            }
+            field.finish()?;
+        }
+        Ok(entry)
+    }
+
+    /// Reads what manifests held before tables had fields: no run, and the last key for the end.
+    pub(crate) fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let mut entry = Self {
+            id: TableId(cursor.u64()?),
+            level: cursor.u8()?,
+            file_bytes: cursor.varint()?,
+            entries: cursor.varint()?,
+            seqno_min: Seqno::try_from(cursor.varint()?)?,
+            seqno_max: Seqno::try_from(cursor.varint()?)?,
+            ..Self::default()
+        };
+        let first = cursor.bytes(KEY_BYTES_MAX)?;
+        entry.range = KeyRange::through(first, cursor.bytes(KEY_BYTES_MAX)?);
+        Ok(entry)
+    }
+
+    /// What a table that was just written says of itself.
+    pub(crate) fn of(summary: &table::Summary, run: RunId, level: u8) -> Self {
+        let properties = &summary.properties;
+        Self {
+            id: summary.table,
+            run,
+            level,
+            file_bytes: summary.file_bytes,
+            entries: properties.entries,
+            deletes: properties.deletes,
+            seqno_min: properties.seqno_min,
+            seqno_max: properties.seqno_max,
+            range: range_of(properties),
+            latest_expiry: properties.latest_expiry,
+            digest: Some(summary.digest),
+            ..Self::default()
+        }
+    }
+}
+
+/// The range of keys that a table says it holds.
+pub(crate) fn range_of(properties: &Properties) -> KeyRange {
+    KeyRange::through(&properties.first_key, &properties.last_key)
+}
+
+/// A bound: a key, or the least key after the longest.
+fn key(field: &mut Cursor<'_>) -> Result<Bytes> {
+    let bytes = field.rest();
+    if bytes.len() > KEY_BYTES_MAX + 1 {
+        return Err(Error::corrupt("length of a bound, bytes")
+            .expected(format_args!("at most {}", KEY_BYTES_MAX + 1))
+            .got(bytes.len()));
+    }
+    field.take(bytes.len()).map(Bytes::copy_from_slice)
+}

@@ -1,0 +1,80 @@
+//! A table file of an open store, shared by every version, snapshot and job that uses it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::Result;
+use cache::PageCache;
+use media::Medium;
+use table::Table;
+
+use crate::manifest::TableEntry;
+
+/// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
+/// one removes the file and its cached pages.
+pub(crate) struct TableFile {
+    table: Result<Arc<Table>>,
+    entry: Arc<TableEntry>,
+    medium: Arc<dyn Medium>,
+    cache: Arc<PageCache>,
+    space: u32,
+    obsolete: AtomicBool,
+    damaged: AtomicBool,
+}
+
+impl TableFile {
+    pub(crate) fn new(
+        table: Result<Arc<Table>>,
+        entry: Arc<TableEntry>,
+        medium: Arc<dyn Medium>,
+        cache: Arc<PageCache>,
+        space: u32,
+    ) -> Arc<Self> {
+        let damaged = AtomicBool::new(table.is_err());
+        let obsolete = AtomicBool::new(false);
+        Arc::new(Self { table, entry, medium, cache, space, obsolete, damaged })
+    }
+
+    /// The table.
+    ///
+    /// # Errors
+    /// Why it could not be opened: reads of its key range cannot be answered.
+    pub(crate) fn table(&self) -> Result<&Arc<Table>> {
+        self.table.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn entry(&self) -> &Arc<TableEntry> {
+        &self.entry
+    }
+
+    /// No manifest names the table any more: its file goes when its last reader does.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// A merge met damage in it: kept out of others, never deleted for that.
+    pub(crate) fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            self.cache.remove_table(self.space, self.entry.id);
+            // A file that stays is found as an orphan and removed at the next open.
+            let _ = self.medium.remove(&table::file_name(self.entry.id));
+        }
+    }
+}
+
+impl fmt::Debug for TableFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableFile({})", self.entry.id)
+    }
+}
