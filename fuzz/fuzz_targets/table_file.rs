@@ -26,7 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = fact.to_string();
     });
     let dictionaries = Arc::new(NoDictionaries);
-    let Ok(table) = Table::open(&*medium, store, id, None, dictionaries, &account) else { return };
+    let opened = Table::open(&*medium, store, id, None, None, dictionaries, &account);
+    let Ok(table) = opened else { return };
     let report = table.check(&account, &mut |done, total| assert!(done <= total)).expect("memory");
     let keys = walk(&table, true);
     let back = walk(&table, false);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, EntryKind, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Codec, EntryKind, KeyspaceId, Seqno, StoreId, TableId, Trailer};
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Medium, MemoryMedium, Purpose};
 use table::{NoDictionaries, Pages, Spec, Step, Table, TableCursor, Writer};
@@ -31,8 +31,16 @@ fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>)| {
     let account = Account::unlimited("fuzz");
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (store, id) = (StoreId(7), TableId(1));
-    let spec =
-        Spec { store, table: id, codec, level: 1, dictionary: None, purpose: Purpose::Flush };
+    let spec = Spec {
+        store,
+        table: id,
+        keyspace: KeyspaceId(1),
+        codec,
+        level: 1,
+        dictionary: None,
+        filter_bits: choice >> 2 & 0xf,
+        purpose: Purpose::Flush,
+    };
     let mut writer = Writer::create(&medium, spec, &account).expect("a table");
     let trailer = Trailer::new(Seqno::new(5), EntryKind::Put);
     for (key, value) in &model {
@@ -40,7 +48,7 @@ fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>)| {
     }
     let summary = writer.finish().expect("a table");
     let bytes = Some(summary.file_bytes);
-    let table = Table::open(&*medium, store, id, bytes, Arc::new(NoDictionaries), &account);
+    let table = Table::open(&*medium, store, id, bytes, None, Arc::new(NoDictionaries), &account);
     let table = table.expect("what was written opens");
     let report = table.check(&account, &mut |_, _| ()).expect("memory");
     assert!(report.is_clean(), "{report:?}");

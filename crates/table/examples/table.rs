@@ -10,13 +10,14 @@ use std::sync::Arc;
 use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Codec, EntryKind, PageSeed, Result, Rng, Seqno, StoreId, TableId, Trailer, key_hash,
+    Account, Codec, EntryKind, KeyspaceId, PageSeed, Result, Rng, Seqno, StoreId, TableId, Trailer,
+    key_hash,
 };
 use media::{Buf, Medium, MemoryMedium, Purpose};
 use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
-    NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span, Spec, Step, Table,
-    TableCursor, Writer, verify_page,
+    FILTER_BITS_DEFAULT, NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span, Spec,
+    Step, Table, TableCursor, Writer, verify_page,
 };
 
 const STORE: StoreId = StoreId(1);
@@ -46,7 +47,16 @@ fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let account = Account::unlimited("example");
     let (store, table, purpose) = (STORE, TABLE, Purpose::Flush);
-    let spec = Spec { store, table, codec, level: 1, dictionary: None, purpose };
+    let spec = Spec {
+        store,
+        table,
+        keyspace: KeyspaceId(1),
+        codec,
+        level: 1,
+        dictionary: None,
+        filter_bits: FILTER_BITS_DEFAULT,
+        purpose,
+    };
     let mut rng = Rng::new(1);
     let entries = (TABLE_BYTES / (16 + value_bytes as u64)).min(1_000_000);
     let mut writer = Writer::create(&medium, spec, &account)?;
@@ -67,7 +77,8 @@ fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
     let start = now();
     let summary = writer.finish()?;
     elapsed += now() - start;
-    let table = Table::open(&*medium, STORE, TABLE, None, Arc::new(NoDictionaries), &account)?;
+    let table =
+        Table::open(&*medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), &account)?;
     Ok((table, summary.properties.raw_bytes as f64 * 1e3 / elapsed))
 }
 

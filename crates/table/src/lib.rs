@@ -5,15 +5,21 @@
 //! whoever holds the caches and queues. The formats are in docs/format/table.md and
 //! docs/format/dictionary.md.
 
+mod bounds;
 mod codec;
 mod dictionary;
 #[cfg(test)]
 mod golden;
 mod name;
 mod page;
+mod pointer;
+mod range_deletes;
 mod sorted;
 
+pub use bounds::Bounds;
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name};
 pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
+pub use pointer::Pointer;
+pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
 pub use sorted::*;

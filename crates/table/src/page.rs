@@ -37,6 +37,8 @@ pub enum PageKind {
     Properties = 4,
     /// The last page of the file.
     Footer = 5,
+    /// A part of the range deletes.
+    RangeDeletes = 6,
 }
 
 impl PageKind {
@@ -47,7 +49,8 @@ impl PageKind {
             3 => Ok(Self::Top),
             4 => Ok(Self::Properties),
             5 => Ok(Self::Footer),
-            other => Err(Error::corrupt("page kind").expected("1..=5").got(other)),
+            6 => Ok(Self::RangeDeletes),
+            other => Err(Error::corrupt("page kind").expected("1..=6").got(other)),
         }
     }
 
@@ -60,6 +63,7 @@ impl PageKind {
             Self::Top => "top",
             Self::Properties => "properties",
             Self::Footer => "footer",
+            Self::RangeDeletes => "range deletes",
         }
     }
 }

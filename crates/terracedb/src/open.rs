@@ -253,6 +253,7 @@ fn open_trees(
                 env.store,
                 id,
                 Some(table.entry.file_bytes),
+                None,
                 Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
                 &env.account,
             );

@@ -53,10 +53,10 @@ const fn unzigzag(value: u64) -> i64 {
 /// The kind whose number is `kind`, where this version of the format gives it a meaning.
 fn known_kind(kind: u8) -> Result<EntryKind> {
     match EntryKind::decode(kind)? {
-        kind @ (EntryKind::Put | EntryKind::Delete) => Ok(kind),
-        reserved => Err(Error::invalid("entry kind: a newer format")
-            .expected("a put or a delete")
+        reserved @ EntryKind::DeleteRange => Err(Error::invalid("entry kind: a newer format")
+            .expected("one that a table's entries have")
             .got(format_args!("{reserved:?}"))),
+        kind => Ok(kind),
     }
 }
 

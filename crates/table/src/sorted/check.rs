@@ -1,8 +1,9 @@
 //! Checking a table: every page, and everything a reader relies on.
 //!
 //! The file is streamed once, in large reads. Checked are the checksum of every page (I8), the
-//! order of the versions, that the separators lead to each block, that the filter denies no key,
-//! and the counts against the properties. Damage is noted with its pages and the keys that lie
+//! order of the versions and the form of their values, that the separators lead to each block, that
+//! the filter denies no key, and the counts against the properties. The range deletes were checked
+//! when the table was opened. Damage is noted with its pages and the keys that lie
 //! there, and the check goes on behind it.
 //!
 //! Memory is one buffer and one block, charged (I10).
@@ -10,13 +11,15 @@
 use std::fmt;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, EntryKind, Error, Result, Seqno, TableId, Trailer, hash64, key_hash};
+use base::{Account, Charge, Error, Result, Seqno, TableId, Trailer, hash64, key_hash};
 use media::{Buf, Purpose};
 
 use super::block::{Block, Place};
 use super::meta::MetaPage;
+use super::properties::Properties;
 use super::read::{decode_run, read_pages, read_raw};
 use super::table::Table;
+use super::tally::Tally;
 use super::top::{Partition, Top};
 use crate::page::{Header, verify_page};
 
@@ -92,7 +95,7 @@ impl Table {
             chunk: Chunk { buf: Buf::pages(1), first: 0, pages: 0, charge },
             place: Place::new(),
             last: None,
-            counts: Counts { seqno_min: Seqno::MAX, ..Counts::default() },
+            counts: Counts::default(),
             digest: 0,
             report: Report {
                 table: self.id(),
@@ -111,16 +114,11 @@ impl Table {
 }
 
 /// What is counted, to be compared with the properties.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Counts {
-    entries: u64,
-    deletes: u64,
-    keys: u64,
-    raw_bytes: u64,
+    versions: Tally,
     blocks: u64,
     data_pages: u64,
-    seqno_min: Seqno,
-    seqno_max: Seqno,
 }
 
 /// Pages read ahead.
@@ -271,12 +269,12 @@ impl Check<'_> {
                         .got(format_args!("{led:?} for `{}`", key.escape_ascii())));
                 }
             }
-            self.counts.entries += 1;
-            self.counts.deletes += u64::from(matches!(trailer.kind(), Ok(EntryKind::Delete)));
-            self.counts.keys += u64::from(new_key);
-            self.counts.raw_bytes += (key.len() + decoded.value(entry).len()) as u64;
-            self.counts.seqno_min = self.counts.seqno_min.min(trailer.seqno());
-            self.counts.seqno_max = self.counts.seqno_max.max(trailer.seqno());
+            let value = decoded.value(entry);
+            let counted = self.counts.versions.add_value(trailer.kind()?, value);
+            counted.map_err(|error| {
+                Error::corrupt("version").at(format_args!("`{}`", key.escape_ascii())).got(error)
+            })?;
+            self.counts.versions.add(key, trailer, value, new_key);
             match &mut previous {
                 Some((last, last_trailer)) => {
                     last.clear();
@@ -289,7 +287,7 @@ impl Check<'_> {
             place.next(decoded)?;
         }
         (self.last, self.place) = (previous, place);
-        self.report.entries = self.counts.entries;
+        self.report.entries = self.counts.versions.entries;
         Ok(())
     }
 
@@ -363,7 +361,7 @@ impl Check<'_> {
     fn end(&mut self) -> Result<()> {
         let footer = *self.table.footer();
         let (file, seed) = (&**self.table.file(), self.table.seed());
-        for page in footer.top..footer.pages {
+        for page in footer.range_deletes..footer.pages {
             match read_pages(file, seed, page, 1, Purpose::Scrub) {
                 Ok(buf) if page + 1 < footer.pages => {
                     self.digest = hash64(self.digest, &checksum(&buf).to_le_bytes());
@@ -377,21 +375,12 @@ impl Check<'_> {
             // Counts and digest lack what could not be read.
             return Ok(());
         }
-        let properties = self.table.properties();
-        let expected = Counts {
-            entries: properties.entries,
-            deletes: properties.deletes,
-            keys: properties.keys,
-            raw_bytes: properties.raw_bytes,
-            blocks: properties.blocks,
-            data_pages: properties.data_pages,
-            seqno_min: properties.seqno_min,
-            seqno_max: properties.seqno_max,
-        };
-        if self.counts != expected {
+        let stored = self.table.properties();
+        let counted = self.counted();
+        if counted != *stored {
             let error = Error::corrupt("table properties")
-                .expected(format_args!("{:?}", self.counts))
-                .got(format_args!("{expected:?}"));
+                .expected(format_args!("{counted:?}"))
+                .got(format_args!("{stored:?}"));
             self.damage(Damage { page: footer.properties, pages: 1, keys: None, error });
         }
         if self.digest != footer.digest {
@@ -401,6 +390,23 @@ impl Check<'_> {
             self.damage(Damage { page: footer.pages - 1, pages: 1, keys: None, error });
         }
         Ok(())
+    }
+
+    /// The properties as they should be, as far as they can be counted.
+    fn counted(&mut self) -> Properties {
+        let mut counted = self.table.properties().clone();
+        let deletes = self.table.range_deletes();
+        counted.range_deletes = deletes.seqnos().len() as u64;
+        counted.range_end = deletes.bounds().map(|(_, end)| end.to_vec()).unwrap_or_default();
+        let Counts { mut versions, blocks, data_pages } = std::mem::take(&mut self.counts);
+        for seqno in deletes.seqnos() {
+            // What reads as of another number is stored as of none.
+            let stored = self.table.seqno().map_or(*seqno, |_| Seqno::ZERO);
+            versions.add_seqnos(stored, stored);
+        }
+        (counted.blocks, counted.data_pages) = (blocks, data_pages);
+        versions.put(&mut counted);
+        counted
     }
 }
 

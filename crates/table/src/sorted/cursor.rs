@@ -4,6 +4,9 @@
 //! ready. The cursor keeps the metadata page of its partition and its decompressed block, so that
 //! a walk needs each page once.
 //!
+//! A cursor with bounds never stands outside them, and so needs no page that lies there, but for
+//! one that holds keys of both sides.
+//!
 //! Forward steps within a block cost tens of nanoseconds; backward ones decode half a restart
 //! interval, eight entries, on average.
 
@@ -18,11 +21,16 @@ use super::meta::MetaPage;
 use super::point::not_supplied;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
+use crate::bounds::Bounds;
+
+/// A trailer that is before every version of a key.
+const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
 
 /// A cursor over the versions of one table: on one of them, or on none.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
+    bounds: Bounds,
     goal: Goal,
     /// The span whose pages the next step gets.
     waiting: Option<Span>,
@@ -78,8 +86,15 @@ impl TableCursor {
     /// A cursor on no entry.
     #[must_use]
     pub const fn new(table: Arc<Table>) -> Self {
+        Self::with_bounds(table, Bounds::ALL)
+    }
+
+    /// A cursor on no entry, for which there are only the entries with keys inside `bounds`.
+    #[must_use]
+    pub const fn with_bounds(table: Arc<Table>, bounds: Bounds) -> Self {
         Self {
             table,
+            bounds,
             goal: Goal::Rest,
             waiting: None,
             key: Vec::new(),
@@ -101,6 +116,10 @@ impl TableCursor {
 
     /// Starts to go to the first entry.
     pub fn seek_first(&mut self) {
+        if let Some(first) = self.bounds.first.clone() {
+            self.target(&first, BEFORE_ALL);
+            return self.start(Goal::Seek, true);
+        }
         self.start(Goal::First, true);
         self.place.clear();
         (self.partition, self.pick) = (0, Pick::Number(0));
@@ -108,6 +127,10 @@ impl TableCursor {
 
     /// Starts to go to the last entry.
     pub fn seek_last(&mut self) {
+        if let Some(end) = self.bounds.end.clone() {
+            self.target(&end, BEFORE_ALL);
+            return self.start(Goal::SeekBefore, false);
+        }
         self.start(Goal::Last, false);
         self.place.clear();
         (self.partition, self.pick) = (usize::MAX, Pick::Last);
@@ -116,12 +139,18 @@ impl TableCursor {
     /// Starts to go to the first entry at or after (`key`, `at`): a version of `key` with a
     /// trailer of at most `at`, or else the next key's newest.
     pub fn seek(&mut self, key: &[u8], at: Trailer) {
+        if self.bounds.is_after(key) {
+            return self.seek_first();
+        }
         self.target(key, at);
         self.start(Goal::Seek, true);
     }
 
     /// Starts to go to the last entry before (`key`, `at`).
     pub fn seek_before(&mut self, key: &[u8], at: Trailer) {
+        if self.bounds.is_before(key) {
+            return self.seek_last();
+        }
         self.target(key, at);
         self.start(Goal::SeekBefore, false);
     }
@@ -144,7 +173,11 @@ impl TableCursor {
         self.place.clear();
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.at = at;
+        self.at = self.table.stored(at).unwrap_or_else(|| {
+            // After all versions of the key is before all of the next key there can be.
+            self.key.push(0);
+            BEFORE_ALL
+        });
         (self.partition, self.pick) = (usize::MAX, Pick::Search);
     }
 
@@ -155,7 +188,14 @@ impl TableCursor {
     /// `Corrupt` where pages are damaged, `Invalid` where a newer version wrote them or nothing is
     /// supplied, `Retry` where memory for a long value is short. The cursor is then on no entry.
     pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
-        let stepped = self.advance(supplied);
+        let mut stepped = self.advance(supplied);
+        if let Ok(Step::Ready(valid)) = &mut stepped
+            && *valid
+            && !self.bounds.contains(self.place.key())
+        {
+            self.place.clear();
+            *valid = false;
+        }
         let stepped = stepped.map_err(|error| match &self.block {
             // Damage within a block that its checksum did not cover: a writer's mistake.
             Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
@@ -173,6 +213,9 @@ impl TableCursor {
     fn advance(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
         if let Some(span) = self.waiting.take() {
             self.load(span, supplied.ok_or_else(|| not_supplied(span))?)?;
+        }
+        if self.table.properties().entries == 0 {
+            return Ok(Step::Ready(false));
         }
         match self.goal {
             Goal::Rest => return Ok(Step::Ready(self.is_valid())),
@@ -248,10 +291,35 @@ impl TableCursor {
                 None => return Ok(ControlFlow::Break(false)),
             },
         };
-        if self.partition >= self.table.top()?.partitions() {
+        if self.partition >= self.table.top()?.partitions() || self.is_beyond()? {
             return Ok(ControlFlow::Break(false));
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether all of the block that the cursor is on its way to lies beyond the bounds, as far as
+    /// the separator between it and the last one tells.
+    fn is_beyond(&self) -> Result<bool> {
+        if self.bounds.is_all() {
+            return Ok(false);
+        }
+        let top = self.table.top()?;
+        let between = match (self.pick, self.meta()) {
+            (Pick::Number(0), _) if self.forward => {
+                top.separators().get(self.partition.saturating_sub(1)).map(Some)
+            }
+            (Pick::Number(next), Some(meta)) if self.forward => meta.separator(next),
+            (Pick::Number(next), Some(meta)) => meta.separator(next + 1),
+            (Pick::Last, _) => top.separators().get(self.partition).map(Some),
+            _ => Ok(None),
+        };
+        Ok(between?.is_some_and(|between| match (self.forward, &self.bounds) {
+            (true, bounds) => bounds.is_before(&between.key),
+            // A separator may be the key that precedes it, with a trailer.
+            (false, bounds) => bounds.first.as_ref().is_some_and(|first| {
+                between.key < *first || (between.key == *first && between.trailer.is_none())
+            }),
+        }))
     }
 
     /// The metadata page of the present partition, where it is there.
@@ -333,7 +401,7 @@ impl TableCursor {
     /// The entry's sequence number and kind; `None` on no entry.
     #[must_use]
     pub fn trailer(&self) -> Option<Trailer> {
-        self.place.entry().map(|entry| entry.trailer)
+        self.place.entry().map(|entry| self.table.seen(entry.trailer))
     }
 
     /// The entry's value: a slice of its block, which it keeps in memory.

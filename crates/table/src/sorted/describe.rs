@@ -7,14 +7,15 @@
 use std::fmt;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, PageSeed, Result};
+use base::{Account, PageSeed, Result, Seqno};
+use bytes::Bytes;
 use media::{Access, Medium, Purpose};
 
 use super::check::Damage;
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::read::{read_pages, read_raw};
-use super::table::Tail;
+use super::table::{Sections, Tail};
 use super::top::{Partition, Top};
 use crate::page::{Header, PAYLOAD_BYTES, verify_page};
 
@@ -28,6 +29,8 @@ pub enum Fact {
     Footer(Footer),
     /// A property.
     Property(&'static str, String),
+    /// A fragment of range deletes: its first key, its end, and its sequence numbers.
+    RangeDelete(Bytes, Bytes, Vec<Seqno>),
     /// A partition.
     Partition {
         /// Its number.
@@ -52,17 +55,24 @@ impl fmt::Display for Fact {
         match self {
             Self::Footer(footer) => write!(
                 f,
-                "table {} of store {}, format {}: {} pages, top level at {}, properties at {}, \
-                 digest {:016x}",
+                "table {} of store {}, format {}: {} pages, range deletes at {}, top level at {}, \
+                 properties at {}, digest {:016x}",
                 footer.table,
                 footer.store,
                 footer.version,
                 footer.pages,
+                footer.range_deletes,
                 footer.top,
                 footer.properties,
                 footer.digest
             ),
             Self::Property(name, value) => write!(f, "{name}: {value}"),
+            Self::RangeDelete(start, end, seqnos) => write!(
+                f,
+                "range delete: `{}` to `{}` at {seqnos:?}",
+                start.escape_ascii(),
+                end.escape_ascii()
+            ),
             Self::Partition { number, partition, blocks, filter_bytes, from } => write!(
                 f,
                 "partition {number}: pages {}..{}, metadata page {}, {blocks} blocks, \
@@ -113,9 +123,14 @@ pub fn describe(
     let footer = tail.footer;
     visit(&Fact::Footer(footer));
     tail.complete(&*file, account).map_err(|error| error.at(name))?;
-    let (top, properties, _charge) = tail.sections().map_err(|error| error.at(name))?;
+    let Sections { top, properties, range_deletes, charge: _charge } =
+        tail.sections().map_err(|error| error.at(name))?;
     for (name, value) in properties.list() {
         visit(&Fact::Property(name, value));
+    }
+    for fragment in range_deletes.iter() {
+        let (start, end) = (fragment.start.clone(), fragment.end.clone());
+        visit(&Fact::RangeDelete(start, end, fragment.seqnos.to_vec()));
     }
     let seed = PageSeed::new(footer.store, footer.table);
     let top = Top::parse(&top)?;

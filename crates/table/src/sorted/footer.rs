@@ -7,13 +7,19 @@ use crate::page::{Header, PageKind, payload, verify_page};
 /// `TERRATBL`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
-/// The format version this build writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest format version this build reads, and writes where a table has what version 1 lacks:
+/// range deletes, entries other than puts and deletes, filters of other than 8 bits. A table
+/// without those is written as version 1.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The first format version, and the last without a section of range deletes.
+pub(crate) const FIRST_VERSION: u32 = 1;
 
 /// Where a table's parts lie, and whose they are.
 ///
-/// Data and metadata pages fill the pages before `top`; the top level the pages before
-/// `properties`; the properties the pages before the footer itself.
+/// Data and metadata pages fill the pages before `range_deletes`; the range deletes, where there are
+/// any, the pages before `top`; the top level the pages before `properties`; the properties the
+/// pages before the footer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The format version.
@@ -24,6 +30,8 @@ pub struct Footer {
     pub store: StoreId,
     /// The table.
     pub table: TableId,
+    /// The first page of the range deletes; the same as `top` where there are none.
+    pub range_deletes: u32,
     /// The first page of the top level.
     pub top: u32,
     /// The first page of the properties.
@@ -46,6 +54,9 @@ impl Footer {
         put_u32(&mut out, self.top);
         put_u32(&mut out, self.properties);
         put_u64(&mut out, self.digest);
+        if self.version > FIRST_VERSION {
+            put_u32(&mut out, self.range_deletes);
+        }
         out
     }
 
@@ -64,11 +75,12 @@ impl Footer {
                 .expected(format_args!("a footer page with magic {MAGIC:016x}"))
                 .got(format_args!("a {} page with {magic:016x}", kind.name())));
         }
-        let footer = Self {
+        let mut footer = Self {
             version: cursor.u32()?,
             pages: cursor.u32()?,
             store: StoreId(cursor.u128()?),
             table: TableId(cursor.u64()?),
+            range_deletes: 0,
             top: cursor.u32()?,
             properties: cursor.u32()?,
             digest: cursor.u64()?,
@@ -81,16 +93,23 @@ impl Footer {
                 .expected(format_args!("at most {FORMAT_VERSION}"))
                 .got(footer.version));
         }
+        footer.range_deletes = match footer.version {
+            0 | FIRST_VERSION => footer.top,
+            _ => cursor.u32()?,
+        };
         cursor.finish()?;
         if footer.version == 0 || footer.pages != pages {
             return Err(Error::corrupt("table length, pages (and format version)")
                 .expected(format_args!("{} (and 1..={FORMAT_VERSION})", footer.pages))
                 .got(format_args!("{pages} (and {})", footer.version)));
         }
-        if footer.top >= footer.properties || footer.properties >= last {
+        let Self { range_deletes, top, properties, .. } = footer;
+        if range_deletes > top || top >= properties || properties >= last {
             return Err(Error::corrupt("table footer")
-                .expected(format_args!("top level, properties and footer ({last}) in this order"))
-                .got(format_args!("pages {} and {}", footer.top, footer.properties)));
+                .expected(format_args!(
+                    "range deletes, top level, properties and footer ({last}) in this order"
+                ))
+                .got(format_args!("pages {range_deletes}, {top} and {properties}")));
         }
         Ok(footer)
     }

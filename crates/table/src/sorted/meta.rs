@@ -5,7 +5,7 @@
 
 use base::{Cursor, Error, Result, Trailer};
 
-use super::filter::{Filter, FilterBuilder, filter_bytes};
+use super::filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, FilterBuilder, filter_bytes};
 use super::separator::{Separator, Separators, SeparatorsBuilder, Width};
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, payload};
 
@@ -14,6 +14,9 @@ const FIXED_BYTES: usize = 20;
 
 /// Flag: some block has several pages, so that the first page of each is listed.
 const HAS_RUNS: u16 = 1;
+
+/// Where among the flags the bits of the filter's values stand; 0 there stands for 8.
+const WIDTH_SHIFT: u32 = 8;
 
 /// Collects one partition.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct MetaBuilder {
     separators: SeparatorsBuilder,
     hashes: Vec<u64>,
     filter: FilterBuilder,
+    /// The bits of the filter's values.
+    width: u8,
 }
 
 /// What a metadata page came to.
@@ -36,8 +41,9 @@ pub(crate) struct MetaSize {
 }
 
 impl MetaBuilder {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(width: u8) -> Self {
         Self {
+            width,
             first_page: 0,
             pages: 0,
             blocks: Vec::new(),
@@ -66,7 +72,7 @@ impl MetaBuilder {
         let blocks = self.blocks.len() + 1;
         let runs = if self.has_runs || pages > 1 { blocks * size_of::<u32>() } else { 0 };
         let separators = self.separators.encoded_bytes_with(separator);
-        let filter = filter_bytes(self.hashes.len() + keys);
+        let filter = filter_bytes(self.hashes.len() + keys, self.width);
         self.is_empty() || FIXED_BYTES + separators + runs + filter <= PAYLOAD_BYTES
     }
 
@@ -81,12 +87,25 @@ impl MetaBuilder {
         self.hashes.extend_from_slice(hashes);
     }
 
+    /// The width of the filter's values: less than asked for only where one block has so many keys
+    /// that its filter would not fit.
+    fn fitting_width(&self) -> u8 {
+        let fits = |width: &u8| {
+            let filter = filter_bytes(self.hashes.len(), *width);
+            self.blocks.len() > 1 || FIXED_BYTES + size_of::<u32>() + filter <= PAYLOAD_BYTES
+        };
+        (1..=self.width).rev().find(fits).unwrap_or_default()
+    }
+
     /// Replaces `out` by the payload of the partition's page.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<MetaSize> {
-        let (seed, slots) = self.filter.build(&mut self.hashes);
+        let width = self.fitting_width();
+        let (seed, slots) = self.filter.build(&mut self.hashes, width);
+        let stored_width = if width == FILTER_BITS_DEFAULT { 0 } else { u16::from(width) };
+        let flags = if self.has_runs { HAS_RUNS } else { 0 } | stored_width << WIDTH_SHIFT;
         out.clear();
         out.extend_from_slice(&(self.blocks.len() as u16).to_le_bytes());
-        out.extend_from_slice(&(if self.has_runs { HAS_RUNS } else { 0 }).to_le_bytes());
+        out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&self.first_page.to_le_bytes());
         out.extend_from_slice(&self.pages.to_le_bytes());
         out.extend_from_slice(&seed.to_le_bytes());
@@ -103,7 +122,10 @@ impl MetaBuilder {
 
 // One block alone always fits: its filter is bounded, and it has no separator.
 const _: () = assert!(
-    FIXED_BYTES + size_of::<u32>() + filter_bytes(super::block::BLOCK_ENTRIES_MAX) <= PAYLOAD_BYTES
+    FIXED_BYTES
+        + size_of::<u32>()
+        + filter_bytes(super::block::BLOCK_ENTRIES_MAX, FILTER_BITS_DEFAULT)
+        <= PAYLOAD_BYTES
 );
 
 /// A metadata page, read in place.
@@ -133,10 +155,14 @@ impl<'a> MetaPage<'a> {
         let (blocks, flags) = (usize::from(cursor.u16()?), cursor.u16()?);
         let (first_page, pages, seed) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let (separators, filter) = (usize::from(cursor.u16()?), usize::from(cursor.u16()?));
-        if blocks == 0 || flags & !HAS_RUNS != 0 || (pages as usize) < blocks {
+        let (flags, width) = (flags & !(0xff << WIDTH_SHIFT), (flags >> WIDTH_SHIFT) as u8);
+        let is_known = flags & !HAS_RUNS == 0 && width <= FILTER_BITS_MAX;
+        if blocks == 0 || !is_known || (pages as usize) < blocks {
             return Err(Error::corrupt("metadata page")
                 .expected("blocks, a page or more for each, and known flags")
-                .got(format_args!("{blocks} blocks, {pages} pages, flags {flags}")));
+                .got(format_args!(
+                    "{blocks} blocks, {pages} pages, flags {flags}, a filter of {width} bits"
+                )));
         }
         let separators = Separators::parse(Width::Page, blocks - 1, cursor.take(separators)?)?;
         let runs = if flags == HAS_RUNS { blocks * size_of::<u32>() } else { 0 };
@@ -146,7 +172,8 @@ impl<'a> MetaPage<'a> {
         let runs = cursor.take(runs)?;
         let slots = cursor.take(filter)?;
         cursor.finish()?;
-        let filter = Filter::new(seed, slots);
+        let width = if width == 0 { FILTER_BITS_DEFAULT } else { width };
+        let filter = Filter::new(seed, width, slots);
         Ok(Self { blocks, first_page, pages, separators, runs, filter, filter_bytes: slots.len() })
     }
 
@@ -236,8 +263,8 @@ mod tests {
         page
     }
 
-    fn partition(pages_of: impl Fn(usize) -> usize) -> MetaBuilder {
-        let mut builder = MetaBuilder::new();
+    fn partition(width: u8, pages_of: impl Fn(usize) -> usize) -> MetaBuilder {
+        let mut builder = MetaBuilder::new(width);
         builder.start(100);
         for block in 0..50usize {
             let key = format!("key{block:03}").into_bytes();
@@ -251,9 +278,9 @@ mod tests {
 
     #[test]
     fn filter_separators_and_pages_are_read_in_place() {
-        for runs in [false, true] {
+        for (runs, width) in [(false, 8), (true, 8), (false, 12), (true, 5), (true, 0)] {
             let pages_of = |block: usize| if runs && block % 10 == 3 { 4 } else { 1 };
-            let page = page(&mut partition(pages_of));
+            let page = page(&mut partition(width, pages_of));
             let meta = MetaPage::parse(&*page).unwrap();
             let mut first = 100;
             for block in 0..50 {
@@ -266,13 +293,28 @@ mod tests {
                 assert!((0..20).all(|i| meta.may_contain(base::hash64(block as u64, &[i]))));
             }
             assert_eq!(meta.data_pages(), (100, first - 100));
+            assert_eq!(meta.filter_bytes(), filter_bytes(1000, width));
             assert!(meta.block_pages(50).is_err());
         }
     }
 
     #[test]
+    fn a_block_of_many_keys_gets_the_widest_filter_that_fits() {
+        let mut builder = MetaBuilder::new(FILTER_BITS_MAX);
+        builder.start(0);
+        let hashes: Vec<u64> = (0..2048)
+            .map(|number: u64| base::hash64(1, &[number as u8, (number >> 8) as u8]))
+            .collect();
+        builder.add(None, 1, &hashes);
+        let page = page(&mut builder);
+        let meta = MetaPage::parse(&*page).unwrap();
+        assert_eq!(meta.filter_bytes(), filter_bytes(2048, 15));
+        assert!(hashes.iter().all(|hash| meta.may_contain(*hash)));
+    }
+
+    #[test]
     fn damage_never_panics() {
-        let clean = page(&mut partition(|block| 1 + block % 2));
+        let clean = page(&mut partition(8, |block| 1 + block % 2));
         for at in 0..PAGE_BYTES {
             let mut page = clean.clone();
             page[at] ^= 0xff;

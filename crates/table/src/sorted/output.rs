@@ -37,8 +37,13 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// A payload that is not compressed.
     pub(crate) fn plain(kind: PageKind, payload: &'a [u8]) -> Self {
+        Self::pieces(kind, payload.into())
+    }
+
+    /// As [`Section::plain`], of a payload in pieces.
+    pub(crate) fn pieces(kind: PageKind, payload: Pieces<'a>) -> Self {
         let (codec, dictionary) = (Codec::None, DictionaryId(0));
-        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload: payload.into() }
+        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload }
     }
 }
 

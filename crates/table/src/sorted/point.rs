@@ -65,9 +65,10 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         // A failed step ends the read.
         match (std::mem::replace(&mut self.state, State::Done), supplied) {
             (State::Start, _) => {
-                if !self.table.covers(key) {
+                let Some(at) = self.table.stored(self.at).filter(|_| self.table.covers(key)) else {
                     return Ok(Step::Ready(None));
-                }
+                };
+                self.at = at;
                 let top = self.table.top()?;
                 let partition = top.partition(top.search(key, self.at)?)?;
                 let span = self.table.meta_span(partition);
@@ -91,7 +92,7 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 let bytes = self.table.decode(span, pages)?;
                 let block = Block::parse(&bytes).map_err(place)?;
                 let found = block.get(key, self.at).map_err(place)?.map(|entry| Found {
-                    trailer: entry.trailer,
+                    trailer: self.table.seen(entry.trailer),
                     value: bytes.slice(entry.value()),
                 });
                 Ok(Step::Ready(found))

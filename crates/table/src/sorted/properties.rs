@@ -4,10 +4,19 @@
 //! append-only: a reader skips the ones it does not know, and a field it knows and does not find
 //! keeps its default.
 
-use base::{Codec, Cursor, DictionaryId, Error, Result, Seqno, put_bytes, put_varint};
+use base::{
+    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_varint,
+};
 
 /// The most dictionaries one table may name.
 const DICTIONARIES_MAX: usize = 1 << 12;
+
+/// The most value files one table may point into.
+pub(super) const VALUE_FILES_MAX: usize = 1 << 16;
+
+/// The last of the fields that are stored always. Those after it are stored where they are not zero
+/// or empty, so that a table without them is, to the byte, one of the first version.
+const ALWAYS_STORED: u64 = 22;
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $number:literal $name:ident: $type:ty,)+) => {
@@ -23,10 +32,12 @@ macro_rules! fields {
             pub fn encode(&self) -> Vec<u8> {
                 let (mut out, mut field) = (Vec::new(), Vec::new());
                 $(
-                    field.clear();
-                    Field::put(&self.$name, &mut field);
-                    put_varint(&mut out, $number);
-                    put_bytes(&mut out, &field);
+                    if $number <= ALWAYS_STORED || self.$name != <$type>::default() {
+                        field.clear();
+                        Field::put(&self.$name, &mut field);
+                        put_varint(&mut out, $number);
+                        put_bytes(&mut out, &field);
+                    }
                 )+
                 out
             }
@@ -71,13 +82,14 @@ macro_rules! fields {
 }
 
 fields! {
-    /// The smallest key.
+    /// The smallest key that an entry has or a range delete starts at.
     1 first_key: Vec<u8>,
-    /// The largest key.
+    /// The largest key of an entry; empty in a table of range deletes only.
+    /// [`Properties::end_key`] is behind everything.
     2 last_key: Vec<u8>,
-    /// The smallest sequence number.
+    /// The smallest sequence number, of entries and range deletes.
     3 seqno_min: Seqno,
-    /// The largest sequence number.
+    /// The largest sequence number, of entries and range deletes.
     4 seqno_max: Seqno,
     /// Versions of keys.
     5 entries: u64,
@@ -105,8 +117,7 @@ fields! {
     16 padding_bytes: u64,
     /// Blocks compressed, those compressed again after a wrong guess included.
     17 compressions: u64,
-    /// Reserved for time to live: when the last entry expires, Unix milliseconds. 0: some entry
-    /// never does.
+    /// When the last entry expires, Unix milliseconds. 0: some entry, or a range delete, never does.
     18 latest_expiry: u64,
     /// How blocks are compressed, those stored as they are apart.
     19 codec: CodecField,
@@ -116,6 +127,41 @@ fields! {
     21 dictionaries: Vec<DictionaryId>,
     /// What the table was written for, as statistics name it.
     22 written_for: String,
+    /// The keyspace it was written for.
+    23 keyspace: KeyspaceId,
+    /// Range deletes: one for each sequence number of each fragment.
+    24 range_deletes: u64,
+    /// The end of the last range delete, exclusive.
+    25 range_end: Vec<u8>,
+    /// Entries that are operands of a merge operator.
+    26 merges: u64,
+    /// Entries that expire.
+    27 expiring: u64,
+    /// When the first of them does, Unix milliseconds.
+    28 earliest_expiry: u64,
+    /// The value files it points into, ascending, and the bytes of values in each.
+    29 values: Vec<(TableId, u64)>,
+}
+
+impl Properties {
+    /// The first key that is after every entry and no range delete covers.
+    #[must_use]
+    pub fn end_key(&self) -> Vec<u8> {
+        if self.entries == 0 || self.range_end > self.last_key {
+            return self.range_end.clone();
+        }
+        // No key lies between a key and that key with a zero behind it.
+        [&*self.last_key, &[0]].concat()
+    }
+
+    /// The memory of what has no fixed length, bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.first_key.len()
+            + self.last_key.len()
+            + self.range_end.len()
+            + size_of_val(&*self.dictionaries)
+            + size_of_val(&*self.values)
+    }
 }
 
 /// [`Codec`] with a default, for [`Properties`].
@@ -169,6 +215,22 @@ impl Field for Seqno {
 
     fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
         Self::try_from(cursor.varint()?)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Field for KeyspaceId {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(self.0));
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let id = cursor.varint()?;
+        let narrow = u32::try_from(id);
+        narrow.map(Self).map_err(|_| Error::corrupt("keyspace id").expected("32 bits").got(id))
     }
 
     fn show(&self) -> String {
@@ -247,6 +309,36 @@ impl Field for Vec<DictionaryId> {
     }
 }
 
+impl Field for Vec<(TableId, u64)> {
+    fn put(&self, out: &mut Vec<u8>) {
+        for (file, bytes) in self {
+            put_varint(out, file.0);
+            put_varint(out, *bytes);
+        }
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let mut values = Self::new();
+        while !cursor.is_empty() {
+            let value: (TableId, u64) = (TableId(cursor.varint()?), cursor.varint()?);
+            if values.len() == VALUE_FILES_MAX
+                || values.last().is_some_and(|last| last.0 >= value.0)
+            {
+                return Err(Error::corrupt("value files of a table")
+                    .expected(format_args!("ascending, at most {VALUE_FILES_MAX}"))
+                    .got(value.0));
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn show(&self) -> String {
+        let files = self.iter().map(|(file, bytes)| format!("{file}: {bytes} B"));
+        files.collect::<Vec<String>>().join(", ")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,6 +354,10 @@ mod tests {
             level: -5,
             dictionaries: vec![DictionaryId(1), DictionaryId(u32::MAX)],
             written_for: "flush".to_owned(),
+            keyspace: KeyspaceId(u32::MAX),
+            range_end: b"b".to_vec(),
+            earliest_expiry: 9,
+            values: vec![(TableId(3), 100), (TableId(9), u64::MAX)],
             ..Properties::default()
         }
     }
@@ -274,6 +370,10 @@ mod tests {
         put_bytes(&mut bytes, b"of a later version");
         assert_eq!(Properties::decode(&bytes).unwrap(), sample());
         assert_eq!(Properties::decode(&[]).unwrap(), Properties::default());
+        assert!(sample().end_key() == [&[0xff; 300][..], &[0]].concat());
+        let wider = Properties { range_end: vec![0xff; 301], ..sample() };
+        assert_eq!(wider.end_key(), [0xff; 301]);
+        assert_eq!(Properties { entries: 0, ..sample() }.end_key(), b"b");
     }
 
     #[test]

@@ -4,30 +4,38 @@
 //! page by page by [`PointRead`](super::PointRead) and [`TableCursor`](super::TableCursor), whose
 //! drivers hold caches and queues.
 //!
-//! Shared in an `Arc`, immutable. Pins about 20 bytes for each partition of about a hundred pages,
-//! charged to memory (I10).
+//! Shared in an `Arc`, immutable. Pins about 20 bytes for each partition of about a hundred pages, and
+//! the range deletes, charged to memory (I10).
+//!
+//! A table that was made outside the store, and taken in whole, says nothing of when: it is opened
+//! with the sequence number at which all of it is to be read.
 
 use std::fmt;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId};
+use base::{Account, Charge, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
+use super::range_section;
 use super::read::{decode_block, read_pages, read_raw, section};
 use super::step::{Pages, Span};
 use super::top::{Partition, Top};
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{PageKind, verify_page};
+use crate::range_deletes::RangeDeletes;
 
 /// The pages read first: the end of the file. It holds all that opening needs for tables of up to
 /// some 100,000 pages.
 const TAIL_PAGES: u32 = 16;
+
+/// The most keys that [`Table::splits`] names.
+const SPLITS_MAX: usize = 64;
 
 /// An open table.
 pub struct Table {
@@ -36,23 +44,28 @@ pub struct Table {
     footer: Footer,
     properties: Properties,
     top: Box<[u8]>,
+    range_deletes: RangeDeletes,
+    /// What every entry's sequence number is, instead of the stored one.
+    seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
     account: Account,
     charge: Charge,
 }
 
 impl Table {
-    /// Opens `table` of `store`.
+    /// Opens `table` of `store`. With `seqno`, every entry and range delete reads as of that
+    /// sequence number; such a table stores 0 in each, and no key twice.
     ///
     /// # Errors
     /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
-    /// given; `Invalid` where there is none or a newer version wrote it; `Retry` where memory is
-    /// short.
+    /// given, or has sequence numbers of its own beside `seqno`; `Invalid` where there is none or a
+    /// newer version wrote it; `Retry` where memory is short.
     pub fn open(
         medium: &dyn Medium,
         store: StoreId,
         table: TableId,
         expected_bytes: Option<u64>,
+        seqno: Option<Seqno>,
         dictionaries: Arc<dyn Dictionaries>,
         account: &Account,
     ) -> Result<Arc<Self>> {
@@ -62,13 +75,27 @@ impl Table {
         let mut tail = Tail::read(&*file, expected_bytes, account).map_err(place)?;
         let footer = tail.footer.expect(store, table).map_err(place)?;
         tail.complete(&*file, account).map_err(place)?;
-        let (top, properties, charge) = tail.sections().map_err(place)?;
+        let Sections { top, properties, mut range_deletes, charge } =
+            tail.sections().map_err(place)?;
+        if let Some(seqno) = seqno {
+            let Properties { keys, entries, seqno_max, .. } = properties;
+            if seqno_max > Seqno::ZERO || keys != entries {
+                return Err(place(
+                    Error::corrupt("table to be read as of one sequence number")
+                        .expected("no sequence numbers of its own, and no key twice")
+                        .got(format_args!("up to {seqno_max}, {entries} entries of {keys} keys")),
+                ));
+            }
+            range_deletes = range_deletes.with_seqno(seqno);
+        }
         Ok(Arc::new(Self {
             seed: PageSeed::new(store, table),
             file,
             footer,
             properties,
             top: top.into(),
+            range_deletes,
+            seqno,
             dictionaries,
             account: account.clone(),
             charge,
@@ -111,10 +138,62 @@ impl Table {
         self.charge.bytes()
     }
 
-    /// Whether `key` lies between the first and the last key.
+    /// The range deletes, as of the sequence number that the table was opened with, if any.
+    #[must_use]
+    pub const fn range_deletes(&self) -> &RangeDeletes {
+        &self.range_deletes
+    }
+
+    /// The sequence number that every entry reads as, where that is not the stored one.
+    #[must_use]
+    pub const fn seqno(&self) -> Option<Seqno> {
+        self.seqno
+    }
+
+    /// Whether the table may hold an entry of `key`; its range deletes apart.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
-        key >= &*self.properties.first_key && key <= &*self.properties.last_key
+        let Properties { entries, first_key, last_key, .. } = &self.properties;
+        *entries > 0 && key >= &**first_key && key <= &**last_key
+    }
+
+    /// Keys that cut the table in parts, ascending, and the bytes of the file before each: at most
+    /// 64, about evenly apart, none where it is smaller than two partitions. Takes no read.
+    #[must_use]
+    pub fn splits(&self) -> Vec<(Vec<u8>, u64)> {
+        let Ok(top) = self.top() else { return Vec::new() };
+        let separators = top.separators().count();
+        let mut splits: Vec<(Vec<u8>, u64)> = Vec::new();
+        let step = separators.div_ceil(SPLITS_MAX).max(1);
+        for index in (step - 1..separators).step_by(step) {
+            let (Ok(separator), Ok(partition)) =
+                (top.separators().get(index), top.partition(index + 1))
+            else {
+                break;
+            };
+            // Versions of one key may fill several partitions.
+            if splits.last().is_none_or(|(last, _)| *last < separator.key) {
+                splits.push((separator.key, u64::from(partition.first_page) * PAGE_BYTES as u64));
+            }
+        }
+        splits
+    }
+
+    /// A version as a reader sees it.
+    pub(crate) fn seen(&self, trailer: Trailer) -> Trailer {
+        let kind = trailer.word() & 0xff;
+        self.seqno.map_or(trailer, |seqno| Trailer::from_word(seqno.get() << 8 | kind))
+    }
+
+    /// Where a reader's `at` lies among the stored versions of a key; `None`: after them all.
+    pub(crate) fn stored(&self, at: Trailer) -> Option<Trailer> {
+        match self.seqno {
+            None => Some(at),
+            Some(seqno) if at.seqno() < seqno => None,
+            Some(seqno) if at.seqno() > seqno => Some(Trailer::from_word(u64::MAX)),
+            // Stored numbers are 0, and kinds are what they are.
+            Some(_) => Some(Trailer::from_word(at.word() & 0xff)),
+        }
     }
 
     pub(crate) fn top(&self) -> Result<Top<'_>> {
@@ -166,6 +245,14 @@ impl fmt::Debug for Table {
     }
 }
 
+/// What an open table keeps in memory.
+pub(crate) struct Sections {
+    pub(crate) top: Vec<u8>,
+    pub(crate) properties: Properties,
+    pub(crate) range_deletes: RangeDeletes,
+    pub(crate) charge: Charge,
+}
+
 /// The end of a table file, read once and verified under the identity it claims.
 pub(crate) struct Tail {
     pub(crate) footer: Footer,
@@ -210,25 +297,25 @@ impl Tail {
 
     /// Reads what sections are missing, and verifies all.
     pub(crate) fn complete(&mut self, file: &dyn File, account: &Account) -> Result<()> {
-        let Footer { store, table, top, pages, .. } = self.footer;
+        let Footer { store, table, range_deletes: from, pages, .. } = self.footer;
         let seed = PageSeed::new(store, table);
-        if top < self.first {
-            let charge = account.charge(Self::memory_for(pages - top))?;
-            self.buf = read_pages(file, seed, top, pages - top, Purpose::Meta)?;
-            (self.first, self.charge) = (top, charge);
+        if from < self.first {
+            let charge = account.charge(Self::memory_for(pages - from))?;
+            self.buf = read_pages(file, seed, from, pages - from, Purpose::Meta)?;
+            (self.first, self.charge) = (from, charge);
             return Ok(());
         }
         for (number, page) in (self.first..).zip(self.buf.chunks_exact(PAGE_BYTES)) {
-            if number >= top {
+            if number >= from {
                 verify_page(seed, number, page)?;
             }
         }
         Ok(())
     }
 
-    /// Top level and properties, and what they are charged.
-    pub(crate) fn sections(mut self) -> Result<(Vec<u8>, Properties, Charge)> {
-        let Footer { top, properties, pages, .. } = self.footer;
+    /// Range deletes, top level and properties, and what they are charged.
+    pub(crate) fn sections(mut self) -> Result<Sections> {
+        let Footer { range_deletes, top, properties, pages, .. } = self.footer;
         let cut = |from: u32, to: u32| {
             let offset = |page: u32| (page - self.first) as usize * PAGE_BYTES;
             self.buf.get(offset(from)..offset(to)).unwrap_or_default()
@@ -236,10 +323,20 @@ impl Tail {
         let mut top_level = section(PageKind::Top, cut(top, properties))?;
         let properties =
             Properties::decode(&section(PageKind::Properties, cut(properties, pages - 1))?)?;
-        Top::parse(&top_level)?.check(top)?;
+        Top::parse(&top_level)?.check(range_deletes)?;
         top_level.shrink_to_fit();
-        let keys = properties.first_key.len() + properties.last_key.len();
-        self.charge.shrink_to((size_of::<Table>() + top_level.len() + keys) as u64);
-        Ok((top_level, properties, self.charge))
+        let ranges = match range_deletes < top {
+            true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),
+            false => Bytes::new(),
+        };
+        let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
+        let mut deletes = RangeDeletes::default();
+        if !ranges.is_empty() {
+            deletes = range_section::decode(&ranges, &mut self.charge)?;
+            // Its keys are kept in the section they came in.
+            kept += (ranges.len() + deletes.bytes()) as u64;
+        }
+        self.charge.shrink_to(kept);
+        Ok(Sections { top: top_level, properties, range_deletes: deletes, charge: self.charge })
     }
 }

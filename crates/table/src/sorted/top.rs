@@ -35,6 +35,7 @@ impl Partition {
 /// The top level, read in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Top<'a> {
+    count: usize,
     metas: &'a [u8],
     separators: Separators<'a>,
 }
@@ -44,12 +45,12 @@ impl<'a> Top<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new("top level", bytes);
         let count = cursor.u32()? as usize;
-        let Some(metas) = count.checked_mul(size_of::<u32>()).filter(|_| count > 0) else {
-            return Err(Error::corrupt("partitions of a table").expected("some").got(count));
+        let Some(metas) = count.checked_mul(size_of::<u32>()) else {
+            return Err(Error::corrupt("partitions of a table").got(count));
         };
         let metas = cursor.take(metas)?;
-        let separators = Separators::parse(Width::Top, count - 1, cursor.rest())?;
-        Ok(Self { metas, separators })
+        let separators = Separators::parse(Width::Top, count.saturating_sub(1), cursor.rest())?;
+        Ok(Self { count, metas, separators })
     }
 
     /// Checks that the partitions fill the pages before `end`, each with some data.
@@ -71,8 +72,9 @@ impl<'a> Top<'a> {
         Err(Error::corrupt("end of the partitions, pages").expected(end).got(next))
     }
 
+    /// How many there are; none in a table of range deletes only.
     pub(crate) const fn partitions(&self) -> usize {
-        self.separators.count() + 1
+        self.count
     }
 
     fn meta_page(&self, index: usize) -> Result<u32> {

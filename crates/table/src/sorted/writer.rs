@@ -2,37 +2,31 @@
 //!
 //! The stream goes through the [`Packer`], which cuts it into blocks; the [`Partitions`], which cut
 //! the blocks into partitions and write each partition's metadata page after its data; and the
-//! [`Output`], which seals pages and writes them. Top level, properties and footer end the file.
+//! [`Output`], which seals pages and writes them. Range deletes, which are handed in beside the
+//! stream, top level, properties and footer end the file.
 //!
 //! Memory is bounded and charged (I10): buffers and one block, about 1.6 MiB, whatever the table's
 //! size; an entry over 32 KiB takes four times its length while it is added; the top level grows
-//! by about 20 bytes for each partition, some hundred pages.
+//! by about 20 bytes for each partition, some hundred pages; range deletes take what their fragments
+//! take in the file, twice at most.
 
 use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
-use base::{
-    Account, Charge, Codec, EntryKind, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer,
-};
+use base::{Account, Codec, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
 use media::{Access, Medium, Purpose};
 
-use super::footer::{FORMAT_VERSION, Footer};
-use super::meta::MetaBuilder;
-use super::output::{OUTPUT_BYTES, Output, Section};
-use super::pack::{Packed, Packer};
+use super::filter::FILTER_BITS_MAX;
+use super::output::{OUTPUT_BYTES, Output};
+use super::pack::Packer;
+use super::partitions::Partitions;
 use super::properties::{CodecField, Properties};
-use super::separator::{Separator, SeparatorsBuilder, Width};
-use super::top::encode_top;
 use crate::codec::zstd;
 use crate::dictionary::Dictionary;
 use crate::name::file_name;
-use crate::page::{PAYLOAD_BYTES, PageKind, run_pages};
 
 /// Packer, partition and the other fixed parts of a writer.
 const PARTS_BYTES: u64 = 512 << 10;
-
-/// The top level is charged in steps of this.
-const TOP_STEP_BYTES: u64 = 64 << 10;
 
 /// What to write, and how.
 #[derive(Clone, Debug)]
@@ -41,12 +35,19 @@ pub struct Spec {
     pub store: StoreId,
     /// The table's id, never used before.
     pub table: TableId,
+    /// The keyspace its keys belong to.
+    pub keyspace: KeyspaceId,
     /// How blocks are compressed.
     pub codec: Codec,
     /// The level of zstd; no meaning for other codecs.
     pub level: i32,
     /// The dictionary; zstd only.
     pub dictionary: Option<Arc<Dictionary>>,
+    /// The bits of the filter's values, at most [`FILTER_BITS_MAX`]: a key that is not there is taken
+    /// for one that may be once in 2^bits times, and each key takes 1.04 times as many bits (more
+    /// where a partition has few keys). 0: no filter. Most want
+    /// [`FILTER_BITS_DEFAULT`](super::FILTER_BITS_DEFAULT).
+    pub filter_bits: u8,
     /// What the writes are for.
     pub purpose: Purpose,
 }
@@ -92,11 +93,16 @@ impl Writer {
                 .expected("codec zstd")
                 .got(format_args!("codec {:?}", spec.codec)));
         }
+        if spec.filter_bits > FILTER_BITS_MAX {
+            return Err(Error::invalid("bits of a filter")
+                .expected(format_args!("at most {FILTER_BITS_MAX}"))
+                .got(spec.filter_bits));
+        }
         let charge = account.charge(OUTPUT_BYTES + PARTS_BYTES)?;
         let mut properties = Properties {
             codec: CodecField(spec.codec),
             written_for: spec.purpose.name().to_owned(),
-            seqno_min: Seqno::MAX,
+            keyspace: spec.keyspace,
             ..Properties::default()
         };
         let packer = match spec.codec {
@@ -119,19 +125,13 @@ impl Writer {
             medium: Arc::clone(medium),
             name,
             packer,
-            partitions: Partitions {
-                store: spec.store,
-                table: spec.table,
+            partitions: Partitions::new(
+                (spec.store, spec.table),
+                spec.filter_bits,
                 output,
-                meta: MetaBuilder::new(),
-                top: SeparatorsBuilder::new(Width::Top),
-                metas: Vec::new(),
-                boundary: None,
-                scratch: Vec::new(),
                 properties,
                 charge,
-                top_charged: 0,
-            },
+            ),
             last_key: Vec::new(),
             last_trailer: Trailer::from_word(0),
             failed: None,
@@ -140,12 +140,14 @@ impl Writer {
         })
     }
 
-    /// Adds a version. Keys ascend, and trailers descend within a key.
+    /// Adds a version: a put, a delete without a value, a merge operand, a put that expires (eight
+    /// bytes of expiry, little-endian Unix milliseconds over 0, then the value) or a
+    /// [`Pointer`](crate::Pointer). Keys ascend, and trailers descend within a key.
     ///
     /// # Errors
-    /// `Invalid` where the version is out of order or bounds, and nothing is added; `Retry` where a
-    /// large value finds no memory, and nothing is added; otherwise as the medium's, and the writer
-    /// is of no more use.
+    /// `Invalid` where the version is out of order or bounds or not of such a form, and nothing is
+    /// added; `Retry` where a large value finds no memory, and nothing is added; otherwise as the
+    /// medium's, and the writer is of no more use.
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         self.check_usable()?;
         let new_key = self.check(key, trailer, value)?;
@@ -154,6 +156,7 @@ impl Writer {
             bytes => Some(self.account.charge(bytes)?),
         };
         let partitions = &mut self.partitions;
+        partitions.tally.add_value(trailer.kind()?, value)?;
         let added = self.packer.add(key, trailer, value, &mut |packed| partitions.put(packed));
         if let Err(error) = added {
             return Err(self.fail(error));
@@ -174,16 +177,7 @@ impl Writer {
                 .expected(format_args!("1..={KEY_BYTES_MAX} and at most {VALUE_BYTES_MAX}"))
                 .got(format_args!("{} and {}", key.len(), value.len())));
         }
-        match trailer.kind()? {
-            EntryKind::Put => {}
-            EntryKind::Delete if value.is_empty() => {}
-            kind => {
-                return Err(Error::invalid("version for a table")
-                    .expected("a put, or a delete without a value")
-                    .got(format_args!("{kind:?} with {} bytes", value.len())));
-            }
-        }
-        let first = self.partitions.properties.entries == 0;
+        let first = self.entries() == 0;
         let order = key.cmp(&self.last_key);
         let in_order = first || order.is_gt() || (order.is_eq() && trailer < self.last_trailer);
         if !in_order {
@@ -196,6 +190,18 @@ impl Writer {
                 .got(format_args!("`{}` {trailer:?}", key.escape_ascii())));
         }
         Ok(first || order.is_gt())
+    }
+
+    /// Adds a fragment of range deletes: keys from `start` on and before `end` are deleted as of
+    /// each of `seqnos`, which descend. Fragments ascend and do not overlap, whatever versions are
+    /// added before, between and after them; they may cover the table's own versions.
+    ///
+    /// # Errors
+    /// `Invalid` where the fragment is out of order or the table has too many, `Retry` where memory
+    /// is short; nothing is added then.
+    pub fn add_range_delete(&mut self, start: &[u8], end: &[u8], seqnos: &[Seqno]) -> Result<()> {
+        self.check_usable()?;
+        self.partitions.add_range_delete(start, end, seqnos)
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -219,17 +225,25 @@ impl Writer {
     /// Versions added.
     #[must_use]
     pub const fn entries(&self) -> u64 {
-        self.partitions.properties.entries
+        self.partitions.tally.entries
+    }
+
+    /// Whether neither a version nor a range delete was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty()
     }
 
     /// Ends the table and makes its content durable; the caller makes its name durable.
     ///
     /// # Errors
-    /// `Invalid` where no version was added; otherwise as the medium's. The file is then removed.
+    /// `Invalid` where nothing was added; otherwise as the medium's. The file is then removed.
     pub fn finish(mut self) -> Result<Summary> {
         self.check_usable()?;
-        if self.entries() == 0 {
-            return Err(Error::invalid("table").expected("at least one version").got("none"));
+        if self.is_empty() {
+            return Err(Error::invalid("table")
+                .expected("a version or a range delete")
+                .got("none"));
         }
         let partitions = &mut self.partitions;
         self.packer.finish(&mut |packed| partitions.put(packed))?;
@@ -264,125 +278,5 @@ impl Drop for Writer {
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Writer({}, {} entries)", self.name, self.entries())
-    }
-}
-
-/// Cuts blocks into partitions and keeps the books.
-struct Partitions {
-    store: StoreId,
-    table: TableId,
-    output: Output,
-    meta: MetaBuilder,
-    /// The separators between partitions, and each partition's metadata page.
-    top: SeparatorsBuilder,
-    metas: Vec<u32>,
-    /// The last entry of the last block.
-    boundary: Option<(Vec<u8>, Trailer)>,
-    scratch: Vec<u8>,
-    properties: Properties,
-    charge: Charge,
-    top_charged: u64,
-}
-
-impl Partitions {
-    /// Counts a version.
-    fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
-        let properties = &mut self.properties;
-        if properties.entries == 0 {
-            properties.first_key = key.to_vec();
-        }
-        properties.entries += 1;
-        properties.keys += u64::from(new_key);
-        properties.deletes += u64::from(matches!(trailer.kind(), Ok(EntryKind::Delete)));
-        properties.raw_bytes += (key.len() + value.len()) as u64;
-        properties.seqno_min = properties.seqno_min.min(trailer.seqno());
-        properties.seqno_max = properties.seqno_max.max(trailer.seqno());
-    }
-
-    /// Writes a block, after the metadata page of a partition that it does not fit any more.
-    fn put(&mut self, packed: Packed<'_>) -> Result<()> {
-        let pages = run_pages(packed.payload.len());
-        let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
-            Separator::between((last_key, *last_trailer), packed.first_key)
-        });
-        let fits = match &separator {
-            Some(separator) => self.meta.fits(separator, pages, packed.hashes.len()),
-            None => true,
-        };
-        if fits && !self.meta.is_empty() {
-            self.meta.add(separator, pages, packed.hashes);
-        } else {
-            if let Some(separator) = separator {
-                self.end_partition()?;
-                self.top.push(separator);
-                self.charge_top()?;
-            }
-            self.meta.start(self.output.pages());
-            self.meta.add(None, pages, packed.hashes);
-        }
-        self.output.put(Section {
-            kind: PageKind::Data,
-            codec: packed.codec,
-            dictionary: packed.dictionary,
-            raw_bytes: packed.raw_bytes,
-            payload: packed.payload,
-        })?;
-        self.properties.blocks += 1;
-        self.properties.runs += u64::from(pages > 1);
-        self.properties.block_bytes += packed.raw_bytes as u64;
-        self.properties.data_pages += pages as u64;
-        let (last_key, last_trailer) = packed.last;
-        let (key, trailer) = self.boundary.get_or_insert_with(|| (Vec::new(), last_trailer));
-        key.clear();
-        key.extend_from_slice(last_key);
-        *trailer = last_trailer;
-        Ok(())
-    }
-
-    fn end_partition(&mut self) -> Result<()> {
-        let size = self.meta.encode(&mut self.scratch)?;
-        debug_assert!(size.payload_bytes <= PAYLOAD_BYTES);
-        self.metas.push(self.output.put(Section::plain(PageKind::Meta, &self.scratch))?);
-        self.properties.meta_pages += 1;
-        self.properties.meta_bytes += size.payload_bytes as u64;
-        self.properties.filter_bytes += size.filter_bytes as u64;
-        Ok(())
-    }
-
-    /// Charges what the top level has grown by (I10), before it grows on.
-    fn charge_top(&mut self) -> Result<()> {
-        let bytes = (self.top.memory_bytes() + self.metas.len() * size_of::<u32>()) as u64;
-        if bytes > self.top_charged {
-            let step = TOP_STEP_BYTES.max(bytes - self.top_charged);
-            self.charge.grow(step)?;
-            self.top_charged += step;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<Summary> {
-        self.end_partition()?;
-        let top = encode_top(&self.metas, &self.top)?;
-        let top = self.output.put(Section::plain(PageKind::Top, &top))?;
-        let properties = self.properties.encode();
-        let properties = self.output.put(Section::plain(PageKind::Properties, &properties))?;
-        let footer = Footer {
-            version: FORMAT_VERSION,
-            pages: self.output.pages() + 1,
-            store: self.store,
-            table: self.table,
-            top,
-            properties,
-            digest: self.output.digest(),
-        };
-        self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
-        self.output.finish()?;
-        Ok(Summary {
-            table: self.table,
-            file_bytes: u64::from(footer.pages) * PAGE_BYTES as u64,
-            pages: footer.pages,
-            digest: footer.digest,
-            properties: std::mem::take(&mut self.properties),
-        })
     }
 }

@@ -143,7 +143,7 @@ impl Walk<'_> {
         let expected = owner.map(|owner| owner.entry.file_bytes);
         let account = self.account.clone();
         let dictionaries = Arc::clone(dictionaries) as Arc<dyn Dictionaries>;
-        match Table::open(&**self.medium, store, id, expected, dictionaries, &account) {
+        match Table::open(&**self.medium, store, id, expected, None, dictionaries, &account) {
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => self.report.note(of(error)),
             Ok(table) => {

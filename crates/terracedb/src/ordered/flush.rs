@@ -12,7 +12,7 @@ use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
 use cache::PageCache;
 use compact::Horizon;
 use media::{Medium, Purpose};
-use table::{Dictionaries, Dictionary, Spec, Table, Writer};
+use table::{Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Spec, Table, Writer};
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
@@ -129,9 +129,11 @@ impl FlushJob {
         let spec = Spec {
             store: env.store,
             table,
+            keyspace: self.tree.id(),
             codec: env.codec,
             level: env.zstd_level,
             dictionary,
+            filter_bits: FILTER_BITS_DEFAULT,
             purpose: Purpose::Flush,
         };
         Writer::create(&env.medium, spec, &env.writer_account)
@@ -191,7 +193,7 @@ impl FlushJob {
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
-            Table::open(medium, env.store, id, bytes, dictionaries, &env.account)
+            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.account)
         };
         let opened = env.medium.sync_names().and_then(|()| open());
         // Its place holds until it is installed there.

@@ -67,7 +67,7 @@ fn a_flipped_byte_is_an_error_and_never_a_wrong_answer() {
         let place = format!("byte {} of page {page}", at % PAGE_BYTES);
         let medium = with_content(damaged);
         let Ok(table) = open(&medium) else {
-            assert!(page >= clean.footer().top as usize, "{place}");
+            assert!(page >= clean.footer().range_deletes as usize, "{place}");
             refused += 1;
             continue;
         };
@@ -108,7 +108,8 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     let medium = with_content(content.clone());
     let open_as = |store, table, bytes| {
         let account = Account::unlimited("test");
-        let opened = Table::open(&*medium, store, table, bytes, Arc::new(NoDictionaries), &account);
+        let opened =
+            Table::open(&*medium, store, table, bytes, None, Arc::new(NoDictionaries), &account);
         opened.map(drop).unwrap_err().to_string()
     };
     let error = open_as(StoreId(9), TABLE, None);
@@ -121,7 +122,7 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     other.insert(&crate::file_name(TableId(8)), content).unwrap();
     let account = Account::unlimited("test");
     let none = Arc::new(NoDictionaries);
-    let error = Table::open(&other, STORE, TableId(8), None, none, &account).unwrap_err();
+    let error = Table::open(&other, STORE, TableId(8), None, None, none, &account).unwrap_err();
     assert!(error.to_string().contains("expected table 8"), "{error}");
 }
 
@@ -133,14 +134,14 @@ fn a_newer_format_is_refused_as_such() {
     let (_, last) = content.split_at_mut((pages - 1) * PAGE_BYTES);
     let header = crate::page::Header::parse(last).unwrap();
     let mut footer = crate::page::payload(last, &header).unwrap().to_vec();
-    footer[8..12].copy_from_slice(&2u32.to_le_bytes());
+    footer[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
     let page = last.first_chunk_mut::<PAGE_BYTES>().unwrap();
     let seed = base::PageSeed::new(STORE, TABLE);
     crate::page::seal_page(page, seed, pages as u32 - 1, &header, &footer);
     let error = open(&with_content(content)).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Invalid);
     let error = error.to_string();
-    assert!(error.contains("newer format") && error.contains("at most 1, got 2"), "{error}");
+    assert!(error.contains("newer format") && error.contains("at most 2, got 3"), "{error}");
 }
 
 #[test]

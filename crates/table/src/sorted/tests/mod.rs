@@ -3,6 +3,7 @@
 mod damage;
 mod faults;
 mod golden;
+mod kinds;
 mod model;
 
 use std::cmp::Reverse;
@@ -29,7 +30,16 @@ pub(super) fn put(seqno: u64) -> Trailer {
 }
 
 pub(super) fn spec(codec: Codec) -> Spec {
-    Spec { store: STORE, table: TABLE, codec, level: 1, dictionary: None, purpose: Purpose::Flush }
+    Spec {
+        store: STORE,
+        table: TABLE,
+        keyspace: base::KeyspaceId(0),
+        codec,
+        level: 1,
+        dictionary: None,
+        filter_bits: FILTER_BITS_DEFAULT,
+        purpose: Purpose::Flush,
+    }
 }
 
 pub(super) fn codecs() -> Vec<Codec> {
@@ -54,7 +64,7 @@ pub(super) fn write(
 
 pub(super) fn open(medium: &Arc<dyn Medium>) -> Result<Arc<Table>> {
     let account = Account::unlimited("test");
-    Table::open(&**medium, STORE, TABLE, None, Arc::new(NoDictionaries), &account)
+    Table::open(&**medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), &account)
 }
 
 pub(super) fn medium() -> Arc<dyn Medium> {

@@ -275,8 +275,6 @@ fn a_writer_refuses_what_is_out_of_order_and_removes_what_it_gave_up() {
         let error = writer.add(key, trailer, b"2").unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
     }
-    let merge = Trailer::new(Seqno::new(3), EntryKind::Merge);
-    assert!(writer.add(b"c", merge, b"").is_err());
     writer.add(b"b", put(4), b"3").unwrap();
     assert_eq!(writer.entries(), 2);
     assert!(Writer::create(&medium, spec(Codec::Lz4), &account).is_err(), "the name is taken");
@@ -304,8 +302,8 @@ fn short_memory_refuses_and_gives_back() {
     writer.add(b"c", put(1), &vec![1; 8 << 20]).unwrap();
     writer.finish().unwrap();
     assert_eq!(budget.used(), 0);
-    let table =
-        Table::open(&*medium, STORE, TABLE, None, Arc::new(NoDictionaries), &account).unwrap();
+    let table = Table::open(&*medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), &account)
+        .unwrap();
     assert_eq!(table.pinned_bytes(), budget.used());
     let (_, value) = Driver::new(&table).get(b"b", put(1)).unwrap().unwrap();
     assert!(budget.used() >= table.pinned_bytes() + (100 << 10), "a long value is charged");
@@ -318,7 +316,7 @@ fn short_memory_refuses_and_gives_back() {
     let poor_budget = base::Budget::new(1000);
     let poor = poor_budget.account("tables");
     assert!(Writer::create(&medium, spec(Codec::None), &poor).unwrap_err().is_retryable());
-    let refused = Table::open(&*medium, STORE, TABLE, None, Arc::new(NoDictionaries), &poor);
+    let refused = Table::open(&*medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), &poor);
     assert!(refused.unwrap_err().is_retryable());
 }
 
@@ -364,7 +362,7 @@ fn dictionaries_serve_writer_and_reader() {
     assert!(smaller_pages < pages, "{:?} {:?}", smaller.properties, summary.properties);
     assert_eq!(smaller.properties.dictionaries, [id]);
     let table =
-        Table::open(&*with, STORE, TABLE, None, Arc::new(One(dictionary)), &account).unwrap();
+        Table::open(&*with, STORE, TABLE, None, None, Arc::new(One(dictionary)), &account).unwrap();
     let mut driver = Driver::new(&table);
     for ((key, trailer), value) in model.iter().step_by(31) {
         let (_, found) = driver.get(key, trailer.0).unwrap().unwrap();

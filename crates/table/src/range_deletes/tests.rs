@@ -1,0 +1,118 @@
+use super::*;
+use base::Rng;
+
+fn delete(start: &str, end: &str, seqno: u64) -> RangeDelete {
+    let [start, end] = [start, end].map(|key| Bytes::copy_from_slice(key.as_bytes()));
+    RangeDelete { start, end, seqno: Seqno::new(seqno) }
+}
+
+fn shown(deletes: &RangeDeletes) -> String {
+    let fragments = deletes.iter().map(|Fragment { start, end, seqnos }| {
+        let seqnos: Vec<String> = seqnos.iter().map(ToString::to_string).collect();
+        format!("{}-{}@{}", start.escape_ascii(), end.escape_ascii(), seqnos.join(","))
+    });
+    fragments.collect::<Vec<String>>().join(" ")
+}
+
+#[test]
+fn overlaps_are_cut_and_equal_neighbours_joined() {
+    let deletes = [delete("b", "f", 5), delete("d", "h", 9), delete("h", "k", 9)];
+    let built = RangeDeletes::build(deletes.clone());
+    assert_eq!(shown(&built), "b-d@5 d-f@9,5 f-k@9");
+    assert_eq!(shown(&RangeDeletes::build_newest(deletes)), "b-d@5 d-k@9");
+    assert_eq!(built.bounds(), Some((&b"b"[..], &b"k"[..])));
+    assert_eq!((built.len(), built.seqnos().len()), (3, 4));
+    let nothing = RangeDeletes::build([delete("b", "b", 1), delete("c", "a", 2)]);
+    assert!(nothing.is_empty() && nothing.bounds().is_none());
+    assert_eq!(nothing.newest_covering(b"b", Seqno::MAX), None);
+}
+
+#[test]
+fn bounds_clip_fragments_and_a_number_replaces_theirs() {
+    let built = RangeDeletes::build([delete("b", "f", 5), delete("d", "h", 9)]);
+    let clipped = |first: Option<&'static str>, end: Option<&'static str>| {
+        shown(&built.clipped(&Bounds { first: first.map(Into::into), end: end.map(Into::into) }))
+    };
+    assert_eq!(clipped(None, None), "b-d@5 d-f@9,5 f-h@9");
+    assert_eq!(clipped(Some("c"), Some("e")), "c-d@5 d-e@9,5");
+    assert_eq!(clipped(Some("f"), None), "f-h@9");
+    assert_eq!(clipped(None, Some("b")), "");
+    assert_eq!(clipped(Some("h"), Some("z")), "");
+    assert_eq!(shown(&built.with_seqno(Seqno::new(3))), "b-d@3 d-f@3 f-h@3");
+}
+
+/// Any deletes, asked for any key at any time, answer as a look at each of them does.
+#[test]
+fn fragments_agree_with_a_scan_of_the_deletes() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..300 {
+        let prefix = ["", "key/", "a/long/common/prefix/"][rng.below(3) as usize];
+        let spread = 1 + rng.below(60);
+        let key = |rng: &mut Rng| match rng.below(3) {
+            0 => format!("{prefix}{}", rng.below(spread)),
+            1 => format!("{prefix}{:012}", rng.below(spread)),
+            _ => prefix[..rng.below(prefix.len() as u64 + 1) as usize].to_owned(),
+        };
+        let deletes: Vec<RangeDelete> = (0..rng.below(40))
+            .map(|_| delete(&key(&mut rng), &key(&mut rng), 1 + rng.below(50)))
+            .collect();
+        let mut readers: Vec<Seqno> =
+            (0..rng.below(4)).map(|_| Seqno::new(rng.below(50))).collect();
+        // The last is the present.
+        readers.push(Seqno::new(50));
+        readers.sort();
+        let all = RangeDeletes::build(deletes.clone());
+        let some = RangeDeletes::build_for(deletes.clone(), &readers);
+        let newest = RangeDeletes::build_newest(deletes.clone());
+        assert_eq!(RangeDeletes::build(all.deletes()), all, "seed {seed} round {round}");
+        for (before, next) in all.iter().zip(all.iter().skip(1)) {
+            assert!(before.start < before.end && before.end <= next.start);
+            assert!(before.seqnos.is_sorted_by(|one, other| one > other));
+        }
+        assert!(some.iter().all(|fragment| fragment.seqnos.len() <= readers.len()));
+        for _ in 0..60 {
+            let (key, at) = (key(&mut rng), Seqno::new(rng.below(52)));
+            let scan = |at: Seqno| {
+                let covers = |it: &&RangeDelete| {
+                    &*it.start <= key.as_bytes() && key.as_bytes() < &*it.end && it.seqno <= at
+                };
+                deletes.iter().filter(covers).map(|it| it.seqno).max()
+            };
+            let place = format!("seed {seed} round {round} key {key} at {at}");
+            assert_eq!(all.newest_covering(key.as_bytes(), at), scan(at), "{place}");
+            for reader in readers.iter().chain([&Seqno::MAX]) {
+                let found = some.newest_covering(key.as_bytes(), *reader);
+                assert_eq!(found, scan(*reader), "{place}");
+            }
+            let found = newest.newest_covering(key.as_bytes(), Seqno::MAX);
+            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            let from: Vec<_> = all.iter_from(key.as_bytes()).collect();
+            let expected = all.iter().filter(|it| key.as_bytes() < &**it.end);
+            assert_eq!(from, expected.collect::<Vec<_>>(), "{place}");
+        }
+    }
+}
+
+/// Nested deletes have a square of numbers; of those a reader can tell apart there are few, and
+/// finding them does not take a square of time.
+#[test]
+fn nested_deletes_are_cut_down_to_what_readers_tell_apart() {
+    let count = 20_000;
+    let deletes = (0..count).map(|number| {
+        delete(&format!("{number:06}"), &format!("{:06}", 2 * count - number), 1 + number)
+    });
+    let readers = [100, 10_000, count].map(Seqno::new);
+    let built = RangeDeletes::build_for(deletes, &readers);
+    assert_eq!(built.len() as u64, 2 * count - 1);
+    assert!(built.seqnos().len() <= readers.len() * built.len());
+    assert_eq!(built.newest_covering(b"015000", Seqno::MAX), Some(Seqno::new(15_001)));
+    assert_eq!(built.newest_covering(b"015000", readers[1]), Some(Seqno::new(10_000)));
+    assert!(built.bytes() > built.len() * 70);
+    // Above the present there may be readers to come.
+    let present =
+        RangeDeletes::build_for([delete("a", "b", 5), delete("a", "b", 6)], &readers[..1]);
+    assert_eq!(shown(&present), "a-b@6");
+    let above =
+        RangeDeletes::build_for([delete("a", "b", 105), delete("a", "b", 6)], &readers[..1]);
+    assert_eq!(shown(&above), "a-b@105,6");
+}

@@ -1,0 +1,230 @@
+//! From blocks to a whole file: partitions, each with its metadata page after its data, then the
+//! range deletes, the top level, the properties and the footer.
+//!
+//! Memory is charged (I10): the top level and the range deletes are all that grows with the table.
+
+use base::limits::PAGE_BYTES;
+use base::{Charge, Result, Seqno, StoreId, TableId, Trailer};
+
+use super::filter::FILTER_BITS_DEFAULT;
+use super::footer::{FIRST_VERSION, FORMAT_VERSION, Footer};
+use super::meta::MetaBuilder;
+use super::output::{Output, Section};
+use super::pack::Packed;
+use super::pieces::Pieces;
+use super::properties::Properties;
+use super::range_section::RangeSection;
+use super::separator::{Separator, SeparatorsBuilder, Width};
+use super::tally::Tally;
+use super::top::encode_top;
+use super::writer::Summary;
+use crate::page::{PAYLOAD_BYTES, PageKind, run_pages};
+
+/// What grows is charged in steps of this.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// The memory that one value file takes among the counts, bytes.
+const VALUE_FILE_BYTES: usize = 64;
+
+/// Cuts blocks into partitions and keeps the books.
+pub(super) struct Partitions {
+    store: StoreId,
+    table: TableId,
+    pub(super) output: Output,
+    meta: MetaBuilder,
+    filter_bits: u8,
+    /// The separators between partitions, and each partition's metadata page.
+    top: SeparatorsBuilder,
+    metas: Vec<u32>,
+    /// The last entry of the last block.
+    boundary: Option<(Vec<u8>, Trailer)>,
+    ranges: RangeSection,
+    scratch: Vec<u8>,
+    pub(super) tally: Tally,
+    pub(super) properties: Properties,
+    charge: Charge,
+    /// What of the charge is for what grows.
+    grown: u64,
+}
+
+impl Partitions {
+    /// Writes to `output`. `charge` is for what does not grow.
+    pub(super) fn new(
+        (store, table): (StoreId, TableId),
+        filter_bits: u8,
+        output: Output,
+        properties: Properties,
+        charge: Charge,
+    ) -> Self {
+        Self {
+            store,
+            table,
+            output,
+            meta: MetaBuilder::new(filter_bits),
+            filter_bits,
+            top: SeparatorsBuilder::new(Width::Top),
+            metas: Vec::new(),
+            boundary: None,
+            ranges: RangeSection::default(),
+            scratch: Vec::new(),
+            tally: Tally::default(),
+            properties,
+            charge,
+            grown: 0,
+        }
+    }
+
+    /// Counts a version whose value was counted.
+    pub(super) fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
+        if self.tally.entries == 0 {
+            self.properties.first_key = key.to_vec();
+        }
+        self.tally.add(key, trailer, value, new_key);
+    }
+
+    /// Whether there is nothing to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tally.entries == 0 && self.ranges.is_empty()
+    }
+
+    /// Adds a fragment of range deletes after the last one.
+    pub(super) fn add_range_delete(
+        &mut self,
+        start: &[u8],
+        end: &[u8],
+        seqnos: &[Seqno],
+    ) -> Result<()> {
+        // Twice: a full buffer doubles.
+        self.charge_growth(2 * (start.len() + end.len() + 10 * (seqnos.len() + 3)))?;
+        self.ranges.add(start, end, seqnos)?;
+        for seqno in seqnos {
+            self.tally.add_seqnos(*seqno, *seqno);
+        }
+        Ok(())
+    }
+
+    /// Writes a block, after the metadata page of a partition that it does not fit any more.
+    pub(super) fn put(&mut self, packed: Packed<'_>) -> Result<()> {
+        let pages = run_pages(packed.payload.len());
+        let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
+            Separator::between((last_key, *last_trailer), packed.first_key)
+        });
+        let fits = match &separator {
+            Some(separator) => self.meta.fits(separator, pages, packed.hashes.len()),
+            None => true,
+        };
+        if fits && !self.meta.is_empty() {
+            self.meta.add(separator, pages, packed.hashes);
+        } else {
+            if let Some(separator) = separator {
+                self.end_partition()?;
+                self.top.push(separator);
+                self.charge_growth(0)?;
+            }
+            self.meta.start(self.output.pages());
+            self.meta.add(None, pages, packed.hashes);
+        }
+        self.output.put(Section {
+            kind: PageKind::Data,
+            codec: packed.codec,
+            dictionary: packed.dictionary,
+            raw_bytes: packed.raw_bytes,
+            payload: packed.payload,
+        })?;
+        self.properties.blocks += 1;
+        self.properties.runs += u64::from(pages > 1);
+        self.properties.block_bytes += packed.raw_bytes as u64;
+        self.properties.data_pages += pages as u64;
+        let (last_key, last_trailer) = packed.last;
+        let (key, trailer) = self.boundary.get_or_insert_with(|| (Vec::new(), last_trailer));
+        key.clear();
+        key.extend_from_slice(last_key);
+        *trailer = last_trailer;
+        Ok(())
+    }
+
+    fn end_partition(&mut self) -> Result<()> {
+        let size = self.meta.encode(&mut self.scratch)?;
+        debug_assert!(size.payload_bytes <= PAYLOAD_BYTES);
+        self.metas.push(self.output.put(Section::plain(PageKind::Meta, &self.scratch))?);
+        self.properties.meta_pages += 1;
+        self.properties.meta_bytes += size.payload_bytes as u64;
+        self.properties.filter_bytes += size.filter_bytes as u64;
+        Ok(())
+    }
+
+    /// Charges what has grown, and is about to by `more` bytes (I10).
+    fn charge_growth(&mut self, more: usize) -> Result<()> {
+        let bytes = self.top.memory_bytes()
+            + self.metas.len() * size_of::<u32>()
+            + self.ranges.memory_bytes()
+            + self.tally.values.len() * VALUE_FILE_BYTES
+            + more;
+        if let Some(more) = (bytes as u64).checked_sub(self.grown).filter(|more| *more > 0) {
+            let step = STEP_BYTES.max(more);
+            self.charge.grow(step)?;
+            self.grown += step;
+        }
+        Ok(())
+    }
+
+    /// The oldest format version that has all that is in the table.
+    fn version(&self) -> u32 {
+        let Tally { merges, expiring, values, .. } = &self.tally;
+        let is_first = self.ranges.is_empty()
+            && (*merges, *expiring, values.len()) == (0, 0, 0)
+            && matches!(self.filter_bits, 0 | FILTER_BITS_DEFAULT);
+        if is_first { FIRST_VERSION } else { FORMAT_VERSION }
+    }
+
+    /// Writes what follows the blocks.
+    pub(super) fn finish(&mut self) -> Result<Summary> {
+        if !self.meta.is_empty() {
+            self.end_partition()?;
+        }
+        let version = self.version();
+        let range_deletes = self.output.pages();
+        if !self.ranges.is_empty() {
+            let counts = self.ranges.counts();
+            let payload = Pieces::new(&counts, self.ranges.entries(), &[]);
+            self.output.put(Section::pieces(PageKind::RangeDeletes, payload))?;
+        }
+        let top = encode_top(&self.metas, &self.top)?;
+        let top = self.output.put(Section::plain(PageKind::Top, &top))?;
+        let properties = self.finish_properties();
+        let stored = properties.encode();
+        let stored = self.output.put(Section::plain(PageKind::Properties, &stored))?;
+        let footer = Footer {
+            version,
+            pages: self.output.pages() + 1,
+            store: self.store,
+            table: self.table,
+            range_deletes,
+            top,
+            properties: stored,
+            digest: self.output.digest(),
+        };
+        self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
+        self.output.finish()?;
+        Ok(Summary {
+            table: self.table,
+            file_bytes: u64::from(footer.pages) * PAGE_BYTES as u64,
+            pages: footer.pages,
+            digest: footer.digest,
+            properties,
+        })
+    }
+
+    fn finish_properties(&mut self) -> Properties {
+        let mut properties = std::mem::take(&mut self.properties);
+        if !self.ranges.is_empty() {
+            properties.range_deletes = u64::from(self.ranges.seqnos());
+            properties.range_end = self.ranges.end().to_vec();
+            if self.tally.entries == 0 || self.ranges.first() < properties.first_key.as_slice() {
+                properties.first_key = self.ranges.first().to_vec();
+            }
+        }
+        std::mem::take(&mut self.tally).put(&mut properties);
+        properties
+    }
+}

@@ -1,0 +1,115 @@
+//! What the versions of a table have in common: counted as they are written, compared when they are
+//! checked.
+
+use std::collections::BTreeMap;
+
+use base::{EntryKind, Error, Result, Seqno, TableId, Trailer};
+
+use super::properties::{Properties, VALUE_FILES_MAX};
+use crate::pointer::Pointer;
+
+/// When a version expires, Unix milliseconds; `None` where it never does.
+///
+/// # Errors
+/// `Invalid` where the value is not of the form that its kind asks for.
+pub(super) fn expiry_of(kind: EntryKind, value: &[u8]) -> Result<Option<u64>> {
+    let wrong = |expected: &str| {
+        Err(Error::invalid("version of a table")
+            .expected(expected)
+            .got(format_args!("{kind:?} with {} bytes", value.len())))
+    };
+    match kind {
+        EntryKind::Put | EntryKind::Merge => Ok(None),
+        EntryKind::Delete if value.is_empty() => Ok(None),
+        EntryKind::Delete => wrong("a delete without a value"),
+        EntryKind::PutExpiring => match value.first_chunk().map(|it| u64::from_le_bytes(*it)) {
+            None | Some(0) => wrong("an expiry over 0 before the value"),
+            expiry => Ok(expiry),
+        },
+        EntryKind::PutPointer => match Pointer::decode(value) {
+            Ok(Pointer { expiry, .. }) => Ok((expiry > 0).then_some(expiry)),
+            Err(_) => wrong("a pointer to pages of a value file"),
+        },
+        EntryKind::DeleteRange => wrong("a version of one key"),
+    }
+}
+
+/// Counts of versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) entries: u64,
+    pub(super) deletes: u64,
+    pub(super) merges: u64,
+    pub(super) expiring: u64,
+    pub(super) keys: u64,
+    pub(super) raw_bytes: u64,
+    /// The smallest and the largest sequence number; none of nothing.
+    pub(super) seqnos: Option<(Seqno, Seqno)>,
+    /// When the first and the last of those expire that do.
+    pub(super) expiries: Option<(u64, u64)>,
+    /// Bytes of values by value file.
+    pub(super) values: BTreeMap<TableId, u64>,
+}
+
+impl Tally {
+    /// Counts a version, in two parts: first what may be refused.
+    ///
+    /// # Errors
+    /// `Invalid` where its value is not of the form that its kind asks for, or the table would point
+    /// into too many value files; nothing is counted then.
+    pub(super) fn add_value(&mut self, kind: EntryKind, value: &[u8]) -> Result<()> {
+        let expiry = expiry_of(kind, value)?;
+        if kind == EntryKind::PutPointer {
+            let Pointer { file, bytes, .. } = Pointer::decode(value)?;
+            if self.values.len() == VALUE_FILES_MAX && !self.values.contains_key(&file) {
+                return Err(Error::invalid("value files of a table")
+                    .expected(format_args!("at most {VALUE_FILES_MAX}")));
+            }
+            let sum = self.values.entry(file).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+        if let Some(expiry) = expiry {
+            self.expiring += 1;
+            self.expiries = Some(join(self.expiries, (expiry, expiry)));
+        }
+        self.deletes += u64::from(kind == EntryKind::Delete);
+        self.merges += u64::from(kind == EntryKind::Merge);
+        Ok(())
+    }
+
+    /// The second part: what is the same for every kind.
+    pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
+        self.entries += 1;
+        self.keys += u64::from(new_key);
+        self.raw_bytes += (key.len() + value.len()) as u64;
+        self.add_seqnos(trailer.seqno(), trailer.seqno());
+    }
+
+    /// Counts sequence numbers from the smallest to the largest.
+    pub(super) fn add_seqnos(&mut self, min: Seqno, max: Seqno) {
+        self.seqnos = Some(join(self.seqnos, (min, max)));
+    }
+
+    /// Sets what it knows in `properties`, whose `range_deletes` are there.
+    pub(super) fn put(self, properties: &mut Properties) {
+        let never = properties.range_deletes > 0 || self.expiring < self.entries;
+        let (earliest, latest) = self.expiries.unwrap_or_default();
+        properties.entries = self.entries;
+        properties.deletes = self.deletes;
+        properties.merges = self.merges;
+        properties.expiring = self.expiring;
+        properties.keys = self.keys;
+        properties.raw_bytes = self.raw_bytes;
+        (properties.seqno_min, properties.seqno_max) = self.seqnos.unwrap_or_default();
+        properties.earliest_expiry = earliest;
+        properties.latest_expiry = if never { 0 } else { latest };
+        properties.values = self.values.into_iter().collect();
+    }
+}
+
+fn join<T: Ord>(one: Option<(T, T)>, other: (T, T)) -> (T, T) {
+    match one {
+        Some((min, max)) => (min.min(other.0), max.max(other.1)),
+        None => other,
+    }
+}
