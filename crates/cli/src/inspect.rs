@@ -100,6 +100,7 @@ fn fact_to_json(fact: &Fact) -> Value {
             "store": footer.store.to_string(),
             "table": footer.table.0,
             "pages": footer.pages,
+            "range_deletes": footer.range_deletes,
             "top": footer.top,
             "properties": footer.properties,
             "digest": format!("{:016x}", footer.digest),
@@ -107,6 +108,12 @@ fn fact_to_json(fact: &Fact) -> Value {
         Fact::Property(name, value) => {
             json!({"fact": "property", "name": name, "value": value})
         }
+        Fact::RangeDelete(start, end, seqnos) => json!({
+            "fact": "range delete",
+            "start": start.escape_ascii().to_string(),
+            "end": end.escape_ascii().to_string(),
+            "seqnos": seqnos.iter().map(|seqno| seqno.get()).collect::<Vec<u64>>(),
+        }),
         Fact::Partition { number, partition, blocks, filter_bytes, from } => json!({
             "fact": "partition",
             "partition": number,

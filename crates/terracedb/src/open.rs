@@ -253,7 +253,7 @@ fn open_trees(
                 env.store,
                 id,
                 Some(table.entry.file_bytes),
-                None,
+                table.entry.seqno,
                 Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
                 &env.account,
             );

@@ -141,9 +141,10 @@ impl Walk<'_> {
         self.report.tables += 1;
         let size = self.size_of(&name);
         let expected = owner.map(|owner| owner.entry.file_bytes);
+        let seqno = owner.and_then(|owner| owner.entry.seqno);
         let account = self.account.clone();
         let dictionaries = Arc::clone(dictionaries) as Arc<dyn Dictionaries>;
-        match Table::open(&**self.medium, store, id, expected, None, dictionaries, &account) {
+        match Table::open(&**self.medium, store, id, expected, seqno, dictionaries, &account) {
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => self.report.note(of(error)),
             Ok(table) => {

@@ -193,19 +193,22 @@ impl TableEntry {
             file_bytes: summary.file_bytes,
             entries: properties.entries,
             deletes: properties.deletes,
+            range_deletes: properties.range_deletes,
             seqno_min: properties.seqno_min,
             seqno_max: properties.seqno_max,
             range: range_of(properties),
             latest_expiry: properties.latest_expiry,
+            values: properties.values.clone(),
             digest: Some(summary.digest),
             ..Self::default()
         }
     }
 }
 
-/// The range of keys that a table says it holds.
+/// The range of keys that a table says it holds or covers by range deletes.
 pub(crate) fn range_of(properties: &Properties) -> KeyRange {
-    KeyRange::through(&properties.first_key, &properties.last_key)
+    let first = Bytes::copy_from_slice(&properties.first_key);
+    KeyRange { first, end: Some(properties.end_key().into()) }
 }
 
 /// A bound: a key, or the least key after the longest.
