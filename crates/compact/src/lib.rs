@@ -19,5 +19,5 @@ pub use below::Below;
 pub use counts::Counts;
 pub use horizon::Horizon;
 pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
-pub use range::{KeyRange, subtract};
+pub use range::KeyRange;
 pub use retention::{Retention, Rules};

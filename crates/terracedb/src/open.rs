@@ -22,7 +22,7 @@ use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{self, KeyRange, Manifest, State, TableEntry};
+use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, TableFile, Tree, Version};
 use crate::read::{PageReader, QueuePool};
 use crate::settings::Settings;
@@ -266,7 +266,10 @@ fn open_trees(
                 recovery.damaged_tables.push(error.clone());
             }
             let file = env.table_file(opened, Arc::clone(&table.entry));
-            let piece = |range: &KeyRange| Piece::new(Arc::clone(&file), range.clone());
+            let piece = |piece: &LivePiece| {
+                let LivePiece { range, run, level } = piece.clone();
+                (run, Piece::new(Arc::clone(&file), range, level))
+            };
             pieces.extend(table.pieces.iter().map(piece));
         }
         let version = Version::of(pieces)?;

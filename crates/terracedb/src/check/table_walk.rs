@@ -12,7 +12,7 @@ use table::{
 
 use super::{Problem, Walk};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{KeyRange, KeyspaceEntry, LiveTable, State, TableEntry, range_of};
+use crate::manifest::{KeyspaceEntry, LivePiece, LiveTable, State, TableEntry, range_of};
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]
@@ -205,45 +205,47 @@ pub(super) fn out_of_order(keyspace: &KeyspaceEntry) -> Vec<Problem> {
     let mut complain = |entry: &TableEntry, error: Error| {
         problems.push(Owner { keyspace: &keyspace.name, entry }.problem(error));
     };
-    let mut tables: Vec<&LiveTable> = keyspace.tables.values().map(|table| &**table).collect();
-    tables.sort_by_key(|table| (table.entry.run, table.entry.seqno_min));
+    let live = keyspace.tables.values();
+    let piece = |table: &'_ LiveTable, piece: &LivePiece| (piece.clone(), Arc::clone(&table.entry));
+    let mut pieces: Vec<_> =
+        live.flat_map(|table| table.pieces.iter().map(|it| piece(table, it))).collect();
+    pieces.sort_by_key(|(piece, entry)| (piece.run, entry.seqno_min));
     let mut newest = Seqno::ZERO;
-    let mut flushed: Vec<&LiveTable> = Vec::new();
-    for table in tables {
-        let entry = &*table.entry;
+    let mut flushed: Vec<&(LivePiece, Arc<TableEntry>)> = Vec::new();
+    for pair in &pieces {
+        let (piece, entry) = pair;
         if entry.seqno_max >= keyspace.flushed_below {
             let error = Error::corrupt("sequence numbers of a table")
                 .expected(format_args!("below {}, the flushed bound", keyspace.flushed_below));
             complain(entry, error.got(entry.seqno_max));
         }
-        if entry.level > 0 {
+        if piece.level > 0 {
             continue;
         }
         // Only a table that is not newer than all before it is compared with each.
         if entry.seqno_min <= newest
-            && let Some(older) = flushed.iter().find(|older| {
-                older.entry.run < entry.run
-                    && older.entry.seqno_max >= entry.seqno_min
-                    && overlap(older, table)
+            && let Some((_, older)) = flushed.iter().find(|(older_piece, older)| {
+                older_piece.run < piece.run
+                    && older.seqno_max >= entry.seqno_min
+                    && older_piece.range.overlaps(&piece.range)
             })
         {
             let error = Error::corrupt("order of tables that overlap (I4)").expected(format_args!(
                 "sequence numbers above {} of table {}",
-                older.entry.seqno_max, older.entry.id
+                older.seqno_max, older.id
             ));
             complain(entry, error.got(format_args!("from {}", entry.seqno_min)));
         }
         newest = newest.max(entry.seqno_max);
-        flushed.push(table);
+        flushed.push(pair);
     }
-    let live = keyspace.tables.values();
-    let mut pieces: Vec<(&KeyRange, &TableEntry)> =
-        live.flat_map(|table| table.pieces.iter().map(|piece| (piece, &*table.entry))).collect();
-    pieces.sort_by(|one, other| (one.1.run, &one.0.first).cmp(&(other.1.run, &other.0.first)));
+    pieces.sort_by(|(one, _), (other, _)| {
+        (one.run, &one.range.first).cmp(&(other.run, &other.range.first))
+    });
     for pair in pieces.windows(2) {
         if let [(left, left_entry), (right, right_entry)] = pair
-            && left_entry.run == right_entry.run
-            && left.overlaps(right)
+            && left.run == right.run
+            && left.range.overlaps(&right.range)
         {
             let error = Error::corrupt("tables of a run (I4)")
                 .expected(format_args!("keys after table {}", left_entry.id));
@@ -251,8 +253,4 @@ pub(super) fn out_of_order(keyspace: &KeyspaceEntry) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn overlap(one: &LiveTable, other: &LiveTable) -> bool {
-    one.pieces.iter().any(|piece| other.pieces.iter().any(|it| it.overlaps(piece)))
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
 use base::{
-    Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_u64, put_varint,
+    Cursor, DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId, put_bytes, put_u64,
+    put_varint,
 };
 use bytes::Bytes;
 
@@ -27,6 +28,8 @@ pub(crate) enum Edit {
     /// A table no longer holds the keys in `range`: others do, or they are gone. A table left
     /// without keys is no longer part of its keyspace.
     TableCut { keyspace: KeyspaceId, table: TableId, range: KeyRange },
+    /// The pieces of a table within `range` belong to another run, where no data moved.
+    TableMoved { keyspace: KeyspaceId, table: TableId, range: KeyRange, run: RunId, level: u8 },
     /// Every write to the keyspace below this sequence number is in its tables.
     Flushed { keyspace: KeyspaceId, below: Seqno },
     /// Table ids below this one may have been used (ids are never reused).
@@ -65,6 +68,7 @@ const DICTIONARY_ADDED: u8 = 7;
 const DICTIONARY_IDS_USED: u8 = 8;
 const TABLE_ADDED: u8 = 9;
 const TABLE_CUT: u8 = 10;
+const TABLE_MOVED: u8 = 13;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -95,11 +99,15 @@ impl Edit {
                 out.push(TABLE_CUT);
                 put_varint(out, u64::from(keyspace.0));
                 put_u64(out, table.0);
-                put_bytes(out, &range.first);
-                out.push(u8::from(range.end.is_some()));
-                if let Some(end) = &range.end {
-                    put_bytes(out, end);
-                }
+                put_range(out, range);
+            }
+            Self::TableMoved { keyspace, table, range, run, level } => {
+                out.push(TABLE_MOVED);
+                put_varint(out, u64::from(keyspace.0));
+                put_u64(out, table.0);
+                put_range(out, range);
+                put_varint(out, run.0);
+                out.push(*level);
             }
             Self::Flushed { keyspace, below } => {
                 out.push(FLUSHED);
@@ -150,17 +158,15 @@ impl Edit {
             }
             TABLE_CUT => {
                 let (keyspace, table) = (keyspace(cursor)?, TableId(cursor.u64()?));
-                let first = bound(cursor)?;
-                let end = match cursor.u8()? {
-                    0 => None,
-                    1 => Some(bound(cursor)?),
-                    other => {
-                        let error = Error::corrupt("mark of a range's end").expected("0 or 1");
-                        return Err(error.got(other));
-                    }
-                };
-                Self::TableCut { keyspace, table, range: KeyRange { first, end } }
+                Self::TableCut { keyspace, table, range: range(cursor)? }
             }
+            TABLE_MOVED => Self::TableMoved {
+                keyspace: keyspace(cursor)?,
+                table: TableId(cursor.u64()?),
+                range: range(cursor)?,
+                run: RunId(cursor.varint()?),
+                level: cursor.u8()?,
+            },
             TABLE_REMOVED => {
                 Self::TableRemoved { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
             }
@@ -199,4 +205,24 @@ impl Edit {
 /// A bound: a key, the least key after the longest, or nothing: before the first key.
 fn bound(cursor: &mut Cursor<'_>) -> Result<Bytes> {
     cursor.bytes(KEY_BYTES_MAX + 1).map(Bytes::copy_from_slice)
+}
+
+fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
+    put_bytes(out, &range.first);
+    out.push(u8::from(range.end.is_some()));
+    if let Some(end) = &range.end {
+        put_bytes(out, end);
+    }
+}
+
+fn range(cursor: &mut Cursor<'_>) -> Result<KeyRange> {
+    let first = bound(cursor)?;
+    let end = match cursor.u8()? {
+        0 => None,
+        1 => Some(bound(cursor)?),
+        other => {
+            return Err(Error::corrupt("mark of a range's end").expected("0 or 1").got(other));
+        }
+    };
+    Ok(KeyRange { first, end })
 }

@@ -13,6 +13,7 @@ mod show;
 mod state;
 mod table_entry;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -24,7 +25,7 @@ pub(crate) use compact::KeyRange;
 pub(crate) use edit::{Edit, KeyspaceKind};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
-pub(crate) use state::{KeyspaceEntry, LiveTable, State};
+pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, State};
 pub(crate) use table_entry::{TableEntry, range_of};
 
 const MAGIC: &[u8; 8] = b"TERRMANI";
@@ -157,17 +158,22 @@ impl Manifest {
 
     /// An id no table had before.
     pub(crate) fn next_table(&self) -> Result<TableId> {
+        self.reserve_tables(1).map(|ids| ids.start)
+    }
+
+    /// As many ids that no table had before.
+    pub(crate) fn reserve_tables(&self, count: u64) -> Result<Range<TableId>> {
         let mut inner = self.inner.lock();
         if let Some(first) = &inner.poison {
             return Err(Error::poisoned_by("manifest", first));
         }
-        let table = inner.next_table;
-        if table >= inner.state.tables_below {
-            let below = TableId(table.0 + TABLE_IDS_STEP);
+        let (first, end) = (inner.next_table, TableId(inner.next_table.0 + count));
+        if end > inner.state.tables_below {
+            let below = TableId(first.0 + count.next_multiple_of(TABLE_IDS_STEP));
             self.append_locked(&mut inner, vec![Edit::TableIdsReserved { below }])?;
         }
-        inner.next_table = TableId(table.0 + 1);
-        Ok(table)
+        inner.next_table = end;
+        Ok(first..end)
     }
 
     /// The dictionary that a keyspace's new tables use, and an id that no dictionary had before.

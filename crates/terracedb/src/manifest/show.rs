@@ -31,6 +31,12 @@ impl fmt::Display for Edit {
             Self::TableCut { keyspace, table, range } => {
                 write!(f, "keyspace {keyspace} cuts {range} out of table {table}")
             }
+            Self::TableMoved { keyspace, table, range, run, level } => {
+                write!(
+                    f,
+                    "keyspace {keyspace} moves {range} of table {table} to run {run}, level {level}"
+                )
+            }
             Self::TableRemoved { keyspace, table } => {
                 write!(f, "keyspace {keyspace} loses table {table}")
             }

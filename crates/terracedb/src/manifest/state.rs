@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base::limits::KEYSPACES_MAX;
 use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
 
-use super::{Edit, KeyRange, KeyspaceKind, TableEntry};
-use compact::subtract;
+use super::{Edit, KeyspaceKind, TableEntry};
+use compact::KeyRange;
 
 /// Which keyspaces and tables exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,54 @@ pub(crate) struct LiveTable {
     pub(crate) entry: Arc<TableEntry>,
     /// The ranges in which its keys count, ascending and disjoint, none of them empty; at least
     /// one. The rest was merged into other tables.
-    pub(crate) pieces: Vec<KeyRange>,
+    pub(crate) pieces: Vec<LivePiece>,
+}
+
+/// A part of a table, or all of it, and where in the tree it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LivePiece {
+    pub(crate) range: KeyRange,
+    pub(crate) run: RunId,
+    pub(crate) level: u8,
 }
 
 impl LiveTable {
-    /// The ranges of the table in which its keys no longer count.
-    fn cuts(&self) -> Vec<KeyRange> {
-        let whole = vec![self.entry.range.clone()];
-        self.pieces.iter().fold(whole, |left, piece| subtract(&left, piece))
+    /// All of a table, where it was first put.
+    fn whole(entry: Arc<TableEntry>) -> Arc<Self> {
+        let TableEntry { range, run, level, .. } = &*entry;
+        let pieces = vec![LivePiece { range: range.clone(), run: *run, level: *level }];
+        Arc::new(Self { entry, pieces })
+    }
+
+    /// Without the keys in `cut`.
+    fn without(&self, cut: &KeyRange) -> Self {
+        let left = self.pieces.iter().flat_map(|piece| {
+            let part = |range| LivePiece { range, ..piece.clone() };
+            piece.range.subtract(cut).into_iter().map(part)
+        });
+        Self { entry: Arc::clone(&self.entry), pieces: left.collect() }
+    }
+
+    pub(crate) fn overlaps(&self, range: &KeyRange) -> bool {
+        self.pieces.iter().any(|piece| piece.range.overlaps(range))
+    }
+
+    /// The edits that make it from nothing.
+    fn edits(&self, keyspace: KeyspaceId, edits: &mut Vec<Edit>) {
+        let entry = Arc::clone(&self.entry);
+        let table = entry.id;
+        let whole = vec![entry.range.clone()];
+        let cuts = self.pieces.iter().fold(whole, |cuts, piece| {
+            cuts.iter().flat_map(|cut| cut.subtract(&piece.range)).collect()
+        });
+        let cut = |range| Edit::TableCut { keyspace, table, range };
+        edits.extend(cuts.into_iter().map(cut));
+        for LivePiece { range, run, level } in &self.pieces {
+            if (*run, *level) != (entry.run, entry.level) {
+                let (range, run, level) = (range.clone(), *run, *level);
+                edits.push(Edit::TableMoved { keyspace, table, range, run, level });
+            }
+        }
     }
 }
 
@@ -89,20 +129,20 @@ impl State {
             }
             Edit::TableCut { keyspace, table, range } => {
                 let tables = &mut self.entry(keyspace)?.tables;
-                let known = tables.get(&table).filter(|_| !range.is_empty());
-                let Some(known) = known.filter(|it| it.pieces.iter().any(|p| p.overlaps(&range)))
-                else {
-                    return Err(contradiction(
-                        "a table with keys in the range",
-                        format_args!("{range} of {table}"),
-                    ));
-                };
-                let (entry, pieces) = (Arc::clone(&known.entry), subtract(&known.pieces, &range));
-                if pieces.is_empty() {
+                let left = holding(tables, table, &range)?.without(&range);
+                if left.pieces.is_empty() {
                     tables.remove(&table);
                 } else {
-                    tables.insert(table, Arc::new(LiveTable { entry, pieces }));
+                    tables.insert(table, Arc::new(left));
                 }
+            }
+            Edit::TableMoved { keyspace, table, range, run, level } => {
+                let tables = &mut self.entry(keyspace)?.tables;
+                let mut moved = LiveTable::clone(holding(tables, table, &range)?);
+                for piece in moved.pieces.iter_mut().filter(|piece| range.covers(&piece.range)) {
+                    (piece.run, piece.level) = (run, level);
+                }
+                tables.insert(table, Arc::new(moved));
             }
             Edit::Flushed { keyspace, below } => {
                 let entry = self.entry(keyspace)?;
@@ -156,8 +196,7 @@ impl State {
             let run = keyspace.place_newest(&table.range);
             Arc::make_mut(&mut table).run = run;
         }
-        let pieces = vec![table.range.clone()];
-        keyspace.tables.insert(id, Arc::new(LiveTable { entry: table, pieces }));
+        keyspace.tables.insert(id, LiveTable::whole(table));
         Ok(())
     }
 
@@ -197,10 +236,9 @@ impl State {
             let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries } = &**entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
-            for (id, table) in tables {
+            for table in tables.values() {
                 edits.push(Edit::TableAdded { keyspace, table: Arc::clone(&table.entry) });
-                let cut = |range| Edit::TableCut { keyspace, table: *id, range };
-                edits.extend(table.cuts().into_iter().map(cut));
+                table.edits(keyspace, &mut edits);
             }
             let used = |dictionary: &DictionaryId| Edit::DictionaryAdded {
                 keyspace,
@@ -227,17 +265,25 @@ impl KeyspaceEntry {
     /// The run for a table that is newer than all others: just above the newest run with a table
     /// that it overlaps.
     fn place_newest(&self, range: &KeyRange) -> RunId {
-        let runs = |overlapping: bool| {
-            let tables = self.tables.values();
-            let found = tables.filter(move |table| {
-                !overlapping || table.pieces.iter().any(|piece| piece.overlaps(range))
-            });
-            found.map(|table| table.entry.run)
-        };
-        let blocked = runs(true).max();
-        let above = runs(false).filter(|run| blocked.is_none_or(|blocked| *run > blocked)).min();
+        let pieces = || self.tables.values().flat_map(|table| &table.pieces);
+        let overlapping = pieces().filter(|piece| piece.range.overlaps(range));
+        let blocked = overlapping.map(|piece| piece.run).max();
+        let runs = pieces().map(|piece| piece.run);
+        let above = runs.filter(|run| blocked.is_none_or(|blocked| *run > blocked)).min();
         above.unwrap_or_else(|| RunId(blocked.map_or(1, |run| run.0 + 1)))
     }
+}
+
+/// The table called `id`, which has keys in `range`.
+fn holding<'a>(
+    tables: &'a BTreeMap<TableId, Arc<LiveTable>>,
+    id: TableId,
+    range: &KeyRange,
+) -> Result<&'a LiveTable> {
+    let found = tables.get(&id).filter(|table| !range.is_empty() && table.overlaps(range));
+    let missing =
+        || contradiction("a table with keys in the range", format_args!("{range} of {id}"));
+    found.map(|table| &**table).ok_or_else(missing)
 }
 
 fn contradiction(expected: &'static str, got: std::fmt::Arguments<'_>) -> Error {

@@ -65,6 +65,13 @@ fn edits() -> Vec<Edit> {
             table: TableId(8),
             range: KeyRange { end: None, ..range("p", "") },
         },
+        Edit::TableMoved {
+            keyspace: one,
+            table: TableId(7),
+            range: range("f", "z"),
+            run: RunId(1),
+            level: 3,
+        },
     ]);
     edits
 }
@@ -159,13 +166,16 @@ fn a_table_is_cut_until_nothing_is_left() {
     let mut state = state();
     let one = KeyspaceId(1);
     let table = TableId(7);
-    let pieces = |state: &State| state.keyspaces[&one].tables[&table].pieces.clone();
-    assert_eq!(pieces(&state), [range("c", "d"), range("f", "x\0")]);
+    let pieces = |state: &State| {
+        let pieces = &state.keyspaces[&one].tables[&table].pieces;
+        pieces.iter().map(|it| (it.run.0, it.level, it.range.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(pieces(&state), [(2, 0, range("c", "d")), (1, 3, range("f", "x\0"))]);
     let cut = |range| Edit::TableCut { keyspace: one, table, range };
     let again = state.clone().apply(cut(range("d", "f"))).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Corrupt);
     state.apply(cut(range("a", "e"))).unwrap();
-    assert_eq!(pieces(&state), [range("f", "x\0")]);
+    assert_eq!(pieces(&state), [(1, 3, range("f", "x\0"))]);
     state.apply(cut(KeyRange::all())).unwrap();
     assert!(!state.has_table(table));
     assert_eq!(state.floor(), Seqno::new(300));

@@ -231,7 +231,10 @@ impl Shape<'_> {
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
         let version = match table {
-            Some(table) => Arc::new(old.version.with(Piece::whole(table))),
+            Some(table) => {
+                let run = table.entry().run;
+                Arc::new(old.version.with(run, Piece::whole(table)))
+            }
             None => Arc::clone(&old.version),
         };
         self.tree.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));

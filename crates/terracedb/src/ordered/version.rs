@@ -24,15 +24,15 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(crate) fn new(file: Arc<TableFile>, range: KeyRange) -> Arc<Self> {
-        let level = file.entry().level;
+    pub(crate) fn new(file: Arc<TableFile>, range: KeyRange, level: u8) -> Arc<Self> {
         Arc::new(Self { file, range, level })
     }
 
     /// All of a table.
     pub(crate) fn whole(file: Arc<TableFile>) -> Arc<Self> {
-        let range = file.entry().range.clone();
-        Self::new(file, range)
+        let TableEntry { range, level, .. } = &**file.entry();
+        let (range, level) = (range.clone(), *level);
+        Self::new(file, range, level)
     }
 
     /// The same piece at another level.
@@ -166,23 +166,20 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The version with these pieces.
+    /// The version with these pieces in these runs.
     ///
     /// # Errors
     /// `Corrupt` where two pieces of a run overlap: a lookup would miss one of them.
-    pub(crate) fn of(pieces: impl IntoIterator<Item = Arc<Piece>>) -> Result<Self> {
-        let mut pieces: Vec<_> = pieces.into_iter().collect();
-        let place =
-            |piece: &Piece| (std::cmp::Reverse(piece.entry().run), piece.range.first.clone());
-        pieces.sort_by_cached_key(|piece| place(piece));
+    pub(crate) fn of(mut pieces: Vec<(RunId, Arc<Piece>)>) -> Result<Self> {
+        pieces.sort_by(|(run_a, a), (run_b, b)| {
+            run_b.cmp(run_a).then_with(|| a.range.first.cmp(&b.range.first))
+        });
         let mut version = Self::default();
-        for piece in pieces {
-            let id = piece.entry().run;
+        for (id, piece) in pieces {
             match version.runs.last_mut().filter(|run| run.id == id) {
                 Some(run) => {
-                    if let Some(before) =
-                        run.pieces.last().filter(|it| it.range.overlaps(&piece.range))
-                    {
+                    let before = run.pieces.last();
+                    if let Some(before) = before.filter(|it| it.range.overlaps(&piece.range)) {
                         return Err(Error::corrupt("tables of a run (I4)")
                             .expected(format_args!("keys after table {}", before.entry().id))
                             .got(format_args!("table {} from {}", piece.entry().id, piece.range)));
@@ -229,9 +226,8 @@ impl Version {
         above.map_or(RunId(self.newest.0 + 1), |run| run.id)
     }
 
-    /// This version with `piece` added to the run its entry names.
-    pub(crate) fn with(&self, piece: Arc<Piece>) -> Self {
-        let id = piece.entry().run;
+    /// This version with `piece` added to the run `id`.
+    pub(crate) fn with(&self, id: RunId, piece: Arc<Piece>) -> Self {
         let mut runs = self.runs.clone();
         insert(&mut runs, id, piece);
         Self { runs, newest: self.newest.max(id) }

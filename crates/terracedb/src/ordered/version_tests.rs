@@ -20,8 +20,8 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
 }
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {
-    let piece = |(id, run, keys): &_| Piece::whole(file(*id, *run, *keys));
-    Version::of(tables.iter().map(piece)).unwrap()
+    let piece = |(id, run, keys): &_| (RunId(*run), Piece::whole(file(*id, *run, *keys)));
+    Version::of(tables.iter().map(piece).collect()).unwrap()
 }
 
 /// Runs newest first: their ids, and each piece's table and range.
@@ -57,7 +57,7 @@ fn a_lookup_finds_the_only_piece() {
 #[test]
 fn tables_of_a_run_that_overlap_are_refused() {
     let pieces = [file(1, 1, ("a", "c")), file(2, 1, ("c", "d"))].map(Piece::whole);
-    let error = Version::of(pieces).unwrap_err();
+    let error = Version::of(pieces.map(|piece| (RunId(1), piece)).into()).unwrap_err();
     assert!(error.to_string().contains("I4"), "{error}");
 }
 
