@@ -1,0 +1,222 @@
+//! What could be done in each column, and which of it is worth most.
+//!
+//! A candidate is a column and the runs of it to merge; [`slice`] makes a job of it by taking the
+//! columns beside it too. Scores compare urgencies: 1 is where something becomes due, so what is most
+//! overdue is done first and nothing waits for ever; what only a quiet tree does stays below 1.
+
+use super::action::{Plan, Reason};
+use super::columns::{Column, Edge, Runs};
+use super::shape::Shape;
+use super::summary::{Area, ManualRange};
+use super::{place, slice};
+
+/// Runs of one column that could be merged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) column: usize,
+    pub(super) runs: Runs,
+    pub(super) reason: Reason,
+    /// Whether all older runs are in it.
+    pub(super) bottom: bool,
+    /// The level of what is merged: the output's is one deeper where it is long enough.
+    pub(super) level: u8,
+    /// How urgent it is.
+    pub(super) score: f64,
+    /// Among equally urgent ones: bytes it gives back for each byte it costs.
+    pub(super) gain: f64,
+}
+
+/// More urgent than what has just become due: somebody waits for it.
+const MANUAL_SCORE: f64 = 1.5;
+/// A delete of a range weighs as many deletes: it hides more than one entry.
+const RANGE_DELETE_WEIGHT: f64 = 64.0;
+/// Candidates tried until one fits the free space.
+const TRIES_MAX: usize = 64;
+
+/// What to do next.
+pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
+    let dropped = place::droppable(shape);
+    if !dropped.is_empty() {
+        return Some(Plan::Drop(dropped));
+    }
+    let quiet = shape.summary.quiet;
+    let mut found = candidates(shape, quiet);
+    found.sort_by(|a, b| {
+        b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
+    });
+    let merge = found.iter().take(TRIES_MAX).find_map(|candidate| slice::grow(shape, candidate));
+    if let Some(merge) = merge {
+        return Some(Plan::Merge(merge));
+    }
+    let moves = place::moves(shape);
+    (!moves.is_empty()).then_some(Plan::Move(moves))
+}
+
+/// Bytes to be merged until the tree is settled, and within the range that a user asked for.
+pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
+    let (mut all, mut manual) = (0, 0);
+    for candidate in candidates(shape, true) {
+        let Some(column) = shape.columns.all.get(candidate.column) else { continue };
+        let bytes: u64 = column.within(candidate.runs).iter().map(|cell| cell.bytes).sum();
+        all += bytes.max(1);
+        if candidate.reason == Reason::Manual {
+            manual += bytes.max(1);
+        }
+    }
+    (all + place::droppable(shape).len() as u64, manual)
+}
+
+/// How full the fullest level of a column is.
+pub(super) fn fullness(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+    let groups = column.cells.chunk_by(|a, b| a.level == b.level);
+    let most = groups.map(<[_]>::len).max().unwrap_or(0);
+    most as f64 / shape.options.fanout.max(1) as f64
+}
+
+/// Whether a job works within the range that a user asked for.
+pub(super) fn meets(area: &Area, manual: &ManualRange) -> bool {
+    Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
+        && Edge::Key(&manual.first) < Edge::of_end(area.end.as_ref())
+}
+
+fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
+    let runs = shape.summary.runs.len();
+    let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
+    let whole = Runs { newest: 0, oldest };
+    let over_space = (shape.space() - 1.0) / (shape.space_max() - 1.0).max(0.01);
+    let settle_space = quiet && !shape.is_space_settled();
+    let mut found = Vec::new();
+    for (number, column) in shape.columns.all.iter().enumerate() {
+        let mut best: Option<Candidate> = None;
+        let mut offer = |candidate: Candidate| {
+            if best.is_none_or(|best| best.score < candidate.score) {
+                best = Some(candidate);
+            }
+        };
+        if let Some(candidate) = tiered(shape, number, column) {
+            offer(candidate);
+        }
+        let gain = gain(column);
+        let bottom = |reason, runs, score| {
+            let level = column.cells.last().map_or(0, |cell| cell.level);
+            Candidate { column: number, runs, reason, bottom: true, level, score, gain }
+        };
+        if column.cells.len() >= 2 && column.is_free(whole) {
+            if over_space > 1.0 {
+                offer(bottom(Reason::Space, whole, over_space));
+            } else if settle_space {
+                offer(bottom(Reason::Settle, whole, 0.9));
+            }
+        }
+        let share = deletes_share(shape, column, whole);
+        let most = shape.options.deletes_share / if quiet { 4.0 } else { 1.0 };
+        if share > most && column.is_free(whole) {
+            offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
+        }
+        if let Some(runs) = asked(shape, number, column, oldest) {
+            offer(bottom(Reason::Manual, runs, MANUAL_SCORE));
+        }
+        if quiet
+            && best.is_none()
+            && let Some(candidate) = settled(shape, number, column)
+        {
+            best = Some(candidate);
+        }
+        found.extend(best);
+    }
+    found
+}
+
+/// The share of a column that newer runs hold.
+pub(super) fn gain(column: &Column<'_>) -> f64 {
+    let (all, oldest) = (column.bytes(), column.cells.last().map_or(0, |cell| cell.bytes));
+    if all == 0 { 0.0 } else { (all - oldest) as f64 / all as f64 }
+}
+
+/// The share of entries that are deletes, or expired, which a merge down to the oldest run drops.
+fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) -> f64 {
+    let (mut entries, mut deletes) = (0.0, 0.0);
+    for cell in column.within(runs) {
+        let file = &cell.piece.file;
+        let part = cell.bytes as f64 / file.bytes.max(1) as f64;
+        entries += file.entries as f64 * part;
+        if cell.piece.is_expired(shape.summary.now_ms) {
+            deletes += file.entries as f64 * part;
+        } else if file.seqno_max <= shape.summary.oldest_reader {
+            let ranges = file.range_deletes as f64 * RANGE_DELETE_WEIGHT;
+            deletes += (file.deletes as f64 + ranges) * part;
+        }
+    }
+    if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
+}
+
+/// The fullest level of a column, if it is due.
+fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
+    let options = shape.options;
+    let free = |run| column.is_free(Runs { newest: run, oldest: run });
+    // A busy or damaged cell ends a group: nothing is merged past it.
+    let groups = column.cells.chunk_by(|a, b| a.level == b.level && free(a.run) && free(b.run));
+    let (group, score) = groups
+        .filter(|group| group.len() >= options.fanout.max(2))
+        .map(|group| (group, group.len() as f64 / options.fanout.max(2) as f64))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let group = group.get(group.len().saturating_sub(options.runs_max.max(2))..)?;
+    let (first, last) = (group.first()?, group.last()?);
+    let mut runs = Runs { newest: first.run, oldest: last.run };
+    let mut level = last.level;
+    take_small(column, &mut runs, &mut level);
+    let gain = gain(column);
+    column.is_free(runs).then_some(Candidate {
+        column: number,
+        runs,
+        reason: Reason::Runs,
+        bottom: false,
+        level,
+        score,
+        gain,
+    })
+}
+
+/// Takes in what lies below while it is small beside what is merged: a run less, for little.
+fn take_small(column: &Column<'_>, runs: &mut Runs, level: &mut u8) {
+    let mut merged: u64 = column.within(*runs).iter().map(|cell| cell.bytes).sum();
+    let oldest = runs.oldest;
+    for cell in column.cells.iter().filter(|cell| cell.run > oldest) {
+        let wider = Runs { newest: runs.newest, oldest: cell.run };
+        if cell.bytes > merged / 2 || !column.is_free(wider) {
+            break;
+        }
+        *runs = wider;
+        *level = (*level).max(cell.level);
+        merged += cell.bytes;
+    }
+}
+
+/// The runs of a column that a user asked to be merged.
+fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>, oldest: usize) -> Option<Runs> {
+    let manual = shape.summary.manual.as_ref()?;
+    let (from, to) = (shape.columns.edges.get(number)?, shape.columns.edges.get(number + 1)?);
+    if *to <= Edge::Key(&manual.first) || Edge::of_end(manual.end.as_ref()) <= *from {
+        return None;
+    }
+    let newest = shape.summary.runs.partition_point(|run| run.id > manual.newest);
+    let runs = Runs { newest, oldest };
+    let cells = column.within(runs).len();
+    let due = cells >= 2 || (cells == 1 && deletes_share(shape, column, runs) > 0.0);
+    (due && newest <= oldest && column.is_free(runs)).then_some(runs)
+}
+
+/// The newest runs of a column that is too high for a tree that nobody writes to.
+fn settled(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
+    let over = column.cells.len().checked_sub(shape.options.settled_runs.max(1))?;
+    let last = column.cells.get(over).filter(|_| over > 0)?;
+    let mut runs = Runs { newest: column.cells.first()?.run, oldest: last.run };
+    let mut level = last.level;
+    if !column.is_free(runs) {
+        return None;
+    }
+    take_small(column, &mut runs, &mut level);
+    let (score, gain) = (0.5, over as f64);
+    let reason = Reason::Settle;
+    Some(Candidate { column: number, runs, reason, bottom: false, level, score, gain })
+}

@@ -1,0 +1,177 @@
+//! A tree cut in columns: ranges of keys in which the same pieces lie one above the other.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{Piece, Summary};
+
+/// Where a column begins or ends. A key is before the end of all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Edge<'a> {
+    Key(&'a [u8]),
+    End,
+}
+
+impl<'a> Edge<'a> {
+    pub(super) fn of_end(end: Option<&'a Bytes>) -> Self {
+        end.map_or(Self::End, |end| Self::Key(end))
+    }
+}
+
+/// What one piece has in one column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell<'a> {
+    /// The position of its run: 0 is the newest.
+    pub(super) run: usize,
+    pub(super) piece: &'a Piece,
+    /// About its bytes in this column.
+    pub(super) bytes: u64,
+    /// The piece's level, or that of a newer one above it where that is higher: levels only grow with
+    /// age, so that those of one level stand together.
+    pub(super) level: u8,
+}
+
+/// Positions of runs, newest to oldest, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Runs {
+    pub(super) newest: usize,
+    pub(super) oldest: usize,
+}
+
+impl Runs {
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        self.newest <= other.oldest && other.newest <= self.oldest
+    }
+}
+
+/// One range of keys.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Column<'a> {
+    /// Newest first.
+    pub(super) cells: Vec<Cell<'a>>,
+    /// Runs that jobs work in here, whether or not these hold anything here.
+    pub(super) busy: Vec<Runs>,
+}
+
+impl<'a> Column<'a> {
+    pub(super) fn bytes(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.bytes).sum()
+    }
+
+    /// The cells of these runs: they stand together.
+    pub(super) fn within(&self, runs: Runs) -> &[Cell<'a>] {
+        let from = self.cells.partition_point(|cell| cell.run < runs.newest);
+        let to = self.cells.partition_point(|cell| cell.run <= runs.oldest);
+        self.cells.get(from..to).unwrap_or_default()
+    }
+
+    /// Whether a new job may have these runs here.
+    pub(super) fn is_free(&self, runs: Runs) -> bool {
+        !self.busy.iter().any(|busy| busy.overlaps(runs))
+            && !self.within(runs).iter().any(|cell| cell.piece.damaged)
+    }
+}
+
+/// The columns of a tree, in the order of their keys.
+#[derive(Clone, Debug)]
+pub(super) struct Columns<'a> {
+    /// Column `i` goes from edge `i` to edge `i + 1`.
+    pub(super) edges: Vec<Edge<'a>>,
+    pub(super) all: Vec<Column<'a>>,
+}
+
+impl<'a> Columns<'a> {
+    /// Columns of about `bytes_max` at most, where the tables tell where they can be cut.
+    pub(super) fn new(summary: &'a Summary, bytes_max: u64) -> Self {
+        let mut edges = Vec::new();
+        for piece in summary.runs.iter().flat_map(|run| &run.pieces) {
+            edges.extend([Edge::Key(&piece.first), Edge::of_end(piece.end.as_ref())]);
+        }
+        for area in &summary.busy {
+            edges.extend([Edge::Key(&area.first), Edge::of_end(area.end.as_ref())]);
+        }
+        if let Some(manual) = &summary.manual {
+            edges.extend([Edge::Key(&manual.first), Edge::of_end(manual.end.as_ref())]);
+        }
+        let coarse = Self::with_edges(summary, edges);
+        let mut edges = coarse.edges.clone();
+        for (column, bounds) in coarse.all.iter().zip(coarse.edges.windows(2)) {
+            let parts = column.bytes().div_ceil(bytes_max.max(1));
+            let heaviest = column.cells.iter().max_by_key(|cell| cell.bytes);
+            if let (Some(heaviest), [from, to], 2..) = (heaviest, bounds, parts) {
+                let inner = heaviest.piece.file.splits.iter().map(|(key, _)| Edge::Key(key));
+                let inner: Vec<_> = inner.filter(|edge| from < edge && edge < to).collect();
+                let every = (inner.len() + 1).div_ceil(usize::try_from(parts).unwrap_or(1)).max(1);
+                edges.extend(inner.iter().skip(every - 1).step_by(every));
+            }
+        }
+        if edges.len() == coarse.edges.len() { coarse } else { Self::with_edges(summary, edges) }
+    }
+
+    fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
+        edges.sort_unstable();
+        edges.dedup();
+        let mut all = vec![Column::default(); edges.len().saturating_sub(1)];
+        let columns = |first: &'a Bytes, end: Option<&'a Bytes>| -> Range<usize> {
+            let at = |edge: Edge<'a>| edges.partition_point(|known| *known < edge);
+            at(Edge::Key(first))..at(Edge::of_end(end))
+        };
+        for (number, run) in summary.runs.iter().enumerate() {
+            for piece in &run.pieces {
+                let range = columns(&piece.first, piece.end.as_ref());
+                let own = edges.get(range.start..=range.end).unwrap_or_default();
+                let marks = marks(piece, own);
+                let columns = all.get_mut(range).unwrap_or_default();
+                for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
+                    let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
+                    let above = column.cells.last().map_or(0, |cell| cell.level);
+                    let level = piece.level.max(above);
+                    column.cells.push(Cell { run: number, piece, bytes, level });
+                }
+            }
+        }
+        for area in &summary.busy {
+            let newest = summary.runs.partition_point(|run| run.id > area.newest);
+            let oldest = summary.runs.partition_point(|run| run.id >= area.oldest);
+            // Its inputs are there until its outputs are; the oldest is the last not yet past it.
+            let runs = Runs { newest, oldest: oldest.saturating_sub(1).max(newest) };
+            let range = columns(&area.first, area.end.as_ref());
+            for column in all.get_mut(range).unwrap_or_default() {
+                column.busy.push(runs);
+            }
+        }
+        Self { edges, all }
+    }
+}
+
+/// About the bytes of `piece`'s file before each of `edges`, the first and last of which are the
+/// piece's own.
+fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
+    let mut splits = piece.file.splits.iter().peekable();
+    let mut before = 0;
+    let mut marks: Vec<u64> = Vec::with_capacity(edges.len());
+    for edge in edges {
+        while let Some((_, bytes)) = splits.next_if(|(key, _)| Edge::Key(key) <= *edge) {
+            before = *bytes;
+        }
+        marks.push(before);
+    }
+    // What follows the last split has no mark of its own: it belongs to the last piece.
+    if splits.peek().is_none()
+        && let Some(last) = marks.last_mut()
+    {
+        *last = piece.file.bytes;
+    }
+    marks
+}
+
+/// Bytes of all files, and those in pieces: what lies between was merged elsewhere, and goes with the
+/// last piece of its file.
+pub(super) fn stored_and_live(summary: &Summary, columns: &Columns<'_>) -> (u64, u64) {
+    let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
+    let files: HashMap<_, _> = pieces.map(|piece| (piece.file.id, piece.file.bytes)).collect();
+    let live: u64 = columns.all.iter().map(Column::bytes).sum();
+    (files.values().sum::<u64>().max(live), live)
+}

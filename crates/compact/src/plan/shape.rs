@@ -1,0 +1,107 @@
+//! A tree as the planner sees it: in columns, with its totals.
+
+use super::candidate;
+use super::columns::{Columns, stored_and_live};
+use super::{Options, Plan, Summary};
+
+/// A tree's shape at one moment: made once, asked for a plan and for the debt.
+#[derive(Debug)]
+pub struct Shape<'a> {
+    pub(super) summary: &'a Summary,
+    pub(super) options: &'a Options,
+    pub(super) columns: Columns<'a>,
+    /// Bytes of all files.
+    pub(super) stored: u64,
+    /// Bytes in pieces.
+    pub(super) live: u64,
+    /// Bytes in pieces above the oldest of their columns.
+    pub(super) newer: u64,
+}
+
+/// What is left to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Debt {
+    /// About the bytes to be merged until the tree is settled; 0: it is.
+    pub bytes: u64,
+    /// About the bytes to be merged within the range that a user asked for, running jobs included.
+    pub manual_bytes: u64,
+    /// The most pieces one above the other: what a get may have to look into.
+    pub runs: usize,
+    /// How far the fullest level of the highest column is over its fanout: 1 is just full.
+    pub fullness: f64,
+    /// Stored bytes over what would be left if all were merged, as far as is known.
+    pub space: f64,
+    /// `space`, over the most it should be.
+    pub space_fullness: f64,
+}
+
+impl<'a> Shape<'a> {
+    /// The shape of what `summary` tells.
+    #[must_use]
+    pub fn new(summary: &'a Summary, options: &'a Options) -> Self {
+        let columns = Columns::new(summary, options.slice_bytes / 4);
+        let (stored, live) = stored_and_live(summary, &columns);
+        let oldest = |cells: &[super::columns::Cell<'_>]| cells.last().map_or(0, |cell| cell.bytes);
+        let newer = live - columns.all.iter().map(|column| oldest(&column.cells)).sum::<u64>();
+        Self { summary, options, columns, stored, live, newer }
+    }
+
+    /// What to do next, if anything.
+    #[must_use]
+    pub fn plan(&self) -> Option<Plan> {
+        candidate::plan(self)
+    }
+
+    /// What is left to do until the tree is settled.
+    #[must_use]
+    pub fn debt(&self) -> Debt {
+        let columns = &self.columns.all;
+        let (mut bytes, mut manual_bytes) = candidate::work(self);
+        for area in &self.summary.busy {
+            bytes += area.bytes.max(1);
+            if self.summary.manual.as_ref().is_some_and(|manual| candidate::meets(area, manual)) {
+                manual_bytes += area.bytes.max(1);
+            }
+        }
+        let fullness = columns.iter().map(|column| candidate::fullness(self, column));
+        Debt {
+            bytes,
+            manual_bytes,
+            runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
+            fullness: fullness.fold(0.0, f64::max),
+            space: self.space(),
+            space_fullness: self.space() / self.space_max(),
+        }
+    }
+
+    /// Stored bytes over what would be left if all were merged, as far as is known. What a merge will
+    /// free of the files it cuts is counted as used.
+    pub(super) fn space(&self) -> f64 {
+        let garbage = self.newer as f64 * self.summary.superseding;
+        let content = self.live as f64 - garbage;
+        if self.live == 0 { 1.0 } else { (self.live as f64 / content.max(1.0)).min(100.0) }
+    }
+
+    /// The most that [`Self::space`] should be: less where the device is nearly full.
+    pub(super) fn space_max(&self) -> f64 {
+        let Some(free) = self.summary.free_bytes else { return self.options.space_max };
+        // From a fifth of the tree left free downwards to none, garbage is given less and less room.
+        let ease = (free as f64 / (self.stored as f64 / 5.0).max(1.0)).min(1.0);
+        let least = 1.05f64.min(self.options.space_max);
+        least + (self.options.space_max - least) * ease
+    }
+
+    /// Whether newer runs are a small enough part of a tree that nobody writes to.
+    pub(super) fn is_space_settled(&self) -> bool {
+        let oldest = (self.live - self.newer) as f64;
+        self.stored as f64 <= oldest * self.options.settled_space
+    }
+
+    /// How many bytes a job may write now, where free space bounds it.
+    pub(super) fn room(&self) -> u64 {
+        let Some(free) = self.summary.free_bytes else { return u64::MAX };
+        let taken: u64 = self.summary.busy.iter().map(|area| area.bytes).sum();
+        // Flushes need space too, and a log's segment.
+        free.saturating_sub(taken).saturating_sub(self.summary.unit_bytes.saturating_mul(4))
+    }
+}

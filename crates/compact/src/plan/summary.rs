@@ -1,0 +1,131 @@
+//! What the planner knows of a tree: plain data, made by the engine from its version in force.
+
+use std::sync::Arc;
+
+use base::{RunId, Seqno, TableId};
+use bytes::Bytes;
+
+/// A table file. Immutable: made once for each table and shared by all summaries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSummary {
+    /// Its identity.
+    pub id: TableId,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// Versions of keys in it, those that delete among them.
+    pub entries: u64,
+    /// Versions that delete their key.
+    pub deletes: u64,
+    /// Deletes of ranges of keys.
+    pub range_deletes: u64,
+    /// When the last entry expires, Unix milliseconds; 0: some entry never does.
+    pub latest_expiry: u64,
+    /// The newest sequence number in it.
+    pub seqno_max: Seqno,
+    /// Keys with the bytes of the file before them, ascending in both: where it may be cut.
+    pub splits: Vec<(Bytes, u64)>,
+    /// Value files it points into, with the bytes it uses of each.
+    pub values: Vec<(TableId, u64)>,
+}
+
+/// What a run has of a table file: its keys from `first` on and before `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The file.
+    pub file: Arc<FileSummary>,
+    /// 0 for what a flush wrote; a merge's outputs lie deeper.
+    pub level: u8,
+    /// The first key that may be in it.
+    pub first: Bytes,
+    /// The key before which it ends; `None`: it goes on to the last key there is.
+    pub end: Option<Bytes>,
+    /// Known to be damaged: it is no input of any job, and nothing moves past it.
+    pub damaged: bool,
+}
+
+impl Piece {
+    /// Whether all that is left of it expired by `now_ms`, Unix milliseconds.
+    pub(super) fn is_expired(&self, now_ms: u64) -> bool {
+        self.file.latest_expiry != 0 && self.file.latest_expiry <= now_ms
+    }
+
+    /// Whether it holds nothing but deletes.
+    pub(super) fn is_all_deletes(&self) -> bool {
+        self.file.deletes == self.file.entries
+    }
+}
+
+/// Tables that do not overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunSummary {
+    /// A larger one is newer.
+    pub id: RunId,
+    /// By first key.
+    pub pieces: Vec<Piece>,
+}
+
+/// The rectangle that a running job works in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The newest of its runs.
+    pub newest: RunId,
+    /// The oldest of its runs, where its outputs go.
+    pub oldest: RunId,
+    /// Its first key.
+    pub first: Bytes,
+    /// The key before which it ends; `None`: it goes on to the last key there is.
+    pub end: Option<Bytes>,
+    /// Bytes it may still write.
+    pub bytes: u64,
+}
+
+/// A range that a user wants merged down into one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManualRange {
+    /// Its first key.
+    pub first: Bytes,
+    /// The key before which it ends; `None`: it goes on to the last key there is.
+    pub end: Option<Bytes>,
+    /// The newest run when it was asked for: later ones are left, so that the work has an end.
+    pub newest: RunId,
+}
+
+/// One keyspace's tables at one moment, and what else decides what to do with them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The runs that hold anything, newest first.
+    pub runs: Vec<RunSummary>,
+    /// Where jobs are running. What they take in is still in `runs`.
+    pub busy: Vec<Area>,
+    /// Space left on the device, bytes, where it is known.
+    pub free_bytes: Option<u64>,
+    /// Now, Unix milliseconds: what expires by then is garbage.
+    pub now_ms: u64,
+    /// The oldest sequence number at which anyone reads: deletes up to it can be dropped.
+    pub oldest_reader: Seqno,
+    /// Nobody has written for a while: time to settle.
+    pub quiet: bool,
+    /// What a user asked for.
+    pub manual: Option<ManualRange>,
+    /// About the size of a flushed table, bytes.
+    pub unit_bytes: u64,
+    /// The share of what newer runs hold that supersedes older versions, 0 to 1: see
+    /// [`super::Turnover`].
+    pub superseding: f64,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            runs: Vec::new(),
+            busy: Vec::new(),
+            free_bytes: None,
+            now_ms: 0,
+            oldest_reader: Seqno::MAX,
+            quiet: false,
+            manual: None,
+            unit_bytes: 16 << 20,
+            superseding: 1.0,
+        }
+    }
+}

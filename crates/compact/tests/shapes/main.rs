@@ -1,0 +1,146 @@
+//! The shapes that the planner keeps trees in, simulated without data.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod leveled;
+mod tree;
+
+use terrace_compact::plan::Options;
+use tree::{Content, ENTRY, GRID, Tree};
+
+const UNIT: f64 = 16e6;
+
+/// Tables over all keys, `flushes` of them.
+fn even(tree: &mut Tree, flushes: usize) {
+    let n = tree.unit / ENTRY / GRID as f64;
+    for _ in 0..flushes {
+        tree.flush(Content { start: 0, cells: vec![(n, 0.0); GRID] });
+    }
+}
+
+/// Nine tenths of the writes to one tenth of the keys.
+fn skewed(tree: &mut Tree, flushes: usize) {
+    let n = tree.unit / ENTRY / GRID as f64;
+    let share = |cell: usize| if (1000..1410).contains(&cell) { 9.0 } else { 1.0 / 9.0 };
+    for _ in 0..flushes {
+        let cells = (0..GRID).map(|cell| ((n * share(cell)).min(tree.population * 0.9), 0.0));
+        tree.flush(Content { start: 0, cells: cells.collect() });
+    }
+}
+
+/// Keys in order; each table a part of the grid.
+fn ordered(tree: &mut Tree, flushes: usize) {
+    for number in 0..flushes {
+        let cell = number * GRID / flushes;
+        let n = tree.unit / ENTRY;
+        tree.flush(Content { start: cell, cells: vec![(n, 0.0)] });
+    }
+}
+
+/// A queue: written in order at one end, deleted in order at the other.
+fn queue(tree: &mut Tree, flushes: usize) {
+    for number in 0..flushes {
+        let at = number * GRID / flushes;
+        let n = tree.unit / ENTRY;
+        let old = at.saturating_sub(GRID / 8);
+        let mut cells = vec![(0.0, 0.0); at + 1 - old];
+        if let Some(first) = cells.first_mut().filter(|_| old > 0) {
+            first.1 = n;
+        }
+        cells.last_mut().unwrap().0 = n;
+        tree.flush(Content { start: old, cells });
+    }
+}
+
+fn line(name: &str, tree: &mut Tree) -> String {
+    let during = tree.figures.clone();
+    tree.settle();
+    let after = &tree.figures;
+    format!(
+        "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {} | {} | {:.0} | {} | {:.0} | {:?} |",
+        during.rewrites(),
+        after.rewrites(),
+        1.05 + 0.5 + 0.5 * after.rewrites(),
+        during.space_max,
+        tree.stored() / tree.distinct(),
+        during.depth_mean(),
+        during.depth_max,
+        tree.depth(),
+        after.largest_job / 1e6,
+        after.jobs,
+        tree.stored() / tree.files() as f64 / 1e6,
+        after
+            .by_reason
+            .iter()
+            .map(|(r, b)| format!("{r} {:.2}", b / after.flushed))
+            .collect::<Vec<_>>()
+    )
+}
+
+type Change = fn(&mut Tree);
+
+#[test]
+#[ignore = "prints the table of docs/performance.md; minutes"]
+fn table() {
+    let ratio: usize = std::env::var("RATIO").ok().and_then(|r| r.parse().ok()).unwrap_or(260);
+    let shapes: [(&str, Change); 7] = [
+        ("chosen, 16", |_| {}),
+        ("chosen, 8", |tree| tree.options.fanout = 8),
+        ("chosen, 12", |tree| tree.options.fanout = 12),
+        ("chosen, 24", |tree| tree.options.fanout = 24),
+        ("tiered, 8", |tree| {
+            tree.options = Options {
+                fanout: 8,
+                space_max: 1e9,
+                settled_space: 1e9,
+                settled_runs: 1000,
+                ..Options::default()
+            };
+        }),
+        ("leveled, 10", |tree| tree.policy = Some(Box::new(|s, o| leveled::plan(s, o, 10.0)))),
+        ("leveled, 8", |tree| tree.policy = Some(Box::new(|s, o| leveled::plan(s, o, 8.0)))),
+    ];
+    println!("ratio {ratio}");
+    println!(
+        "| load, shape | rewrites during | after | bytes a user byte | space peak | settled | runs mean | peak | settled | largest job MB | jobs | MB a file | by reason"
+    );
+    let only = std::env::var("SHAPE").unwrap_or_default();
+    for (name, change) in shapes.iter().filter(|(name, _)| name.contains(&only)) {
+        let make = |population: f64| {
+            let mut tree = Tree::new(UNIT, population);
+            change(&mut tree);
+            tree
+        };
+        let keys = ratio as f64 * UNIT / ENTRY;
+        let mut tree = make(keys);
+        even(&mut tree, ratio);
+        println!("{}", line(&format!("fillrandom {name}"), &mut tree));
+        let mut tree = make(f64::INFINITY);
+        even(&mut tree, ratio);
+        println!("{}", line(&format!("fill unique {name}"), &mut tree));
+        let mut tree = make(keys);
+        even(&mut tree, ratio * 3);
+        tree.settle();
+        tree.figures = Default::default();
+        even(&mut tree, ratio * 2);
+        println!("{}", line(&format!("overwrite {name}"), &mut tree));
+        let mut tree = make(keys);
+        even(&mut tree, ratio * 3);
+        tree.settle();
+        tree.figures = Default::default();
+        skewed(&mut tree, ratio * 2);
+        println!("{}", line(&format!("skewed overwrite {name}"), &mut tree));
+        let mut tree = make(f64::INFINITY);
+        ordered(&mut tree, ratio);
+        println!("{}", line(&format!("fillseq {name}"), &mut tree));
+        let mut tree = make(f64::INFINITY);
+        queue(&mut tree, ratio);
+        println!("{}", line(&format!("queue {name}"), &mut tree));
+    }
+}

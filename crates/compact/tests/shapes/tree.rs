@@ -1,0 +1,418 @@
+//! A tree without data: tables are numbers of entries over a grid of keys, merges are done on these.
+//!
+//! Keys of one grid cell are drawn evenly from its population, so what two tables share follows from
+//! how many entries each has: of `n` keys, sets of `a` and `b` have `a + b - a b / n` between them.
+//! All of the planner's inputs are as the engine would make them; every merge is checked.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::{RunId, Seqno, TableId};
+use bytes::Bytes;
+use terrace_compact::plan::{
+    Area, FileSummary, Merge, Options, Piece, Plan, Reason, RunSummary, Shape, Summary, Turnover,
+};
+
+/// Cells of the grid of keys.
+pub(crate) const GRID: usize = 4096;
+/// Stored bytes of an entry.
+pub(crate) const ENTRY: f64 = 208.0;
+
+pub(crate) fn key(cell: usize) -> Bytes {
+    Bytes::copy_from_slice(&u32::try_from(cell).unwrap().to_be_bytes())
+}
+
+pub(crate) fn cell(key: &[u8]) -> usize {
+    u32::from_be_bytes(key.try_into().unwrap()) as usize
+}
+
+/// What a table holds in each cell of the grid, from cell `start` on: values and deletes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) start: usize,
+    pub(crate) cells: Vec<(f64, f64)>,
+}
+
+impl Content {
+    fn entries(&self, cells: Range<usize>) -> f64 {
+        self.slice(&cells).iter().map(|(puts, deletes)| puts + deletes).sum()
+    }
+
+    fn slice(&self, cells: &Range<usize>) -> &[(f64, f64)] {
+        let at = |cell: usize| cell.saturating_sub(self.start).min(self.cells.len());
+        &self.cells[at(cells.start)..at(cells.end)]
+    }
+
+    fn within(&self, cells: &Range<usize>) -> Self {
+        Self { start: self.start.max(cells.start), cells: self.slice(cells).to_vec() }
+    }
+
+    /// The cells that hold anything.
+    fn used(&self) -> Range<usize> {
+        let is_used = |cell: &(f64, f64)| cell.0 + cell.1 > 0.0;
+        let first = self.cells.iter().position(is_used).unwrap();
+        let last = self.cells.iter().rposition(is_used).unwrap();
+        self.start + first..self.start + last + 1
+    }
+
+    /// Takes in what is older in these cells. Begins at cell 0.
+    fn over(&mut self, older: &Self, cells: &Range<usize>, population: f64) {
+        let own = &mut self.cells[older.start.max(cells.start)..];
+        for (newer, older) in own.iter_mut().zip(older.slice(cells)) {
+            let kept = (older.0 - newer.1).max(0.0);
+            newer.0 += kept - newer.0 * kept / population;
+            newer.1 += older.1;
+        }
+    }
+
+    fn blank() -> Self {
+        Self { start: 0, cells: vec![(0.0, 0.0); GRID] }
+    }
+}
+
+type Policy = dyn Fn(&Summary, &Options) -> Option<Plan>;
+
+/// A simulated tree, and what happened to it.
+pub(crate) struct Tree {
+    pub(crate) options: Options,
+    /// Plans instead of the planner, where another shape is measured.
+    pub(crate) policy: Option<Box<Policy>>,
+    pub(crate) unit: f64,
+    /// Distinct keys of one cell of the grid.
+    pub(crate) population: f64,
+    /// Bytes merged for each byte flushed; jobs share them.
+    pub(crate) merge_speed: f64,
+    pub(crate) jobs_max: usize,
+    runs: BTreeMap<u64, Vec<Piece>>,
+    contents: BTreeMap<u64, (Arc<FileSummary>, Content)>,
+    running: Vec<(Merge, f64)>,
+    next: u64,
+    pub(crate) turnover: Turnover,
+    pub(crate) quiet: bool,
+    pub(crate) figures: Figures,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) flushed: f64,
+    pub(crate) merged_in: f64,
+    pub(crate) merged_out: f64,
+    pub(crate) by_reason: BTreeMap<Reason, f64>,
+    pub(crate) jobs: usize,
+    pub(crate) largest_job: f64,
+    pub(crate) depth_max: usize,
+    depths: f64,
+    flushes: f64,
+    /// Stored bytes, outputs of running jobs included, over the bytes of distinct keys: at most.
+    pub(crate) space_max: f64,
+    /// Bytes that are in no piece, and outputs of running jobs, over the rest: at most.
+    pub(crate) temporary_max: f64,
+}
+
+impl Figures {
+    pub(crate) fn rewrites(&self) -> f64 {
+        self.merged_out / self.flushed
+    }
+
+    pub(crate) fn depth_mean(&self) -> f64 {
+        self.depths / self.flushes
+    }
+}
+
+impl Tree {
+    pub(crate) fn new(unit: f64, population: f64) -> Self {
+        Self {
+            options: Options::default(),
+            policy: None,
+            unit,
+            population: population / GRID as f64,
+            merge_speed: 6.0,
+            jobs_max: 2,
+            runs: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            running: Vec::new(),
+            next: 1000,
+            turnover: Turnover::default(),
+            quiet: false,
+            figures: Figures::default(),
+        }
+    }
+
+    fn file(&mut self, content: Content) -> Arc<FileSummary> {
+        self.next += 1;
+        let Range { start: first, end } = content.used();
+        let entries = content.entries(first..end);
+        let mut splits = Vec::new();
+        let (mut before, mut last) = (0.0, 0.0);
+        for cell in first + 1..end {
+            before += content.entries(cell - 1..cell);
+            if before - last >= entries / 64.0 {
+                splits.push((key(cell), (before * ENTRY) as u64));
+                last = before;
+            }
+        }
+        let file = Arc::new(FileSummary {
+            id: TableId(self.next),
+            bytes: (entries * ENTRY) as u64,
+            entries: entries as u64,
+            deletes: content.cells.iter().map(|(_, deletes)| deletes).sum::<f64>() as u64,
+            seqno_max: Seqno::new(self.next),
+            splits,
+            ..FileSummary::default()
+        });
+        self.contents.insert(file.id.0, (Arc::clone(&file), content));
+        file
+    }
+
+    fn piece(&mut self, content: Content, level: u8) -> Piece {
+        let Range { start, end } = content.used();
+        let (first, end) = (key(start), Some(key(end)));
+        Piece { file: self.file(content), level, first, end, damaged: false }
+    }
+
+    /// One memtable's worth of `puts` (drawn from the population) and `deletes`, then merges for as
+    /// long as the next takes to fill.
+    pub(crate) fn flush(&mut self, content: Content) {
+        let piece = self.piece(content, 0);
+        let bytes = piece.file.bytes as f64;
+        let overlaps = |pieces: &[Piece]| pieces.iter().any(|other| meets(other, &piece));
+        // As the engine does: it joins the oldest run that it can, unless a job works there.
+        let blocked =
+            self.runs.iter().rev().find(|(_, pieces)| overlaps(pieces)).map(|(id, _)| *id);
+        let above =
+            self.runs.keys().find(|id| blocked.is_none_or(|blocked| **id > blocked)).copied();
+        let is_busy =
+            |id: u64| self.running.iter().any(|(job, _)| job.into.0 <= id && id <= job.newest().0);
+        let run = above.filter(|id| !is_busy(*id)).unwrap_or(self.next);
+        let pieces = self.runs.entry(run).or_default();
+        pieces.push(piece);
+        pieces.sort_by(|a, b| a.first.cmp(&b.first));
+        self.figures.flushed += bytes;
+        self.turnover.flushed(bytes as u64, self.stored() as u64);
+        self.work(bytes * self.merge_speed);
+        self.figures.flushes += 1.0;
+        self.figures.depths += self.depth() as f64;
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        self.figures.depth_max = self.figures.depth_max.max(self.depth());
+        let running: f64 = self.running.iter().map(|(job, left)| job.bytes as f64 - left).sum();
+        let stored = self.stored() + running;
+        let distinct = self.distinct();
+        self.figures.space_max = self.figures.space_max.max(stored / distinct.max(self.unit * 8.0));
+        let temporary = stored - self.live();
+        self.figures.temporary_max = self.figures.temporary_max.max(temporary / distinct);
+    }
+
+    /// Bytes of files.
+    pub(crate) fn stored(&self) -> f64 {
+        self.contents.values().map(|(file, _)| file.bytes as f64).sum()
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        self.contents.len()
+    }
+
+    fn live(&self) -> f64 {
+        let pieces = self.runs.values().flatten();
+        pieces.map(|piece| self.bytes(piece)).sum()
+    }
+
+    fn bytes(&self, piece: &Piece) -> f64 {
+        let (content, cells) = self.content(piece);
+        content.entries(cells) * ENTRY
+    }
+
+    fn content(&self, piece: &Piece) -> (&Content, Range<usize>) {
+        (&self.contents[&piece.file.id.0].1, cell(&piece.first)..cell(piece.end.as_ref().unwrap()))
+    }
+
+    /// Bytes of what is left if all is merged.
+    pub(crate) fn distinct(&self) -> f64 {
+        let mut all = Content::blank();
+        for piece in self.runs.values().rev().flatten() {
+            let (content, cells) = self.content(piece);
+            all.over(content, &cells, self.population);
+        }
+        all.cells.iter().map(|(puts, _)| puts).sum::<f64>() * ENTRY
+    }
+
+    /// The most pieces over one cell.
+    pub(crate) fn depth(&self) -> usize {
+        let mut depths = vec![0; GRID];
+        for piece in self.runs.values().flatten() {
+            for depth in &mut depths[cell(&piece.first)..cell(piece.end.as_ref().unwrap())] {
+                *depth += 1;
+            }
+        }
+        depths.into_iter().max().unwrap()
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let runs = self.runs.iter().rev();
+        let busy = self.running.iter().map(|(job, left)| Area {
+            newest: job.newest(),
+            oldest: job.into,
+            first: job.first.clone(),
+            end: job.end.clone(),
+            bytes: *left as u64,
+        });
+        Summary {
+            runs: runs
+                .map(|(id, pieces)| RunSummary { id: RunId(*id), pieces: pieces.clone() })
+                .collect(),
+            busy: busy.collect(),
+            quiet: self.quiet,
+            unit_bytes: self.unit as u64,
+            superseding: self.turnover.superseding(),
+            ..Summary::default()
+        }
+    }
+
+    /// Does what is planned until `budget` bytes are merged or nothing is left to do.
+    fn work(&mut self, mut budget: f64) {
+        loop {
+            while self.running.len() < self.jobs_max {
+                let summary = self.summary();
+                let plan = match &self.policy {
+                    Some(policy) => policy(&summary, &self.options),
+                    None => Shape::new(&summary, &self.options).plan(),
+                };
+                match plan {
+                    None => break,
+                    Some(Plan::Merge(job)) => {
+                        let bytes = job.bytes.max(1) as f64;
+                        self.running.push((job, bytes));
+                    }
+                    Some(Plan::Drop(pieces)) => {
+                        for (run, piece) in pieces {
+                            self.cut(run.0, &piece.first, piece.end.as_deref());
+                        }
+                    }
+                    Some(Plan::Move(moves)) => {
+                        for moved in moves {
+                            let from = self.runs.get_mut(&moved.from.0).unwrap();
+                            from.retain(|piece| *piece != moved.piece);
+                            let into = self.runs.entry(moved.into.0).or_default();
+                            assert!(!into.iter().any(|other| meets(other, &moved.piece)));
+                            into.push(moved.piece);
+                            into.sort_by(|a, b| a.first.cmp(&b.first));
+                            self.runs.retain(|_, pieces| !pieces.is_empty());
+                        }
+                    }
+                }
+            }
+            let Some(least) = self.running.iter().map(|(_, left)| *left).reduce(f64::min) else {
+                return;
+            };
+            let share = least.min(budget / self.running.len() as f64);
+            budget -= share * self.running.len() as f64;
+            for (_, left) in &mut self.running {
+                *left -= share;
+            }
+            if self.figures.jobs.is_multiple_of(8) {
+                self.measure();
+            }
+            while let Some(done) = self.running.iter().position(|(_, left)| *left < 1.0) {
+                let (job, _) = self.running.remove(done);
+                self.install(&job);
+            }
+            if budget < 1.0 {
+                return;
+            }
+        }
+    }
+
+    /// Goes on until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        self.quiet = true;
+        self.work(f64::INFINITY);
+        self.quiet = false;
+    }
+
+    fn cut(&mut self, run: u64, first: &[u8], end: Option<&[u8]>) {
+        let pieces = self.runs.remove(&run).unwrap_or_default();
+        let mut left = Vec::new();
+        for piece in pieces {
+            let is_after = end.is_some_and(|end| &*piece.first >= end);
+            if &**piece.end.as_ref().unwrap() <= first || is_after {
+                left.push(piece);
+                continue;
+            }
+            if &*piece.first < first {
+                let end = Some(Bytes::copy_from_slice(first));
+                left.push(Piece { end, ..piece.clone() });
+            }
+            if let Some(end) = end.filter(|end| **piece.end.as_ref().unwrap() > **end) {
+                left.push(Piece { first: Bytes::copy_from_slice(end), ..piece.clone() });
+            }
+        }
+        if !left.is_empty() {
+            self.runs.insert(run, left);
+        }
+        let named: HashSet<_> = self.runs.values().flatten().map(|piece| piece.file.id.0).collect();
+        self.contents.retain(|id, _| named.contains(id));
+    }
+
+    fn install(&mut self, job: &Merge) {
+        let mut merged = Content::blank();
+        let (mut newer, mut oldest) = (0.0, 0.0);
+        for (number, (_, pieces)) in job.inputs.iter().enumerate() {
+            for piece in pieces {
+                let bytes = self.bytes(piece);
+                if number + 1 == job.inputs.len() {
+                    oldest += bytes
+                } else {
+                    newer += bytes
+                }
+                let (content, cells) = self.content(piece);
+                merged.over(content, &cells, self.population);
+            }
+        }
+        for (run, _) in &job.inputs {
+            self.cut(run.0, &job.first, job.end.as_deref());
+        }
+        if job.oldest {
+            merged.cells.iter_mut().for_each(|cell| cell.1 = 0.0);
+        }
+        let out = merged.entries(0..GRID) * ENTRY;
+        if job.oldest && self.policy.is_none() {
+            self.turnover.merged(newer as u64, oldest as u64, out as u64);
+        }
+        let mut cuts = vec![0];
+        let mut bytes = 0.0;
+        for cell in 0..GRID {
+            let more = merged.entries(cell..cell + 1) * ENTRY;
+            if bytes > 0.0 && bytes + more > job.table_bytes as f64 {
+                cuts.push(cell);
+                bytes = 0.0;
+            }
+            bytes += more;
+        }
+        cuts.push(GRID);
+        for cut in cuts.windows(2) {
+            let output = merged.within(&(cut[0]..cut[1]));
+            if output.entries(0..GRID) == 0.0 {
+                continue;
+            }
+            let piece = self.piece(output, job.level);
+            let run = self.runs.entry(job.into.0).or_default();
+            assert!(!run.iter().any(|other| meets(other, &piece)), "a run overlaps itself");
+            run.push(piece);
+            run.sort_by(|a, b| a.first.cmp(&b.first));
+        }
+        let figures = &mut self.figures;
+        figures.jobs += 1;
+        figures.merged_in += newer + oldest;
+        figures.merged_out += out;
+        *figures.by_reason.entry(job.reason).or_default() += out;
+        figures.largest_job = figures.largest_job.max(newer + oldest);
+    }
+}
+
+fn meets(a: &Piece, b: &Piece) -> bool {
+    a.first < *b.end.as_ref().unwrap() && b.first < *a.end.as_ref().unwrap()
+}
