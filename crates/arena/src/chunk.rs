@@ -96,6 +96,20 @@ mod mapped {
         }
     }
 
+    impl Chunk {
+        /// Gives the memory back to the operating system. The chunk stays, zeroed, and takes memory
+        /// again as it is touched.
+        ///
+        /// # Safety
+        /// Nobody else uses any of it meanwhile, and nobody relies on its content.
+        pub(crate) unsafe fn discard(&self) {
+            // SAFETY: the range is this mapping's own, private and anonymous: pages that are gone
+            // read as zeros. A refusal leaves the memory taken, and the content as it was.
+            let _ =
+                unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) };
+        }
+    }
+
     impl Drop for Chunk {
         fn drop(&mut self) {
             unmap(self.start.as_ptr(), self.bytes);
@@ -135,6 +149,11 @@ mod allocated {
 
         pub(crate) fn reserve(bytes: usize) -> Result<Self> {
             Self::map(bytes)
+        }
+
+        pub(crate) unsafe fn discard(&self) {
+            // SAFETY: the chunk is this long, and the caller has all of it.
+            unsafe { self.start.write_bytes(0, self.bytes) };
         }
     }
 

@@ -99,6 +99,20 @@ impl FrameMut {
     pub fn freeze(self) -> Frame {
         Frame(Place::Pooled(self.0))
     }
+
+    pub(crate) fn chunk(&self) -> &FrameChunk {
+        self.0.chunk()
+    }
+
+    /// Ends the handle without making the frame a free one; the frame's place in its chunk.
+    pub(crate) fn withhold(self) -> usize {
+        let pooled = std::mem::ManuallyDrop::new(self.0);
+        let slot = pooled.slot();
+        // SAFETY: a `FrameMut` is its frame's only handle, and this one is not dropped. Whoever
+        // withholds frames has a handle of the pool.
+        unsafe { pooled.chunk().withhold(slot) };
+        slot
+    }
 }
 
 impl Deref for FrameMut {
@@ -147,8 +161,22 @@ impl Frame {
     /// excess of the budget, which the number of their reads in flight bounds.
     #[must_use]
     pub fn heap(account: &Account, page: &Page) -> Self {
-        let charge = account.charge(size_of::<HeapFrame>() as u64).ok();
+        let charge = account.try_charge(size_of::<HeapFrame>() as u64);
         Self(Place::Heap(Arc::new(HeapFrame { page: *page, _charge: charge })))
+    }
+
+    pub(crate) fn chunk(&self) -> Option<&FrameChunk> {
+        match &self.0 {
+            Place::Pooled(pooled) => Some(pooled.chunk()),
+            Place::Heap(_) => None,
+        }
+    }
+
+    /// Marks a pool's frame for whoever empties its chunk; it keeps the mark until it is free.
+    pub fn set_tag(&self, tag: u32) {
+        if let Place::Pooled(pooled) = &self.0 {
+            pooled.chunk().tag(pooled.slot()).store(tag, Relaxed);
+        }
     }
 
     /// Whether nobody else has a clone now. A caller who holds the only clone, and the only way to

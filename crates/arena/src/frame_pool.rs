@@ -1,12 +1,13 @@
 //! The pool of frames: 4 KiB pieces of huge-page chunks, taken and given back by number.
 //!
-//! Invariants: a frame is either on exactly one stack of free frames or counted by its handles.
-//! Each frame in use holds one strong count of its pool, so a handle may outlive the [`FramePool`].
-//! Memory is charged a chunk at a time, before it is mapped (I10), and kept until the pool and all
-//! its frames are gone.
+//! Invariants: a frame's bit in its chunk's map of free frames is set, or the frame is counted by
+//! its handles, or an [`Evacuation`] owns it, or its chunk has no memory. Each frame in use holds
+//! one strong count of its pool, so a handle may outlive the [`FramePool`]. Memory is charged a
+//! chunk at a time, before it is mapped (I10), and given back when the chunk is evacuated or the
+//! pool and all its frames are gone; a chunk's headers stay.
 //!
-//! Concurrency: lock-free but for growing. A thread uses its own stack first and then the others.
-//! Cost: 8 B of DRAM for each 4 KiB frame.
+//! Concurrency: lock-free but for growing and evacuating. A thread looks first where it found or
+//! gave back a frame last. Cost: 8 B of DRAM for each 4 KiB frame.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,38 +18,69 @@ use base::{Account, Charge, Error, Result};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
 use crate::frame::FrameMut;
+use crate::frame_set::FrameSet;
 use crate::stripe::{STRIPES, own_stripe};
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, AtomicU64};
-use crate::sync::{Mutex, Padded, lock};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use crate::sync::{Mutex, MutexGuard, Padded, lock, yield_now};
 
 /// Frames of a whole chunk.
 pub(crate) const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
 
-/// The end of a stack, and the number no frame has.
-const NO_FRAME: u32 = u32::MAX;
+/// The tag of a frame that nobody tagged.
+const NO_TAG: u32 = u32::MAX;
+
+/// Chunks are found through tables of this many, made as the pool grows.
+const TABLE_CHUNKS: usize = 512;
+
+/// The most tables: 2 TiB of frames.
+const TABLES_MAX: usize = 2048;
 
 /// A pool of 4 KiB frames that grows up to a limit. Shared; cheap to clone.
 #[derive(Clone)]
-pub struct FramePool(Arc<Pool>);
+pub struct FramePool(pub(crate) Arc<Pool>);
 
-struct Pool {
+pub(crate) struct Pool {
     account: Account,
-    frames_max: usize,
-    stacks: [Padded<Stack>; STRIPES],
-    /// Chunk `n` holds the frames from `n * FRAMES_PER_CHUNK`; set in order, under `growing`.
-    chunks: Box<[OnceLock<Box<FrameChunk>>]>,
-    /// How many chunks are set.
-    growing: Mutex<usize>,
+    frames_max: AtomicUsize,
+    /// Bytes charged with each frame for what its owner keeps of it.
+    beside: usize,
+    /// Free frames; off by what other threads are about to count.
+    free: Padded<AtomicU64>,
+    /// The chunk that a thread looks into first.
+    hints: [Padded<AtomicUsize>; STRIPES],
+    /// Chunk `n` is in place `n % TABLE_CHUNKS` of table `n / TABLE_CHUNKS`; set in order, under
+    /// `growth`.
+    tables: Box<[OnceLock<Table>]>,
+    growth: Mutex<Growth>,
+    /// Held while a chunk is evacuated: one at a time.
+    evacuating: Mutex<()>,
     _charge: Charge,
+}
+
+type Table = Box<[OnceLock<Box<FrameChunk>>]>;
+
+/// Which chunks there are.
+#[derive(Default)]
+pub(crate) struct Growth {
+    /// The memory of each chunk that was ever made; `None` for one that gave it back.
+    pub(crate) chunks: Vec<Option<Charge>>,
+    /// The numbers of those that gave it back.
+    pub(crate) absent: Vec<usize>,
+    /// Frames that have memory.
+    pub(crate) frames: usize,
+    /// The chunk to be evacuated next.
+    pub(crate) hand: usize,
 }
 
 /// Frames in one piece of memory, and their headers.
 pub(crate) struct FrameChunk {
     /// The pool that owns this chunk, as `Arc::into_raw` gives it.
     pool: *const Pool,
-    number: usize,
-    memory: Chunk,
+    pub(crate) number: usize,
+    pub(crate) frames: usize,
+    pub(crate) memory: Chunk,
+    pub(crate) free: FrameSet,
     headers: [Header; FRAMES_PER_CHUNK],
     _charge: Charge,
 }
@@ -61,53 +93,65 @@ unsafe impl Sync for FrameChunk {}
 struct Header {
     /// Handles of the frame; 0 while it is free.
     references: AtomicU32,
-    /// The next free frame's number while this one is free.
-    next: AtomicU32,
+    /// What the owner marked the frame with.
+    tag: AtomicU32,
 }
 
 impl FramePool {
-    /// A pool of at most `frames_max` frames; takes no frame memory yet.
+    /// A pool of at most `frames_max` frames; takes no frame memory yet. With each frame `beside`
+    /// more bytes are charged, for what the owner keeps of it elsewhere.
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold the table of chunks, `Invalid` where frame numbers
-    /// would not fit in 32 bits.
-    pub fn new(account: &Account, frames_max: usize) -> Result<Self> {
+    /// `Retry` where the budget does not hold the pool, `Invalid` where frame numbers would not
+    /// fit in 32 bits.
+    pub fn new(account: &Account, frames_max: usize, beside: usize) -> Result<Self> {
         if u32::try_from(frames_max).is_err() {
             return Err(Error::invalid("frames in one pool")
                 .expected(format_args!("at most {}", u32::MAX))
                 .got(frames_max));
         }
-        let chunks = frames_max.div_ceil(FRAMES_PER_CHUNK);
-        let table_bytes = chunks * size_of::<OnceLock<Box<FrameChunk>>>() + size_of::<Pool>();
-        let charge = account.charge(table_bytes as u64)?;
+        let charge = account.charge(Self::POOL_BYTES as u64)?;
         Ok(Self(Arc::new(Pool {
             account: account.clone(),
-            frames_max,
-            stacks: std::array::from_fn(|_| Padded(Stack::new())),
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
-            growing: Mutex::new(0),
+            frames_max: AtomicUsize::new(frames_max),
+            beside,
+            free: Padded(AtomicU64::new(0)),
+            hints: std::array::from_fn(|_| Padded::default()),
+            tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
+            growth: Mutex::default(),
+            evacuating: Mutex::new(()),
             _charge: charge,
         })))
     }
 
+    const POOL_BYTES: usize = size_of::<Pool>() + TABLES_MAX * size_of::<OnceLock<Table>>();
+
     /// The most frames at once.
     #[must_use]
     pub fn frames_max(&self) -> usize {
-        self.0.frames_max
+        self.0.frames_max.load(Relaxed)
+    }
+
+    /// Changes the most frames at once. Frames above it stay until their chunks are evacuated.
+    pub fn set_frames_max(&self, frames_max: usize) {
+        self.0.frames_max.store(frames_max.min(u32::MAX as usize), Relaxed);
     }
 
     /// Frames that have memory, in use or free.
     #[must_use]
     pub fn frames_grown(&self) -> usize {
-        (*lock(&self.0.growing) * FRAMES_PER_CHUNK).min(self.0.frames_max)
+        lock(&self.0.growth).frames
     }
 
-    /// What `frames` frames charge when all are in use, bytes: memory and headers.
+    /// What `frames` frames charge when all are in use, bytes: memory and headers, not what is
+    /// beside them.
     #[must_use]
     pub fn cost_bytes(frames: usize) -> u64 {
         let chunks = frames.div_ceil(FRAMES_PER_CHUNK);
-        let each = size_of::<FrameChunk>() + size_of::<OnceLock<Box<FrameChunk>>>();
-        (frames * PAGE_BYTES + chunks * each + size_of::<Pool>()) as u64
+        let tables = chunks.div_ceil(TABLE_CHUNKS) * TABLE_CHUNKS;
+        let headers = chunks * size_of::<FrameChunk>();
+        let table = tables * size_of::<OnceLock<Box<FrameChunk>>>();
+        (frames * PAGE_BYTES + headers + table + Self::POOL_BYTES) as u64
     }
 
     /// A frame nobody uses; its content is arbitrary but initialised. `None` where all frames are
@@ -122,60 +166,56 @@ impl FramePool {
                 // A frame may have come back meanwhile; the last look is after the refusal.
                 return self.pop();
             }
+            // Free frames were counted that another thread took before they were found.
+            yield_now();
         }
     }
 
     fn pop(&self) -> Option<FrameMut> {
         let pool = &*self.0;
-        let own = own_stripe();
-        let number = (0..STRIPES)
-            .filter_map(|step| pool.stacks.get((own + step) % STRIPES))
-            .find_map(|stack| stack.0.pop(pool))?;
-        let (chunk, slot) = pool.locate(number)?;
-        chunk.headers.get(slot)?.references.store(1, Relaxed);
+        if !pool.is_any_free() {
+            return None;
+        }
+        let hint = pool.hints.get(own_stripe())?;
+        let first = hint.0.load(Relaxed);
+        let later = (0..).map_while(|number| pool.chunk(number));
+        let mut chunks = pool.chunk(first).into_iter().chain(later);
+        let (chunk, slot) = chunks.find_map(|chunk| Some((chunk, chunk.free.take()?)))?;
+        pool.count_free(-1);
+        if chunk.number != first {
+            hint.0.store(chunk.number, Relaxed);
+        }
+        let header = chunk.headers.get(slot)?;
+        header.references.store(1, Relaxed);
+        header.tag.store(NO_TAG, Relaxed);
         // Handed to the frame; `FrameChunk::give_back` takes it back.
         let _counted: *const Pool = Arc::into_raw(Arc::clone(&self.0));
         // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory.
         let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
-        // SAFETY: the frame was on a stack, so nobody uses it; both counts were set just now.
+        // SAFETY: the frame was free, so nobody uses it; both counts were set just now.
         Some(unsafe { FrameMut::new(data, NonNull::from(chunk)) })
     }
 
     /// Adds a chunk of free frames, unless another thread did just now. False at the limits.
     fn grow(&self) -> bool {
         let pool = &*self.0;
-        let mut grown = lock(&pool.growing);
-        if pool.stacks.iter().any(|stack| !stack.0.is_empty()) {
+        // Looked at without the lock: a full pool is asked for every page that misses.
+        if !pool.account.has_room(CHUNK_BYTES.min(self.frames_max() * PAGE_BYTES) as u64) {
+            return false;
+        }
+        let mut growth = lock(&pool.growth);
+        if pool.is_any_free() {
             return true;
         }
-        let number = *grown;
-        let first = number * FRAMES_PER_CHUNK;
-        let frames = (pool.frames_max - first.min(pool.frames_max)).min(FRAMES_PER_CHUNK);
-        let (Some(place), true) = (pool.chunks.get(number), frames > 0) else { return false };
-        let bytes = frames * PAGE_BYTES;
-        let Ok(charge) = pool.account.charge((bytes + size_of::<FrameChunk>()) as u64) else {
-            return false;
+        let room = self.frames_max().saturating_sub(growth.frames);
+        let grown = match growth.absent.last().and_then(|number| pool.chunk(*number)) {
+            Some(chunk) if chunk.frames <= room => pool.restore(chunk, &mut growth),
+            _ => pool.add_chunk(Arc::as_ptr(&self.0), room, &mut growth),
         };
-        let Ok(memory) = Chunk::map(bytes) else { return false };
-        let last = first + frames - 1;
-        let headers = std::array::from_fn(|slot| Header {
-            references: AtomicU32::new(0),
-            next: AtomicU32::new(if first + slot < last {
-                (first + slot + 1) as u32
-            } else {
-                NO_FRAME
-            }),
-        });
-        let chunk =
-            FrameChunk { pool: Arc::as_ptr(&self.0), number, memory, headers, _charge: charge };
-        if place.set(Box::new(chunk)).is_err() {
-            return false;
+        if let (Some(number), Some(hint)) = (grown, pool.hints.get(own_stripe())) {
+            hint.0.store(number, Relaxed);
         }
-        *grown = number + 1;
-        if let Some(stack) = pool.stacks.get(own_stripe()) {
-            stack.0.push(pool, first as u32, last as u32);
-        }
-        true
+        grown.is_some()
     }
 }
 
@@ -186,36 +226,115 @@ impl FrameChunk {
         &self.headers[slot % FRAMES_PER_CHUNK].references
     }
 
-    /// Puts the frame in `slot` on a stack of free frames. The pool, and the chunk with it, may be
-    /// gone afterwards.
+    /// What the owner of the frame in `slot` marked it with.
+    #[expect(clippy::indexing_slicing, reason = "a slot is a remainder modulo the chunk's frames")]
+    pub(crate) fn tag(&self, slot: usize) -> &AtomicU32 {
+        &self.headers[slot % FRAMES_PER_CHUNK].tag
+    }
+
+    /// Whether no frame has more than one handle now.
+    pub(crate) fn is_unshared(&self) -> bool {
+        self.headers.iter().all(|header| header.references.load(Relaxed) <= 1)
+    }
+
+    /// Makes the frame in `slot` a free one. The pool, and the chunk with it, may be gone
+    /// afterwards.
     ///
     /// # Safety
     /// - `chunk` is the chunk of a frame that `FramePool::alloc` handed out.
     /// - The caller had the frame's last handle and does not use it again.
     pub(crate) unsafe fn give_back(chunk: NonNull<Self>, slot: usize) {
         // SAFETY: the frame holds a strong count of the pool, which keeps the chunk.
-        let Self { pool, number, .. } = unsafe { chunk.as_ref() };
-        let (pool, number) = (*pool, *number);
+        let chunk = unsafe { chunk.as_ref() };
         // SAFETY: `FramePool::pop` leaked one strong count of this pool for this frame, which is
-        // taken back here, once, and dropped after the frame is on its stack.
-        let pool = unsafe { Arc::from_raw(pool) };
-        let frame = (number * FRAMES_PER_CHUNK + slot) as u32;
-        if let Some(stack) = pool.stacks.get(own_stripe()) {
-            stack.0.push(&pool, frame, frame);
+        // taken back here, once, and dropped after the frame is free.
+        let pool = unsafe { Arc::from_raw(chunk.pool) };
+        if let Some(hint) = pool.hints.get(own_stripe()) {
+            hint.0.store(chunk.number, Relaxed);
         }
+        chunk.free.put(slot);
+        pool.count_free(1);
+    }
+
+    /// Ends the handle of the frame in `slot` without making the frame a free one.
+    ///
+    /// # Safety
+    /// As [`FrameChunk::give_back`]; and the pool stays, since the caller has a handle of it.
+    pub(crate) unsafe fn withhold(&self, slot: usize) {
+        self.references(slot).store(0, Relaxed);
+        // SAFETY: as in `give_back`: the one count leaked for this frame.
+        drop(unsafe { Arc::from_raw(self.pool) });
     }
 }
 
 impl Pool {
-    fn locate(&self, number: u32) -> Option<(&FrameChunk, usize)> {
-        let number = number as usize;
-        let chunk = self.chunks.get(number / FRAMES_PER_CHUNK)?.get()?;
-        Some((chunk, number % FRAMES_PER_CHUNK))
+    pub(crate) fn chunk(&self, number: usize) -> Option<&FrameChunk> {
+        let table = self.tables.get(number / TABLE_CHUNKS)?.get()?;
+        table.get(number % TABLE_CHUNKS)?.get().map(|chunk| &**chunk)
     }
 
-    fn next(&self, number: u32) -> Option<&AtomicU32> {
-        let (chunk, slot) = self.locate(number)?;
-        Some(&chunk.headers.get(slot)?.next)
+    pub(crate) fn growth(&self) -> MutexGuard<'_, Growth> {
+        lock(&self.growth)
+    }
+
+    pub(crate) fn begin_evacuation(&self) -> MutexGuard<'_, ()> {
+        lock(&self.evacuating)
+    }
+
+    pub(crate) fn count_free(&self, frames: i64) {
+        self.free.0.fetch_add(frames as u64, Relaxed);
+    }
+
+    /// Free frames, about.
+    pub(crate) fn free_frames(&self) -> usize {
+        // Below zero where a frame was taken that another thread is about to count.
+        (self.free.0.load(Relaxed) as i64).max(0) as usize
+    }
+
+    fn is_any_free(&self) -> bool {
+        self.free_frames() > 0
+    }
+
+    /// Gives a chunk memory again; its number, where there is memory.
+    fn restore(&self, chunk: &FrameChunk, growth: &mut Growth) -> Option<usize> {
+        let charge = self.account.try_charge((chunk.frames * PAGE_BYTES) as u64)?;
+        *growth.chunks.get_mut(chunk.number)? = Some(charge);
+        growth.absent.pop();
+        self.hand_out(chunk, growth)
+    }
+
+    /// Makes the next chunk, of at most `frames` frames; its number, where there is memory.
+    fn add_chunk(&self, own: *const Self, frames: usize, growth: &mut Growth) -> Option<usize> {
+        let (number, frames) = (growth.chunks.len(), frames.min(FRAMES_PER_CHUNK));
+        if frames == 0 {
+            return None;
+        }
+        let mut kept = size_of::<FrameChunk>() + frames * self.beside;
+        let table = self.tables.get(number / TABLE_CHUNKS)?;
+        if table.get().is_none() {
+            kept += TABLE_CHUNKS * size_of::<OnceLock<Box<FrameChunk>>>();
+        }
+        let charge = self.account.try_charge((frames * PAGE_BYTES) as u64)?;
+        let kept = self.account.try_charge(kept as u64)?;
+        let memory = Chunk::map(frames * PAGE_BYTES).ok()?;
+        let headers = std::array::from_fn(|_| Header {
+            references: AtomicU32::new(0),
+            tag: AtomicU32::new(NO_TAG),
+        });
+        let free = FrameSet::default();
+        let chunk = FrameChunk { pool: own, number, frames, memory, free, headers, _charge: kept };
+        let table = table.get_or_init(|| (0..TABLE_CHUNKS).map(|_| OnceLock::new()).collect());
+        let place = table.get(number % TABLE_CHUNKS)?;
+        place.set(Box::new(chunk)).ok()?;
+        growth.chunks.push(Some(charge));
+        self.hand_out(place.get()?, growth)
+    }
+
+    fn hand_out(&self, chunk: &FrameChunk, growth: &mut Growth) -> Option<usize> {
+        growth.frames += chunk.frames;
+        chunk.free.fill(chunk.frames);
+        self.count_free(chunk.frames as i64);
+        Some(chunk.number)
     }
 }
 
@@ -223,59 +342,6 @@ impl fmt::Debug for FramePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FramePool({} of {} frames)", self.frames_grown(), self.frames_max())
     }
-}
-
-/// A stack of free frames, linked by number (Treiber, 1986).
-///
-/// The head packs `changes << 32 | number`. The count of changes makes a head that came back to
-/// the same frame differ, so that a pop that slept does not install a stale successor.
-struct Stack(AtomicU64);
-
-impl Stack {
-    fn new() -> Self {
-        Self(AtomicU64::new(u64::from(NO_FRAME)))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) as u32 == NO_FRAME
-    }
-
-    fn pop(&self, pool: &Pool) -> Option<u32> {
-        // Acquire pairs with the release of `push`: the frame's last user is done with it.
-        let mut head = self.0.load(Acquire);
-        loop {
-            let number = head as u32;
-            if number == NO_FRAME {
-                return None;
-            }
-            // Stale where another thread took the frame meanwhile; then the exchange fails.
-            let next = pool.next(number)?.load(Relaxed);
-            let new = follow(head, next);
-            match self.0.compare_exchange_weak(head, new, Acquire, Acquire) {
-                Ok(_) => return Some(number),
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Pushes the frames linked from `first` to `last`.
-    fn push(&self, pool: &Pool, first: u32, last: u32) {
-        let Some(next) = pool.next(last) else { return };
-        let mut head = self.0.load(Relaxed);
-        loop {
-            next.store(head as u32, Relaxed);
-            let new = follow(head, first);
-            match self.0.compare_exchange_weak(head, new, Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-}
-
-/// The head after `head`, at frame `number`.
-const fn follow(head: u64, number: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | number as u64
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 mod chunk;
 mod cursor;
 mod entry;
+mod evacuation;
 mod frame;
 mod frame_pool;
+mod frame_set;
 mod node;
 mod ordered_map;
 mod prefetch;
@@ -19,6 +21,7 @@ mod stripe;
 mod sync;
 
 pub use cursor::Cursor;
+pub use evacuation::Evacuation;
 pub use frame::{Frame, FrameMut, Page};
 pub use frame_pool::FramePool;
 pub use ordered_map::{OrderedMap, ValueRef};

@@ -1,17 +1,22 @@
 //! The cache: shards by hash over one pool of frames.
 //!
+//! It takes memory as pages come, where its account has room, and gives chunks of 2 MiB back when
+//! others need them ([`Reclaim`]): the coldest pages go, and those that are hot and lie in the
+//! chunk move to where the coldest were.
+//!
 //! Concurrency: one mutex a shard, held for a lookup or an insertion and never over I/O. A hit
-//! clones a frame's handle: one atomic addition. Cost: [`SLOT_BYTES`] of DRAM a page beside its
-//! frame, charged together (I10).
+//! clones a frame's handle: one atomic addition. Giving back takes one shard's mutex at a time.
+//! Nothing is charged with a shard's mutex held but to the cache's own account, which asks nobody.
+//! Cost: [`SLOT_BYTES`] of DRAM a page beside its frame, charged together (I10).
 
 use std::fmt;
 
 use arena::{Frame, FramePool, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result, TableId};
+use base::{Account, Charge, Reclaim, Result, TableId};
 use parking_lot::Mutex;
 
-use crate::shard::{SLOT_BYTES, Shard};
+use crate::shard::{SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
 use crate::{CacheStatistics, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
@@ -22,7 +27,6 @@ pub struct PageCache {
     account: Account,
     pool: FramePool,
     shards: Box<[Padded]>,
-    capacity: usize,
     _charge: Charge,
 }
 
@@ -34,6 +38,12 @@ struct Padded(Mutex<Shard>);
 const SHARD_PAGES_MIN: usize = 1024;
 const SHARDS_MAX: usize = 64;
 
+/// Chunks that it keeps whatever others need: without a metadata page every read takes two.
+const CHUNKS_MIN: usize = 1;
+
+/// Chunks tried for each that is given back: pages are pinned while a chunk is emptied.
+const CHUNK_TRIES: usize = 4;
+
 impl PageCache {
     /// A cache that takes at most `capacity_bytes`, all of its own memory included. Frames are
     /// charged as they are first used, 2 MiB at a time.
@@ -41,22 +51,26 @@ impl PageCache {
     /// # Errors
     /// `Retry` where the budget does not hold the slots.
     pub fn new(account: &Account, capacity_bytes: u64) -> Result<Self> {
-        let most =
-            usize::try_from(capacity_bytes).unwrap_or(usize::MAX) / (PAGE_BYTES + SLOT_BYTES);
-        let mut frames = most;
-        while frames > 0 && over(frames, capacity_bytes) {
-            frames -= frames.div_ceil(256);
-        }
+        let frames = frames_within(capacity_bytes);
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
-        let slots = frames / shards;
-        let charge = account.charge((slots * shards * SLOT_BYTES) as u64)?;
+        let slots = (frames / shards).min(SLOTS_MAX);
+        let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64)?;
+        let shard = |number| Padded(Mutex::new(Shard::new(number, slots)));
         Ok(Self {
             account: account.clone(),
-            pool: FramePool::new(account, slots * shards)?,
-            shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new(slots)))).collect(),
-            capacity: slots * shards,
+            pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
+            shards: (0..shards).map(shard).collect(),
             _charge: charge,
         })
+    }
+
+    /// Changes the most it takes. What it holds above that stays until it is asked for it.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        let slots = (frames_within(capacity_bytes) / self.shards.len()).min(SLOTS_MAX);
+        self.pool.set_frames_max(slots * self.shards.len());
+        for shard in &self.shards {
+            shard.0.lock().set_slots_max(slots);
+        }
     }
 
     fn shard(&self, hash: u64) -> Option<&Mutex<Shard>> {
@@ -113,8 +127,11 @@ impl PageCache {
     /// The counts so far.
     #[must_use]
     pub fn statistics(&self) -> CacheStatistics {
-        let mut statistics =
-            CacheStatistics { capacity_pages: self.capacity as u64, ..CacheStatistics::default() };
+        let mut statistics = CacheStatistics {
+            capacity_pages: self.pool.frames_max() as u64,
+            memory_pages: self.pool.frames_grown() as u64,
+            ..CacheStatistics::default()
+        };
         for shard in &self.shards {
             shard.0.lock().add_to(&mut statistics);
         }
@@ -122,16 +139,61 @@ impl PageCache {
     }
 }
 
-/// Whether this many pages cost more than `bytes` in all.
-fn over(frames: usize, bytes: u64) -> bool {
-    FramePool::cost_bytes(frames) + (frames * SLOT_BYTES) as u64 > bytes
+impl PageCache {
+    /// Gives one chunk back; its bytes, 0 where pinned pages are everywhere.
+    fn give_back_chunk(&self) -> usize {
+        for _ in 0..CHUNK_TRIES {
+            let Some(mut evacuation) = self.pool.evacuate(CHUNKS_MIN) else { return 0 };
+            let tags: Vec<u32> = evacuation.in_use().collect();
+            for tag in tags {
+                let (shard, slot) = place_of(tag);
+                if let Some(shard) = self.shards.get(shard) {
+                    shard.0.lock().vacate(slot, &mut evacuation);
+                }
+            }
+            match evacuation.finish() {
+                0 => {}
+                bytes => return bytes,
+            }
+        }
+        0
+    }
+}
+
+impl Reclaim for PageCache {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut given = 0;
+        while given < bytes {
+            match self.give_back_chunk() {
+                0 => break,
+                chunk => given += chunk as u64,
+            }
+        }
+        given
+    }
+}
+
+/// The most pages that cost no more than `bytes` in all.
+fn frames_within(bytes: u64) -> usize {
+    let cost = PAGE_BYTES + SLOT_BYTES + UNUSED_SLOT_BYTES;
+    let mut frames = usize::try_from(bytes).unwrap_or(usize::MAX) / cost;
+    let over = |frames: usize| {
+        let slots = frames * (SLOT_BYTES + UNUSED_SLOT_BYTES);
+        FramePool::cost_bytes(frames) + slots as u64 > bytes
+    };
+    while frames > 0 && over(frames) {
+        frames -= frames.div_ceil(256);
+    }
+    frames
 }
 
 impl fmt::Debug for PageCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PageCache({} pages in {} shards)", self.capacity, self.shards.len())
+        write!(f, "PageCache({:?} in {} shards)", self.pool, self.shards.len())
     }
 }
 
+#[cfg(test)]
+mod reclaim_tests;
 #[cfg(test)]
 mod tests;

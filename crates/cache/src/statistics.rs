@@ -9,8 +9,14 @@ pub struct CacheStatistics {
     pub meta: KindStatistics,
     /// Pages that found every frame they could take pinned and were not cached.
     pub refused: u64,
-    /// The most pages at once.
+    /// The most pages at once; there are fewer where others need the memory.
     pub capacity_pages: u64,
+    /// Pages there is memory for now.
+    pub memory_pages: u64,
+    /// Pages evicted because others needed the memory, and pages moved for that.
+    pub given_back: u64,
+    /// See `given_back`.
+    pub moved: u64,
 }
 
 /// The counts of one kind of page.

@@ -138,6 +138,8 @@ impl FlushTask {
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();
         }
+        // Short even of the memory for the next memtable: tried when it is short again.
+        let _ = self.buffers.relieve();
         let sealed = self.trees.all().into_iter().filter_map(|tree| {
             let (memtable, below) = tree.oldest_sealed()?;
             Some((tree, memtable, below))

@@ -3,7 +3,8 @@
 //! Memory is charged before the log is written (I10): a write reserves its memtable's memory
 //! first, so that applying it cannot fail. All memtables of a store stay within its quota, its
 //! part of the write buffers of [`Resources`]; a writer that finds the quota used up waits for a
-//! flush, or gets the flush's error.
+//! flush, or gets the flush's error. Where others find no memory left ([`Reclaim`]), the largest
+//! memtable is sealed early.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{Account, Error, ErrorKind, Executor, Result, TaskHandle, format_bytes};
+use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, TaskHandle, format_bytes};
 use log::Log;
 use parking_lot::{Condvar, Mutex};
 
@@ -33,6 +34,8 @@ pub(crate) struct Buffers {
     flush: Mutex<FlushState>,
     /// Whether the last flush failed. Only makes writers look before they reserve: `Relaxed`.
     failing: AtomicBool,
+    /// Whether memory was short since it was looked at last.
+    pressed: AtomicBool,
     /// Signalled when a flush ends, well or badly.
     flush_ended: Condvar,
     /// Nanoseconds writers waited for a flush.
@@ -73,6 +76,7 @@ impl Buffers {
             sealing: Mutex::new(()),
             flush: Mutex::default(),
             failing: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
             flush_ended: Condvar::new(),
             stalled: Counter::default(),
         }
@@ -214,6 +218,20 @@ impl Buffers {
         Ok(())
     }
 
+    /// Seals the largest memtable where memory was short and flushing it gives a good part of a
+    /// memtable back; a smaller one would be a table hardly worth its file.
+    pub(crate) fn relieve(&self) -> Result<()> {
+        if !self.pressed.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let filled = |tree: &Arc<Tree>| tree.view().active.filled_bytes();
+        let largest = self.trees.all().into_iter().max_by_key(filled);
+        match largest.filter(|tree| filled(tree) >= self.resources.memtable_bytes() / 4) {
+            Some(tree) => self.seal(&tree).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// What memtables take and flushing gives back: all of them, the active ones, and at most.
     ///
     /// The most is the quota less what empty memtables take, one a keyspace, which no flush gives
@@ -353,5 +371,16 @@ impl Buffers {
     pub(crate) fn close(&self) {
         self.flush.lock().closed = true;
         self.flush_ended.notify_all();
+    }
+}
+
+impl Reclaim for Buffers {
+    /// Has the flush task seal and flush: nothing comes back at once. Sealing here could wait for
+    /// locks of whoever asks.
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        if !self.pressed.swap(true, Ordering::Relaxed) {
+            self.wake_flusher();
+        }
+        0
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, DictionaryId, Error, Result, StoreId};
+use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId};
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary};
@@ -44,11 +44,28 @@ impl StoreDictionaries {
         Ok(dictionary)
     }
 
+    /// Forgets the dictionaries that the manifest names no more. Whoever still reads a page of a
+    /// dropped keyspace reads its dictionary again: the file stays until the next open.
+    pub(crate) fn keep(&self, is_named: impl Fn(DictionaryId) -> bool) {
+        self.loaded.lock().retain(|id, _| is_named(*id));
+    }
+
     /// Takes back a dictionary that the manifest does not name.
     pub(crate) fn withdraw(&self, id: DictionaryId) {
         self.loaded.lock().remove(&id);
         // What stays behind goes at the next open.
         let _ = self.medium.remove(&Dictionary::file_name(id));
+    }
+}
+
+impl Reclaim for StoreDictionaries {
+    /// Forgets those that nobody uses at the moment: they are read again when a page needs them.
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        // Whoever reads a dictionary charges it with the lock held: it may be this thread.
+        let Some(mut loaded) = self.loaded.try_lock() else { return 0 };
+        let before = self.account.used();
+        loaded.retain(|_, dictionary| Arc::strong_count(dictionary) > 1);
+        before.saturating_sub(self.account.used())
     }
 }
 

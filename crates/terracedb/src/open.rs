@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arena::{OrderedMap, PublishRing};
-use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, Trailer};
+use base::{Error, ErrorKind, KeyspaceId, ReclaimOrder, Result, Seqno, StoreId, Trailer};
 use log::Log;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
@@ -100,6 +100,8 @@ pub(crate) fn open(
         codec: settings.codec,
         zstd_level: settings.zstd_level,
     };
+    let weak = Arc::downgrade(&env.dictionaries);
+    resources.add_reclaimer(ReclaimOrder::Optional, weak);
     let trees = open_trees(&env, &resources, &state, &mut recovery)?;
     let (log, flushed) = replay_log(&env, &resources, &settings, &trees, &state, &mut recovery)?;
     for (keyspace, below) in flushed {
@@ -112,6 +114,8 @@ pub(crate) fn open(
     let ring = Arc::new(PublishRing::new(log.last()));
     let snapshots = Arc::new(SnapshotList::default());
     let buffers = Arc::new(Buffers::new(resources.clone(), Arc::clone(&log), Arc::clone(&trees)));
+    let weak = Arc::downgrade(&buffers);
+    resources.add_reclaimer(ReclaimOrder::Buffers, weak);
     let committer = Committer::new(Arc::clone(&log), Arc::clone(&ring), Arc::clone(&buffers));
     let durable_log = Arc::clone(&log);
     let env = FlushEnv {
@@ -125,6 +129,7 @@ pub(crate) fn open(
         env.space,
         resources.reads_account(),
     ));
+    let dictionaries = Arc::clone(&env.dictionaries);
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let flush = FlushTask {
         env,
@@ -164,6 +169,7 @@ pub(crate) fn open(
         buffers,
         log,
         manifest,
+        dictionaries,
         medium,
         metered,
         keyspaces: Mutex::new(()),

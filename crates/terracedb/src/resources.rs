@@ -2,12 +2,15 @@
 //! clock.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use base::{Account, Budget, Charge, Clock, Executor, Result, SystemClock, Threads};
+use base::{
+    Account, Budget, Charge, Clock, Executor, Reclaim, ReclaimOrder, Result, SystemClock, Threads,
+};
 use cache::PageCache;
+use parking_lot::Mutex;
 
 use crate::memory::Memory;
 use crate::memory_limit::default_memory;
@@ -35,6 +38,8 @@ struct Inner {
     flush: Budget,
     _flush_charge: Charge,
     executor: Arc<dyn Executor>,
+    /// Held while the memory number changes.
+    resizing: Mutex<()>,
     open_stores: AtomicUsize,
     next_space: AtomicU32,
 }
@@ -71,8 +76,10 @@ impl ResourcesBuilder {
         let plan = MemoryPlan::new(self.memory.unwrap_or_else(default_memory))?;
         let budget = Budget::new(plan.budget);
         apply(&plan, &budget);
-        let cache = PageCache::new(&budget.spare_account("page cache"), plan.budget / 8 * 5)?;
+        let cache = PageCache::new(&budget.spare_account("page cache"), plan.budget)?;
         let cache = Arc::new(cache);
+        let weak = Arc::downgrade(&cache);
+        budget.add_reclaimer(ReclaimOrder::Cache, weak);
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let executor = match self.executor {
@@ -87,6 +94,7 @@ impl ResourcesBuilder {
             flush,
             _flush_charge,
             executor,
+            resizing: Mutex::new(()),
             open_stores,
             next_space,
         })))
@@ -119,6 +127,22 @@ impl Resources {
         self.0.plan.load().memory
     }
 
+    /// Changes the memory number while stores are open. More is there at once. Less is taken from
+    /// the page cache at once and from write buffers as they are flushed; what iterators and values
+    /// in flight hold comes back when they end. Returns how many bytes are still to come back: until
+    /// they did, nothing new is granted.
+    ///
+    /// # Errors
+    /// `Invalid` where `bytes` is under 64 MiB; nothing is changed.
+    pub fn set_memory(&self, bytes: u64) -> Result<u64> {
+        let plan = MemoryPlan::new(bytes)?;
+        let _resizing = self.0.resizing.lock();
+        self.0.plan.store(Arc::new(plan));
+        apply(&plan, &self.0.budget);
+        self.0.cache.set_capacity(plan.budget);
+        Ok(self.0.budget.set_limit(plan.budget))
+    }
+
     /// What is charged now and was at most, by component.
     #[must_use]
     pub fn memory_usage(&self) -> Memory {
@@ -127,6 +151,11 @@ impl Resources {
 
     pub(crate) fn account(&self, name: &'static str) -> Account {
         self.0.budget.account(name)
+    }
+
+    /// Has `reclaimer` asked for memory when there is none left.
+    pub(crate) fn add_reclaimer(&self, order: ReclaimOrder, reclaimer: Weak<dyn Reclaim>) {
+        self.0.budget.add_reclaimer(order, reclaimer);
     }
 
     /// Charged by table writers: never refused to the only flush under way.

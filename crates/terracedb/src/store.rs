@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
+use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, KeyspaceKind, Manifest};
 use crate::open::Recovery;
 use crate::ordered::{Memtable, Tree, Version};
@@ -42,6 +43,7 @@ pub(crate) struct Store {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) log: Arc<Log>,
     pub(crate) manifest: Arc<Manifest>,
+    pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) metered: Arc<Metered>,
     /// Held while a keyspace is created or dropped.
@@ -100,6 +102,8 @@ impl Store {
         tree.discard(Memtable::new(self.buffers.account(), Seqno::ZERO).ok());
         self.trees.remove(tree.id());
         self.log.forget(tree.id());
+        let state = self.manifest.state();
+        self.dictionaries.keep(|id| state.has_dictionary(id));
         self.buffers.wake_flusher();
         Ok(true)
     }

@@ -19,7 +19,7 @@ mod on_threads {
         let budget = Budget::new(u64::MAX);
         let account = budget.account("frames");
         let frames_max = if cfg!(miri) { 6 } else { FRAMES_PER_CHUNK + 3 };
-        let pool = FramePool::new(&account, frames_max).unwrap();
+        let pool = FramePool::new(&account, frames_max, 0).unwrap();
         assert_eq!(pool.frames_grown(), 0);
         let before = budget.used();
         let frames: Vec<_> = std::iter::from_fn(|| filled(&pool, 1)).collect();
@@ -37,7 +37,7 @@ mod on_threads {
     #[test]
     fn a_full_budget_stops_growth_and_a_frame_given_back_is_used_again() {
         let budget = Budget::new(FramePool::cost_bytes(3));
-        let pool = FramePool::new(&budget.account("frames"), 3).unwrap();
+        let pool = FramePool::new(&budget.account("frames"), 3, 0).unwrap();
         let held = budget.account("other").charge(PAGE_BYTES as u64).unwrap();
         assert!(pool.alloc().is_none());
         drop(held);
@@ -53,7 +53,7 @@ mod on_threads {
     #[test]
     fn a_frame_thaws_only_while_nobody_shares_it() {
         let account = Account::unlimited("frames");
-        let pool = FramePool::new(&account, 1).unwrap();
+        let pool = FramePool::new(&account, 1, 0).unwrap();
         let frame = filled(&pool, 3).unwrap();
         let clone = frame.clone();
         let frame = frame.try_thaw().unwrap_err();
@@ -79,7 +79,7 @@ mod on_threads {
 
     #[test]
     fn too_many_frames_are_the_callers_mistake() {
-        let refused = FramePool::new(&Account::unlimited("frames"), usize::MAX).unwrap_err();
+        let refused = FramePool::new(&Account::unlimited("frames"), usize::MAX, 0).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
     }
 
@@ -87,7 +87,7 @@ mod on_threads {
     #[test]
     fn threads_never_share_a_frame_they_write() {
         let (threads, rounds) = if cfg!(miri) { (3, 30) } else { (4, 20_000) };
-        let pool = FramePool::new(&Account::unlimited("frames"), 3 * threads).unwrap();
+        let pool = FramePool::new(&Account::unlimited("frames"), 3 * threads, 0).unwrap();
         let (mut rng, seed) = Rng::from_env();
         let seeds: Vec<u64> = (0..threads).map(|_| rng.next_u64()).collect();
         std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ mod on_threads {
 #[test]
 fn shuttle_frames_are_handed_out_once() {
     crate::sync::explore(500, || {
-        let pool = FramePool::new(&Account::unlimited("frames"), 2).unwrap();
+        let pool = FramePool::new(&Account::unlimited("frames"), 2, 0).unwrap();
         let threads: Vec<_> = (0..2u8)
             .map(|thread| {
                 let pool = pool.clone();
@@ -143,6 +143,34 @@ fn shuttle_frames_are_handed_out_once() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let all: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(all.len(), 2);
+    });
+}
+
+/// Every interleaving of a thread that takes and gives back frames with one that empties the
+/// chunk they are of: what is held keeps its content, and no frame is lost.
+#[cfg(feature = "shuttle")]
+#[test]
+fn shuttle_a_chunk_goes_only_when_nobody_has_a_frame_of_it() {
+    crate::sync::explore(500, || {
+        let pool = FramePool::new(&Account::unlimited("frames"), 2, 0).unwrap();
+        let user = pool.clone();
+        let user = shuttle::thread::spawn(move || {
+            for mark in 1..4 {
+                if let Some(frame) = filled(&user, mark) {
+                    shuttle::thread::yield_now();
+                    assert!(frame.iter().all(|byte| *byte == mark));
+                }
+            }
+        });
+        for _ in 0..2 {
+            if let Some(evacuation) = pool.evacuate(0) {
+                shuttle::thread::yield_now();
+                let _ = evacuation.finish();
+            }
+        }
+        user.join().unwrap();
         let all: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
         assert_eq!(all.len(), 2);
     });

@@ -10,11 +10,11 @@ fn cache(capacity: u64) -> PageCache {
     PageCache::new(&Account::unlimited("test"), capacity).unwrap()
 }
 
-fn key(page: u64) -> PageKey {
+pub(super) fn key(page: u64) -> PageKey {
     PageKey { space: 0, table: TableId(page >> 16), page: page as u32 & 0xffff }
 }
 
-fn content(key: PageKey) -> Page {
+pub(super) fn content(key: PageKey) -> Page {
     let mut rng = Rng::new(key.table.0 << 32 | u64::from(key.page));
     let mut page = [0; PAGE_BYTES];
     rng.fill(&mut page[..64]);
@@ -22,7 +22,7 @@ fn content(key: PageKey) -> Page {
 }
 
 /// Reads as the engine does: a miss is filled.
-fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
+pub(super) fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
     if let Some(frame) = cache.get(key, kind) {
         assert_eq!(frame[..64], content(key)[..64]);
         return true;

@@ -1,0 +1,154 @@
+//! The cache among others who need memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use base::{Budget, ReclaimOrder, Rng};
+
+use super::tests::{content, key, read};
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A cache that may take the whole of a budget.
+fn cache(budget: &Budget) -> Arc<PageCache> {
+    let account = budget.spare_account("page cache");
+    let cache = Arc::new(PageCache::new(&account, budget.limit()).unwrap());
+    let weak = Arc::downgrade(&cache);
+    budget.add_reclaimer(ReclaimOrder::Cache, weak);
+    cache
+}
+
+fn fill(cache: &PageCache, pages: std::ops::Range<u64>) {
+    for page in pages {
+        read(cache, key(page), PageKind::Data);
+    }
+}
+
+#[test]
+fn it_takes_what_nobody_needs_and_gives_back_what_is_needed() {
+    let budget = Budget::new(64 * MIB);
+    let (cache, writes) = (cache(&budget), budget.account("writes"));
+    fill(&cache, 0..20_000);
+    // All but what does not fill a chunk.
+    assert!(budget.used() > 61 * MIB, "{}", budget.used());
+    let mut held = writes.charge(MIB).unwrap();
+    for _ in 0..40 {
+        held.grow(MIB).unwrap();
+        assert!(budget.used() <= budget.limit());
+    }
+    let full = cache.statistics();
+    assert!(full.memory_pages * 4096 <= 23 * MIB && full.memory_pages * 4096 > 18 * MIB);
+    assert_eq!(full.data.resident, full.memory_pages);
+    // Not taken back as soon as it is free: only after misses enough.
+    drop(held);
+    fill(&cache, 20_000..24_000);
+    assert_eq!(cache.statistics().memory_pages, full.memory_pages);
+    fill(&cache, 24_000..60_000);
+    let later = cache.statistics().memory_pages - full.memory_pages;
+    assert!((512..=10 * 512).contains(&later), "{later} pages");
+    // Everything but the last chunk, and no more than there is.
+    assert!(writes.charge(60 * MIB).is_ok());
+    assert!(writes.charge(65 * MIB).is_err());
+    assert_eq!(cache.statistics().memory_pages, 512);
+    fill(&cache, 0..100);
+    drop(cache);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn the_coldest_pages_go_wherever_they_lie() {
+    let budget = Budget::new(64 * MIB);
+    let cache = cache(&budget);
+    // One page in four is hot, spread over every chunk.
+    let hot = |page: u64| page.is_multiple_of(4);
+    fill(&cache, 0..16_000);
+    for _ in 0..2 {
+        (0..16_000).filter(|page| hot(*page)).for_each(|page| {
+            read(&cache, key(page), PageKind::Data);
+        });
+    }
+    let held = budget.account("writes").charge(30 * MIB).unwrap();
+    let is_cached = |page: &u64| cache.get(key(*page), PageKind::Data).is_some();
+    let kept = (0..16_000).filter(|page| hot(*page)).filter(is_cached).count();
+    // Chunks picked without a look at heat would leave 2100.
+    assert!(kept > 3_800, "{kept} of 4000 hot pages");
+    let statistics = cache.statistics();
+    assert!(statistics.moved > 500 && statistics.given_back > 5_000, "{statistics:?}");
+    for page in 0..16_000 {
+        if let Some(frame) = cache.get(key(page), PageKind::Data) {
+            assert_eq!(frame[..64], content(key(page))[..64]);
+        }
+    }
+    drop(held);
+}
+
+#[test]
+fn pinned_pages_stay_and_a_charge_they_leave_no_room_for_is_refused() {
+    let budget = Budget::new(16 * MIB);
+    let (cache, writes) = (cache(&budget), budget.account("writes"));
+    let pinned: Vec<_> = (0..)
+        .map(|page| cache.insert(key(page), PageKind::Data, &content(key(page))))
+        .take_while(|_| cache.statistics().refused == 0)
+        .collect();
+    assert!(writes.charge(8 * MIB).is_err());
+    for (page, frame) in (0..).zip(&pinned) {
+        assert_eq!(frame[..64], content(key(page))[..64]);
+    }
+    drop(pinned);
+    assert!(writes.charge(8 * MIB).is_ok());
+}
+
+/// Threads read, and one takes and gives back memory; nobody ever sees another page's content, and
+/// nothing is charged twice or lost.
+#[test]
+fn reads_go_on_while_chunks_go_and_come_back() {
+    let budget = Budget::new(24 * MIB);
+    let cache = cache(&budget);
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (cache, done) = (&cache, &done);
+            let mut rng = Rng::new(rng.next_u64());
+            scope.spawn(move || {
+                for _ in 0..40_000 {
+                    let page = rng.below(6000).min(rng.below(6000));
+                    let kind = if page < 500 { PageKind::Meta } else { PageKind::Data };
+                    read(cache, key(page), kind);
+                }
+                done.store(true, SeqCst);
+            });
+        }
+        let writes = budget.account("writes");
+        while !done.load(SeqCst) {
+            let held = writes.charge((1 + rng.below(18)) * MIB);
+            assert!(budget.used() <= budget.limit(), "seed {seed}");
+            drop(held);
+            std::thread::yield_now();
+        }
+    });
+    let statistics = cache.statistics();
+    assert!(statistics.given_back > 0, "{statistics:?}");
+    let resident = statistics.data.resident + statistics.meta.resident;
+    assert!(resident <= statistics.memory_pages, "{statistics:?}, seed {seed}");
+    drop(cache);
+    assert_eq!(budget.used(), 0, "seed {seed}");
+}
+
+#[test]
+fn another_capacity_holds_from_the_next_page_on() {
+    let budget = Budget::new(u64::MAX);
+    let account = budget.account("page cache");
+    let cache = PageCache::new(&account, 8 * MIB).unwrap();
+    fill(&cache, 0..4000);
+    assert!(account.used() <= 8 * MIB);
+    cache.set_capacity(32 * MIB);
+    fill(&cache, 0..16_000);
+    assert!(account.used() > 28 * MIB && account.used() <= 32 * MIB, "{}", account.used());
+    cache.set_capacity(8 * MIB);
+    assert!(cache.reclaim(24 * MIB) >= 24 * MIB);
+    fill(&cache, 0..16_000);
+    assert!(cache.statistics().memory_pages * 4096 <= 8 * MIB);
+}
