@@ -16,6 +16,7 @@ use media::{File, Purpose};
 
 use crate::combiner::Writer;
 use crate::group::Group;
+use crate::log::LogEnd;
 use crate::pins::Pins;
 use crate::record::{Begin, MARK_BYTES, begin, mark};
 use crate::retention::{Retention, Sealed};
@@ -114,6 +115,18 @@ impl Lane {
         if let Some(old) = self.active.take() {
             self.retire(old);
         }
+    }
+
+    /// Where the next record goes, and what lies before it.
+    pub(crate) fn end(&self) -> Option<LogEnd> {
+        let segment = self.active.as_ref()?;
+        Some(LogEnd {
+            lane: self.id,
+            segment: segment.fresh.id,
+            bytes: segment.tail,
+            capacity: segment.fresh.capacity,
+            last: Seqno::new(self.next - 1),
+        })
     }
 
     /// What keeps the segment alive.

@@ -10,6 +10,7 @@
 
 mod chain;
 mod combiner;
+mod extent;
 mod group;
 mod header;
 mod inspect;
@@ -29,9 +30,10 @@ mod sync;
 mod syncer;
 
 pub use chain::Cut;
+pub use extent::{Extent, extents};
 pub use header::{FORMAT_VERSION, SegmentHeader};
 pub use inspect::{Entry, check, inspect};
-pub use log::Log;
+pub use log::{Log, LogEnd};
 pub use name::{parse_segment_name, segment_name};
 pub use options::{Batch, Options, Recover, SEGMENT_BYTES_MIN};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, Seqno};
+use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno};
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 
@@ -34,6 +34,21 @@ pub(crate) const LANE: LaneId = LaneId(0);
 
 /// The most bytes of records copied together; a larger record is stored without a copy.
 const GROUP_BYTES_MAX: u64 = 256 << 10;
+
+/// A point in the log. What lies before it is never written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The lane that is appended to.
+    pub lane: LaneId,
+    /// The segment being written: those of the lane before it are full.
+    pub segment: SegmentId,
+    /// The bytes of it up to the point.
+    pub bytes: u64,
+    /// The length of its file, bytes: zeros behind the point.
+    pub capacity: u64,
+    /// The last sequence number before the point.
+    pub last: Seqno,
+}
 
 /// See the module.
 pub struct Log {
@@ -181,6 +196,13 @@ impl Log {
     /// seqnos below it, every later one at or above it. `f` must not use the log.
     pub fn barrier(&self, f: &mut dyn FnMut(Seqno)) {
         self.combiner.with(|lane| f(Seqno::new(lane.next())));
+    }
+
+    /// Where everything appended so far ends; `None` while the log has no segment to append to, and
+    /// every record lies in segments that are full.
+    #[must_use]
+    pub fn end(&self) -> Option<LogEnd> {
+        self.combiner.with(|lane| lane.end())
     }
 
     /// The records of `keyspace` below `below` are in tables: they are dead.

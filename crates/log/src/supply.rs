@@ -20,6 +20,7 @@ pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
 /// A segment that holds nothing yet.
 #[derive(Debug)]
 pub(crate) struct Fresh {
+    pub(crate) id: SegmentId,
     pub(crate) seed: u32,
     pub(crate) file: Arc<dyn File>,
     pub(crate) capacity: u64,
@@ -109,6 +110,6 @@ impl Supply {
             .and_then(|()| self.medium.sync_names())
             .map_err(|error| self.shared.poisoned_by(error))?;
         count(&self.shared.counters.segments_created, 1);
-        Ok(Fresh { seed: header.seed(), file, capacity, charge })
+        Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
     }
 }

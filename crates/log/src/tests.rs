@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod extents;
 mod faults;
 mod freeing;
 mod golden;

@@ -35,6 +35,12 @@ macro_rules! conformance {
             }
 
             #[test]
+            fn linking() {
+                let (one, other) = (make(), make());
+                super::linking(&*one.0, &*other.0);
+            }
+
+            #[test]
             fn direct_access() {
                 super::direct_access(&*make().0);
             }
@@ -97,6 +103,38 @@ fn page(number: u64, version: u64) -> Buf {
     let mut buf = Buf::pages(1);
     Rng::new(number << 20 | version).fill(&mut buf);
     buf
+}
+
+/// A file with two names goes with the last of them.
+fn linking(one: &dyn Medium, other: &dyn Medium) {
+    let file = one.create("a", Access::Direct, 0).unwrap();
+    file.write(0, page(1, 0), Purpose::Flush).1.unwrap();
+    file.sync(Purpose::Flush).unwrap();
+    assert!(one.link("a", other).unwrap());
+    let again = one.link("a", other).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
+    let missing = one.link("b", other).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
+    other.sync_names().unwrap();
+    one.remove("a").unwrap();
+    let linked = other.open("a", Access::Direct).unwrap();
+    assert_eq!(read(&*linked, 0, 1).unwrap()[..], page(1, 0)[..]);
+    assert_eq!(linked.size().unwrap(), PAGE_BYTES as u64);
+    assert!(one.list().unwrap().is_empty());
+}
+
+#[test]
+fn devices_of_different_kinds_share_no_files() {
+    let (disk, _directory) = on_disk(FileOptions::default());
+    let media: [Arc<dyn Medium>; 3] =
+        [Arc::new(MemoryMedium::new()), Arc::new(Metered::new(Arc::new(Faulty::new(1)))), disk];
+    for (number, from) in media.iter().enumerate() {
+        from.create("a", Access::Bytes, 0).unwrap();
+        for (other, to) in media.iter().enumerate() {
+            assert!(number == other || !from.link("a", &**to).unwrap(), "{from:?} to {to:?}");
+        }
+        from.remove("a").unwrap();
+    }
 }
 
 fn read(file: &dyn File, at: u64, pages: usize) -> base::Result<Buf> {

@@ -218,6 +218,25 @@ impl Medium for Faulty {
         Ok(())
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        check::name(name)?;
+        let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
+        // Two devices stand for two directories of one file system; never both locks at once.
+        let content = {
+            let device = self.device.lock();
+            let inode = device.platter.find(name).ok_or_else(|| check::missing(name))?;
+            device.platter.content(inode)
+        };
+        let mut device = to.device.lock();
+        if device.platter.find(name).is_some() {
+            return Err(check::exists(name));
+        }
+        device.fault_names(name)?;
+        device.platter.adopt(name, content);
+        device.changed();
+        Ok(true)
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         let device = self.device.lock();
         let listing = |(name, len): (&String, u64)| Listing { name: name.clone(), len };
@@ -234,6 +253,10 @@ impl Medium for Faulty {
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         Ok(Box::new(Immediate::<FaultyFile>::new(depth)))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -12,6 +12,7 @@ mod handle;
 mod pool;
 mod queue;
 mod ring;
+mod staging;
 mod transfer;
 mod turns;
 mod window;
@@ -35,6 +36,8 @@ use pool::Pool;
 use queue::FileQueue;
 use ring::Ring;
 use turns::Turns;
+
+pub use staging::Staging;
 
 /// The deepest queue: a ring's slots and entries stay far below a megabyte.
 const DEPTH_MAX: usize = 4096;
@@ -212,6 +215,20 @@ impl Medium for FileMedium {
         }
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
+        let (old, new) = (self.place(name)?, to.place(name)?);
+        match fs::hard_link(&old, &new) {
+            Ok(()) => Ok(true),
+            Err(error) if cannot_link(&error) => Ok(false),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => Err(check::missing(name)),
+                io::ErrorKind::AlreadyExists => Err(check::exists(name)),
+                _ => Err(failed("link", new.display(), error)),
+            },
+        }
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         let at = self.path.display();
         let mut files = Vec::new();
@@ -279,12 +296,25 @@ impl Medium for FileMedium {
                 .caused_by(error)),
         }
     }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
+    }
 }
 
 impl fmt::Debug for FileMedium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileMedium({})", self.path.display())
     }
+}
+
+/// Whether the system says that these two directories cannot share a file: other file systems, one
+/// without links or one that forbids them, a file with too many names.
+fn cannot_link(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let known = [Errno::XDEV, Errno::PERM, Errno::ACCESS, Errno::MLINK, Errno::OPNOTSUPP];
+    let known = known.map(|errno| Some(errno.raw_os_error()));
+    known.contains(&error.raw_os_error()) || error.kind() == io::ErrorKind::Unsupported
 }
 
 /// Flags as the standard library takes them.

@@ -8,6 +8,7 @@ mod buf;
 mod check;
 mod faulty;
 mod file;
+mod holding;
 mod immediate;
 mod medium;
 mod memory;
@@ -22,7 +23,8 @@ mod conformance;
 
 pub use buf::Buf;
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
-pub use file::{FileMedium, FileOptions};
+pub use file::{FileMedium, FileOptions, Staging};
+pub use holding::{Hold, Holding};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request,
 };

@@ -80,6 +80,15 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// `Invalid` where `from` does not exist.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
+    /// Gives the file a second name on the medium `to`, where both are kept so that one file can
+    /// have both; whether it did. Content that was synced is durable under either name, and stays
+    /// as long as it has one; neither may be written again. `false` where the file must be copied
+    /// instead: another file system, another kind of device.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such file, or `to` has one of that name.
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool>;
+
     /// Every file, by name.
     ///
     /// # Errors
@@ -103,6 +112,9 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// # Errors
     /// `Retry` where the device has no queue to give.
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>>;
+
+    /// The device itself under any decorators, for [`Medium::link`].
+    fn undecorated(&self) -> &dyn Any;
 }
 
 /// An open file.

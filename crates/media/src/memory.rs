@@ -110,6 +110,18 @@ impl Medium for MemoryMedium {
         }
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        check::name(name)?;
+        let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
+        let bytes = self.names.lock().get(name).cloned().ok_or_else(|| check::missing(name))?;
+        let mut names = to.names.lock();
+        if names.contains_key(name) {
+            return Err(check::exists(name));
+        }
+        names.insert(name.to_owned(), bytes);
+        Ok(true)
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         let listing = |(name, bytes): (&String, &Bytes)| Listing {
             name: name.clone(),
@@ -128,6 +140,10 @@ impl Medium for MemoryMedium {
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         Ok(Box::new(Immediate::<MemoryFile>::new(depth)))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -126,6 +126,11 @@ impl Medium for Metered {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        self.meter.name_ops.fetch_add(1, Relaxed);
+        self.inner.link(name, to)
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         self.inner.list()
     }
@@ -142,6 +147,10 @@ impl Medium for Metered {
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         let inner = self.inner.queue(depth)?;
         Ok(Box::new(MeteredQueue { inner, meter: Arc::clone(&self.meter) }))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self.inner.undecorated()
     }
 }
 

@@ -113,6 +113,10 @@ impl Medium for Throttled {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        self.inner.link(name, to)
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         self.inner.list()
     }
@@ -129,6 +133,10 @@ impl Medium for Throttled {
         let inner = self.inner.queue(depth)?;
         let bucket = Arc::clone(&self.bucket);
         Ok(Box::new(ThrottledQueue { inner, bucket, held: VecDeque::new() }))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self.inner.undecorated()
     }
 }
 

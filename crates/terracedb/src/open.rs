@@ -12,7 +12,7 @@ use std::time::Duration;
 use arena::{OrderedMap, PublishRing};
 use base::{Error, ErrorKind, KeyspaceId, ReclaimOrder, Result, Seqno, StoreId, Trailer};
 use log::Log;
-use media::{Medium, Metered};
+use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary, Table, file_name, parse_file_name};
 
@@ -73,7 +73,8 @@ pub(crate) fn open(
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
     let metered = Arc::new(Metered::new(medium));
-    let medium: Arc<dyn Medium> = Arc::clone(&metered) as _;
+    let holding = Arc::new(Holding::new(Arc::clone(&metered) as _));
+    let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
     let lock = medium.lock()?;
     let entered = resources.enter();
     let mut recovery = Recovery::default();
@@ -171,6 +172,7 @@ pub(crate) fn open(
         manifest,
         dictionaries,
         medium,
+        holding,
         metered,
         keyspaces: Mutex::new(()),
         _entered: entered,

@@ -9,7 +9,7 @@ use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{Durability, Error, KeyspaceId, Result, Seqno, StoreId};
 use log::Log;
-use media::{Medium, Metered};
+use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
 
 use crate::background::Background;
@@ -45,6 +45,8 @@ pub(crate) struct Store {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) medium: Arc<dyn Medium>,
+    /// The medium again, to keep files while they are copied.
+    pub(crate) holding: Arc<Holding>,
     pub(crate) metered: Arc<Metered>,
     /// Held while a keyspace is created or dropped.
     pub(crate) keyspaces: Mutex<()>,

@@ -42,7 +42,7 @@ pub(super) enum NameChange {
 
 /// One file's content: as seen, and as surely there after a crash.
 #[derive(Clone, Debug, Default)]
-struct Content {
+pub(super) struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Change>,
@@ -106,6 +106,19 @@ impl Platter {
         self.files.insert(self.last_inode, file);
         self.names.insert(name.to_owned(), self.last_inode);
         self.durable_names.insert(name.to_owned(), self.last_inode);
+    }
+
+    /// A copy of a file as it is, with what is pending of it.
+    pub(super) fn content(&self, inode: Inode) -> Content {
+        let content = self.files.get(&inode).cloned().unwrap_or_default();
+        Content { handles: 0, ..content }
+    }
+
+    /// A file of another platter's content under `name`: a second name, which is pending.
+    pub(super) fn adopt(&mut self, name: &str, content: Content) {
+        self.last_inode += 1;
+        self.files.insert(self.last_inode, content);
+        self.change_name(NameChange::Create(name.to_owned(), self.last_inode));
     }
 
     pub(super) fn write(

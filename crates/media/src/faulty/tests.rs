@@ -320,3 +320,23 @@ fn a_script_can_be_crashed_at_each_sync_and_each_change() {
         assert_eq!(next.list().unwrap(), device.crash_image(3).unwrap().list().unwrap());
     }
 }
+
+/// Content that was synced is durable under its second name once that name is.
+#[test]
+fn a_linked_file_survives_with_its_name() {
+    for seed in 0..50 {
+        let (from, to) = (Faulty::new(seed), Faulty::new(seed + 1));
+        let file = from.create("a", Access::Direct, 0).unwrap();
+        let mut buf = Buf::pages(1);
+        buf.fill(7);
+        file.write(0, buf, Purpose::Flush).1.unwrap();
+        file.sync(Purpose::Flush).unwrap();
+        assert!(from.link("a", &to).unwrap());
+        let early = to.crash_image(seed).unwrap().content("a");
+        assert!(early.is_none_or(|content| content == [7; 4096]), "seed {seed}");
+        to.sync_names().unwrap();
+        from.remove("a").unwrap();
+        let late = to.crash_image(seed).unwrap().content("a");
+        assert_eq!(late, Some(vec![7; 4096]), "seed {seed}");
+    }
+}

@@ -69,6 +69,11 @@ impl Medium for Mortal {
         self.device.rename(from, to)
     }
 
+    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
+        self.living()?;
+        self.device.link(name, to)
+    }
+
     fn list(&self) -> Result<Vec<Listing>> {
         self.living()?;
         self.device.list()
@@ -87,6 +92,10 @@ impl Medium for Mortal {
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         self.living()?;
         self.device.queue(depth)
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self.device.undecorated()
     }
 }
 

@@ -1,0 +1,173 @@
+//! A directory that appears whole or not at all.
+//!
+//! It is filled under another name beside its place, synced, and renamed. Whoever dies meanwhile
+//! leaves the unfinished directory, which the next one for the same place clears; nobody else ever
+//! takes it for a store. The lock in it tells a living owner from a dead one.
+
+use std::any::Any;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{Error, Result};
+
+use super::{FileMedium, FileOptions, failed};
+use crate::{Medium, check};
+
+/// What the unfinished directory's name ends with.
+const SUFFIX: &str = ".terrace-unfinished";
+
+/// See the module. Dropped before [`Staging::finish`], it removes what was made.
+#[derive(Debug)]
+pub struct Staging {
+    place: PathBuf,
+    unfinished: PathBuf,
+    medium: Arc<FileMedium>,
+    finished: bool,
+    /// Let go with the last field.
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Staging {
+    /// Begins a directory that will be at `place`; its parents are made where there are none.
+    ///
+    /// # Errors
+    /// `Invalid` where `place` is there and no empty directory, where another process is making
+    /// the same directory, or where the unfinished one holds what no store would.
+    pub fn begin(place: impl AsRef<Path>) -> Result<Self> {
+        let place = place.as_ref();
+        let at = place.display();
+        match fs::read_dir(place).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => {}
+            Ok(false) => {
+                let error = Error::invalid("directory").at(&at);
+                return Err(error
+                    .expected("none yet, or an empty one")
+                    .got("one with files in it"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("list", &at, error)),
+        }
+        let name = place.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            Error::invalid("path of a new directory").at(&at).expected("one that ends with a name")
+        })?;
+        let place = std::path::absolute(place).map_err(|error| failed("find", &at, error))?;
+        let unfinished = place.with_file_name(format!("{name}{SUFFIX}"));
+        let medium = FileMedium::open(&unfinished, FileOptions::default())?;
+        let lock = medium.lock()?;
+        clear(&unfinished)?;
+        Ok(Self { place, unfinished, medium: Arc::new(medium), finished: false, _lock: lock })
+    }
+
+    /// The directory to fill.
+    #[must_use]
+    pub fn medium(&self) -> Arc<dyn Medium> {
+        Arc::clone(&self.medium) as _
+    }
+
+    /// Puts the directory, whose files the caller synced, in its place, durably.
+    ///
+    /// # Errors
+    /// As the device's; nothing is left of it then, unless only the last sync failed.
+    pub fn finish(mut self) -> Result<()> {
+        self.medium.sync_names()?;
+        let at = self.place.display();
+        fs::rename(&self.unfinished, &self.place).map_err(|error| failed("rename", &at, error))?;
+        self.finished = true;
+        let parent = self.place.parent().unwrap_or(Path::new("/"));
+        let synced = fs::File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(|error| failed("sync", parent.display(), error))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Best effort: the next one clears what stays.
+            let _ = clear(&self.unfinished);
+            let _ = fs::remove_file(self.unfinished.join(check::LOCK_NAME));
+            let _ = fs::remove_dir(&self.unfinished);
+        }
+    }
+}
+
+/// Removes the files of an unfinished directory but for its lock, if all there is are such files.
+fn clear(directory: &Path) -> Result<()> {
+    let at = directory.display();
+    let entries =
+        fs::read_dir(directory).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let mut files = Vec::new();
+    for entry in entries.map_err(|error| failed("list", &at, error))? {
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && name == check::LOCK_NAME {
+            continue;
+        }
+        if !is_file || !check::is_name(name) {
+            return Err(Error::invalid("unfinished directory")
+                .at(&at)
+                .expected("files of a store")
+                .got(format_args!("`{}`", name.escape_debug())));
+        }
+        files.push(entry.path());
+    }
+    for file in files {
+        fs::remove_file(&file).map_err(|error| failed("remove", file.display(), error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Purpose};
+    use base::ErrorKind;
+
+    fn fill(staging: &Staging) {
+        let file = staging.medium().create("a", Access::Bytes, 5).unwrap();
+        file.store(0, b"hello", Purpose::Scrub).unwrap();
+        file.sync(Purpose::Scrub).unwrap();
+    }
+
+    #[test]
+    fn a_directory_appears_whole_or_not_at_all() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().join("deep/store");
+        let staging = Staging::begin(&place).unwrap();
+        fill(&staging);
+        assert!(!place.exists());
+        drop(staging);
+        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 0, "nothing is left");
+        fs::create_dir(&place).unwrap();
+        let staging = Staging::begin(&place).unwrap();
+        fill(&staging);
+        staging.finish().unwrap();
+        assert_eq!(fs::read(place.join("a")).unwrap(), b"hello");
+        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
+        let error = Staging::begin(&place).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+
+    #[test]
+    fn what_a_dead_one_left_is_cleared_and_a_living_one_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().join("store");
+        let living = Staging::begin(&place).unwrap();
+        let error = Staging::begin(&place).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let unfinished = living.unfinished.clone();
+        drop(living);
+        fs::create_dir(&unfinished).unwrap();
+        fs::write(unfinished.join("LOCK"), "1").unwrap();
+        fs::write(unfinished.join("0000.table"), "half").unwrap();
+        let staging = Staging::begin(&place).unwrap();
+        assert!(!unfinished.join("0000.table").exists());
+        drop(staging);
+        fs::create_dir_all(unfinished.join("a directory")).unwrap();
+        let error = Staging::begin(&place).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(unfinished.join("a directory").exists(), "nothing of another's is touched");
+    }
+}
