@@ -141,6 +141,10 @@ impl Builder {
 }
 
 impl Db {
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Starts opening the store in the directory `path`.
     #[must_use]
     pub fn builder(path: impl AsRef<Path>) -> Builder {

@@ -34,8 +34,11 @@
 mod background;
 mod batch;
 mod buffers;
+mod capture;
 mod check;
+mod checkpoint;
 mod commit;
+mod copier;
 mod counter;
 mod cursor;
 mod db;
@@ -58,6 +61,7 @@ mod snapshot;
 mod snapshot_list;
 mod statistics;
 mod store;
+mod store_file;
 mod trees;
 
 pub use base::{
@@ -66,6 +70,7 @@ pub use base::{
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use check::{CheckReport, Problem, check};
+pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use cursor::Cursor;
 pub use db::{Builder, Db};
 pub use iter::{Entry, Iter};

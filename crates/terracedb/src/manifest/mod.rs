@@ -37,11 +37,13 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 /// Table ids are reserved this many at a time: one record a thousand tables.
 const TABLE_IDS_STEP: u64 = 1024;
 
-fn file_name(number: u64) -> String {
+/// The name of manifest `number`.
+pub(crate) fn file_name(number: u64) -> String {
     format!("manifest-{number:016x}")
 }
 
-fn parse_file_name(name: &str) -> Option<u64> {
+/// The number of the manifest called `name`.
+pub(crate) fn parse_file_name(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.strip_prefix("manifest-")?, 16).ok()?;
     // One file, one name: signs and capitals are none of ours.
     (file_name(number) == name).then_some(number)
@@ -205,13 +207,8 @@ impl Manifest {
     }
 }
 
-fn write_new(
-    medium: &dyn Medium,
-    store: StoreId,
-    state: State,
-    number: u64,
-    next_table: TableId,
-) -> Result<Inner> {
+/// A whole manifest, which begins and ends with `state`; its checksums' seed.
+pub(crate) fn encode(store: StoreId, state: &State, number: u64) -> Result<(Vec<u8>, u32)> {
     let header = encode_header(store, number);
     let seed = frame::seed(&header);
     let mut bytes = vec![0; HEADERS_BYTES];
@@ -230,6 +227,17 @@ fn write_new(
             .got(body.len()));
     }
     frame::encode_record(&mut bytes, seed, 0, &body);
+    Ok((bytes, seed))
+}
+
+fn write_new(
+    medium: &dyn Medium,
+    store: StoreId,
+    state: State,
+    number: u64,
+    next_table: TableId,
+) -> Result<Inner> {
+    let (bytes, seed) = encode(store, &state, number)?;
     let limit = FILE_BYTES_MIN.max(8 * bytes.len() as u64).next_multiple_of(PAGE_BYTES as u64);
     let name = file_name(number);
     let write = || {

@@ -3,11 +3,12 @@
 //! Copied for every append, so that a failed one changes nothing: keyspaces and tables are shared,
 //! and a copy of one with 5,000 tables costs their pointers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
+use table::{Dictionary, file_name};
 
 use super::{Edit, KeyspaceKind, TableEntry};
 use compact::KeyRange;
@@ -224,6 +225,17 @@ impl State {
     /// Whether a keyspace has this table.
     pub(crate) fn has_table(&self, id: TableId) -> bool {
         self.keyspaces.values().any(|entry| entry.tables.contains_key(&id))
+    }
+
+    /// The files that must be there, manifest and log apart.
+    pub(crate) fn files(&self) -> BTreeSet<String> {
+        let entries = self.keyspaces.values();
+        entries
+            .flat_map(|entry| {
+                let tables = entry.tables.keys().map(|table| file_name(*table));
+                tables.chain(entry.dictionaries.iter().map(|id| Dictionary::file_name(*id)))
+            })
+            .collect()
     }
 
     /// The edits that make this state from nothing.

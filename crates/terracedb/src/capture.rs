@@ -1,0 +1,93 @@
+//! A moment of an open store, kept so that it can be copied while the store goes on.
+//!
+//! Order makes the moment whole. Keyspaces neither come nor go while it is taken. Files are held
+//! first, so that whatever the manifest then names stays; the manifest's state comes second; the
+//! log's end comes last, so that no table of the state holds a write that the log before the end
+//! does not: replaying the log over the tables gives every batch whole, the ones acknowledged
+//! before the capture among them.
+//!
+//! Memory: the manifest's state once more, and its file names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, ErrorKind, Result, StoreId};
+use log::{Extent, extents};
+use media::{Access, Hold, Medium, Purpose};
+
+use crate::manifest;
+use crate::store::Store;
+
+/// The number of a copied manifest: it is the first of its directory.
+const MANIFEST_NUMBER: u64 = 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pub(crate) store: StoreId,
+    /// Where the files are.
+    pub(crate) medium: Arc<dyn Medium>,
+    /// Everything that the manifest names.
+    pub(crate) files: BTreeSet<String>,
+    /// The log, oldest first. To be copied first: it is held whole, and so is whatever else goes.
+    pub(crate) log: Vec<Extent>,
+    /// A manifest that names all of this, in whole pages.
+    pub(crate) manifest: Vec<u8>,
+    hold: Hold,
+}
+
+impl Capture {
+    pub(crate) fn take(store: &Store) -> Result<Self> {
+        // A batch over a keyspace that the state does not name would come back in part.
+        let keyspaces = store.keyspaces.lock();
+        let hold = store.holding.hold();
+        let state = store.manifest.state();
+        let end = store.log.end();
+        let log = extents(&*store.medium, end)?;
+        drop(keyspaces);
+        let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;
+        manifest.resize(manifest.len().next_multiple_of(PAGE_BYTES), 0);
+        let medium = Arc::clone(&store.medium);
+        Ok(Self { store: store.id, medium, files: state.files(), log, manifest, hold })
+    }
+
+    /// The name that the manifest goes by.
+    pub(crate) fn manifest_name() -> String {
+        manifest::file_name(MANIFEST_NUMBER)
+    }
+
+    /// Lets go of the log, and of whatever was not captured.
+    pub(crate) fn log_is_copied(&self) {
+        self.hold.narrow(self.files.iter().cloned());
+    }
+
+    /// The length of a file that the manifest names.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is lost.
+    pub(crate) fn len(&self, name: &str) -> Result<u64> {
+        let open = || self.medium.open(name, Access::Bytes)?.size();
+        open().map_err(|error| match error.kind() {
+            ErrorKind::Invalid => {
+                Error::corrupt("store").at(name).expected("the file").caused_by(error)
+            }
+            _ => error,
+        })
+    }
+
+    /// Lets go of one file.
+    pub(crate) fn is_copied(&self, name: &str) {
+        self.hold.release(name);
+    }
+
+    /// Writes the manifest to `to`, which becomes a store by it: everything else is there and
+    /// durable (I3).
+    pub(crate) fn write_manifest(&self, to: &dyn Medium) -> Result<()> {
+        let len = self.manifest.len() as u64;
+        let file = to.create(&Self::manifest_name(), Access::Bytes, len)?;
+        file.store(0, &self.manifest, Purpose::Manifest)?;
+        file.sync(Purpose::Manifest)?;
+        to.sync_names()
+    }
+}

@@ -1,0 +1,181 @@
+//! Copying a store's files with an eye on what is copied.
+//!
+//! Content is verified as it streams by (I8): every page of a table under its own identity, and the
+//! whole against the digest in its footer. Every copy is named by a digest: a table's is the one its
+//! footer records, any other file's a hash over its pages. So two tables with one id that have come
+//! to differ, as in a restored store that went its own way, are told apart without reading them.
+//!
+//! A copy is synced when it is done; its name is the caller's to sync. Memory: one buffer, charged.
+
+use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
+use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
+use media::{Access, Buf, Medium, Purpose};
+use table::{Footer, verify_page};
+
+/// Pages read and written at once: 1 MiB, which every device does at its full rate.
+const CHUNK_PAGES: usize = 256;
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// How a file's content is verified and digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Sealed pages of a table, a footer last.
+    Table(StoreId, TableId),
+    /// Bytes that say nothing of themselves.
+    Plain,
+}
+
+/// A part of a file: its first `bytes`, and zeros behind them up to `len`, which is whole pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) bytes: u64,
+    pub(crate) len: u64,
+}
+
+/// Copies files, one at a time.
+#[derive(Debug)]
+pub(crate) struct Copier {
+    _charge: Charge,
+}
+
+impl Copier {
+    pub(crate) fn new(account: &Account) -> Result<Self> {
+        // The last chunk of a file may need a buffer of its length beside the whole one.
+        Ok(Self { _charge: account.charge((2 * CHUNK_PAGES * PAGE_BYTES) as u64)? })
+    }
+
+    /// Copies `part` of the file `name` on `from` to the new file `copy` on `to`; its digest.
+    ///
+    /// # Errors
+    /// `Corrupt` where the content is damaged, and the devices'; the caller removes what was made.
+    pub(crate) fn copy(
+        &mut self,
+        (from, name): (&dyn Medium, &str),
+        part: Part,
+        content: Content,
+        (to, copy): (&dyn Medium, &str),
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        // Space is set aside for what is surely all written; a log's end is mostly zeros.
+        let reserve = if content == Content::Plain { 0 } else { part.len };
+        let target = to.create(copy, Access::Direct, reserve)?;
+        let write = |at: u64, buf: Buf| -> Result<Buf> {
+            if content == Content::Plain && buf.iter().all(|byte| *byte == 0) {
+                return Ok(buf);
+            }
+            let (buf, written) = target.write(at, buf, Purpose::Scrub);
+            written.map(|()| buf)
+        };
+        let digest = self.stream(from, name, part, content, &mut |at, buf| {
+            let bytes = buf.len() as u64;
+            let buf = write(at, buf)?;
+            progress(bytes);
+            Ok(buf)
+        })?;
+        if target.size()? != part.len {
+            target.set_len(part.len)?;
+        }
+        target.sync(Purpose::Scrub)?;
+        Ok(digest)
+    }
+
+    fn stream(
+        &mut self,
+        from: &dyn Medium,
+        name: &str,
+        part: Part,
+        content: Content,
+        see: &mut dyn FnMut(u64, Buf) -> Result<Buf>,
+    ) -> Result<u64> {
+        let Part { mut bytes, len } = part;
+        if !len.is_multiple_of(PAGE) || bytes > len {
+            return Err(Error::corrupt("file length, bytes")
+                .at(name)
+                .expected("whole pages")
+                .got(format_args!("{len}, {bytes} of them content")));
+        }
+        let access = match content {
+            Content::Table(..) => Access::Direct,
+            // The log and the manifest are written through the system's cache.
+            Content::Plain => Access::Bytes,
+        };
+        let file = from.open(name, access)?;
+        let mut digest = Digest::new(content, len)?;
+        let mut buf = Buf::pages(CHUNK_PAGES);
+        let mut at = 0;
+        while at < len {
+            if content == Content::Plain {
+                // A log segment may be cut, zeros lost, before it is read or meanwhile.
+                bytes = bytes.min(file.size()?);
+            }
+            let held = bytes.saturating_sub(at);
+            let chunk = if held > 0 { held } else { len - at };
+            let pages = chunk.div_ceil(PAGE).min(CHUNK_PAGES as u64) as usize;
+            if buf.len() != pages * PAGE_BYTES {
+                buf = Buf::pages(pages);
+            }
+            if held > 0 {
+                let (back, result) = file.read(at, buf, Purpose::Scrub);
+                buf = back;
+                if result.is_err() && content == Content::Plain && file.size()? < bytes {
+                    continue;
+                }
+                result?;
+            }
+            let content_here = usize::try_from(held).unwrap_or(usize::MAX);
+            buf.iter_mut().skip(content_here).for_each(|byte| *byte = 0);
+            digest.take(&buf).map_err(|error| error.at(name))?;
+            buf = see(at, buf)?;
+            at += buf.len() as u64;
+        }
+        digest.finish().map_err(|error| error.at(name))
+    }
+}
+
+/// The digest of what streams by, page by page.
+struct Digest {
+    content: Content,
+    digest: u64,
+    page: u32,
+    pages: u32,
+    footer: Option<Footer>,
+}
+
+impl Digest {
+    fn new(content: Content, len: u64) -> Result<Self> {
+        let pages = len / PAGE;
+        if pages > TABLE_PAGES_MAX {
+            return Err(Error::corrupt("pages of a file").expected(TABLE_PAGES_MAX).got(pages));
+        }
+        Ok(Self { content, digest: 0, page: 0, pages: pages as u32, footer: None })
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        for page in bytes.chunks(PAGE_BYTES) {
+            let number = self.page;
+            self.page += 1;
+            let Content::Table(store, table) = self.content else {
+                self.digest = hash64(self.digest, page);
+                continue;
+            };
+            verify_page(PageSeed::new(store, table), number, page)?;
+            if number + 1 == self.pages {
+                self.footer = Some(Footer::parse(page, self.pages)?.expect(store, table)?);
+            } else {
+                // As the table's writer does: over the checksums, which stand first.
+                self.digest = hash64(self.digest, page.get(..8).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<u64> {
+        match (self.content, self.footer) {
+            (Content::Plain, _) => Ok(self.digest),
+            (Content::Table(..), Some(footer)) if footer.digest == self.digest => Ok(self.digest),
+            (Content::Table(..), footer) => Err(Error::corrupt("digest of a table")
+                .expected(format_args!("{:016x}", footer.map_or(0, |footer| footer.digest)))
+                .got(format_args!("{:016x}", self.digest))),
+        }
+    }
+}

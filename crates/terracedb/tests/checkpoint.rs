@@ -1,0 +1,295 @@
+//! Checkpoints: a store of its own as of one moment, whatever goes on meanwhile and whatever fails.
+//!
+//! I3: what becomes a store by its manifest is all there. I11: everything acknowledged before the
+//! call is in it, and batches are whole.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::{ErrorKind, Rng};
+use common::{MEMORY, Model, Stepped, assert_same, key, threaded, value};
+use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
+use terracedb::{CheckpointOptions, Db, Resources, WriteBatch};
+
+/// Writes so many random entries; what is there then.
+fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64) {
+    let keyspace = db.keyspace("k").unwrap();
+    for version in 0..writes {
+        let key = key(rng.below(2000));
+        if rng.one_in(8) {
+            keyspace.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            let value = value(rng, &key, version);
+            keyspace.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        if rng.one_in(500) {
+            db.flush().unwrap();
+        }
+    }
+}
+
+fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
+    let device = Arc::new(Faulty::new(seed));
+    let medium = Arc::clone(&device) as Arc<dyn Medium>;
+    (device, medium)
+}
+
+#[test]
+fn a_checkpoint_is_a_store_of_its_own() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..4 {
+        let why = format!("TERRACE_SEED={seed}, round {round}");
+        let directory = tempfile::tempdir().unwrap();
+        let (source, place) = (directory.path().join("store"), directory.path().join("copy"));
+        // One cache serves both: it must tell their pages apart.
+        let resources = Resources::builder().memory(2 * MEMORY).build().unwrap();
+        let db = Db::builder(&source).resources(&resources).open().unwrap();
+        let mut model = Model::new();
+        fill(&db, &mut rng, &mut model, 3000);
+        let options = CheckpointOptions::default().flush(round % 2 == 1);
+        let report = db.checkpoint_with(&place, options).unwrap();
+        assert_eq!(report.files_copied, 0, "{why}: one file system");
+        assert!(report.files_linked > 0 || round % 2 == 0, "{why}: {report:?}");
+        let copy = Db::builder(&place).resources(&resources).open().unwrap();
+        assert!(copy.recovery().damaged_tables.is_empty() && !copy.recovery().created, "{why}");
+        assert!(copy.recovery().log_torn.is_none(), "{why}");
+        assert!(round % 2 == 0 || copy.recovery().log_records == 0, "{why}");
+        assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+        // Each goes its own way.
+        let mut copied = model.clone();
+        fill(&db, &mut rng, &mut model, 1000);
+        fill(&copy, &mut rng, &mut copied, 1000);
+        db.flush().unwrap();
+        copy.flush().unwrap();
+        assert_same(&db.keyspace("k").unwrap(), &model, &why);
+        assert_same(&copy.keyspace("k").unwrap(), &copied, &why);
+        drop((db, std::fs::remove_dir_all(&source)));
+        assert_same(&copy.keyspace("k").unwrap(), &copied, &why);
+        drop(copy);
+        let medium = media::FileMedium::open(&place, media::FileOptions::default()).unwrap();
+        let medium = Arc::new(medium) as Arc<dyn Medium>;
+        let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+        assert!(checked.is_clean() && checked.unowned.is_empty(), "{why}: {checked:?}");
+        let error = Db::builder(&place).memory(MEMORY).open().unwrap().checkpoint(&place);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid, "{why}: it is not empty");
+    }
+}
+
+/// Every batch puts one number to both keyspaces.
+fn assert_whole(copy: &Db, acknowledged: u64, why: &str) {
+    let (one, two) = (copy.keyspace("one").unwrap(), copy.keyspace("two").unwrap());
+    let numbers = |keyspace: &terracedb::Keyspace| -> Vec<u64> {
+        let number = |entry: terracedb::Result<terracedb::Entry>| {
+            u64::from_be_bytes(entry.unwrap().0[..].try_into().unwrap())
+        };
+        keyspace.iter().unwrap().map(number).collect()
+    };
+    let (one, two) = (numbers(&one), numbers(&two));
+    assert!(one == two, "{why}: {} and {} numbers", one.len(), two.len());
+    let first = (0..).zip(&one).take_while(|(at, number)| at == *number).count() as u64;
+    assert!(first >= acknowledged, "{why}: {acknowledged} acknowledged, {first} there");
+}
+
+/// Scenario: writers, flushes and keyspaces that come and go never stop while checkpoints are made.
+#[test]
+fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
+    let (_, seed) = Rng::from_env();
+    let medium = common::memory();
+    let db = threaded(&medium).open().unwrap();
+    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Numbers are given out up to here, so that the test's length does not depend on the machine.
+    let limit = AtomicU64::new(0);
+    let acknowledged: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (db, one, two, stop, next) = (&db, &one, &two, &stop, &next);
+            let limit = &limit;
+            let acknowledged = &acknowledged[thread as usize];
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed ^ thread);
+                while !stop.load(Ordering::Relaxed) {
+                    if next.load(Ordering::Relaxed) >= limit.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    // All numbers below this one of this thread are acknowledged.
+                    acknowledged.store(number, Ordering::SeqCst);
+                    let mut batch = WriteBatch::new();
+                    let value = vec![number as u8; rng.below(2000) as usize];
+                    batch.put(one, number.to_be_bytes(), &value).unwrap();
+                    batch.put(two, number.to_be_bytes(), &value).unwrap();
+                    db.write(&batch).unwrap();
+                }
+                acknowledged.store(u64::MAX, Ordering::SeqCst);
+            });
+        }
+        let (db, stop, one, two) = (&db, &stop, &one, &two);
+        scope.spawn(move || {
+            for round in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let passing = db.keyspace(&format!("passing {}", round % 3)).unwrap();
+                passing.put("k", vec![1; 100_000]).unwrap();
+                if round % 2 == 0 {
+                    one.flush().unwrap()
+                } else {
+                    two.flush().unwrap()
+                }
+                assert!(db.drop_keyspace(passing.name()).unwrap());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        for round in 0..12 {
+            limit.fetch_add(1500, Ordering::Relaxed);
+            let lowest = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).min();
+            let copy = common::memory();
+            db.checkpoint_on(&copy, CheckpointOptions::default().flush(round % 3 == 2)).unwrap();
+            let copied = threaded(&copy).open().unwrap();
+            let why = format!("TERRACE_SEED={seed}, round {round}");
+            assert!(copied.recovery().damaged_tables.is_empty(), "{why}");
+            assert!(copied.recovery().log_torn.is_none(), "{why}");
+            assert_whole(&copied, lowest.unwrap(), &why);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(acknowledged.iter().filter(|n| n.load(Ordering::SeqCst) == u64::MAX).count(), 3);
+    drop((db, one, two));
+    // Whatever was held is let go.
+    let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    assert!(checked.is_clean() && checked.unowned.is_empty(), "{checked:?}");
+}
+
+/// A store with some tables and some log.
+fn source(seed: u64) -> (Db, Model, Arc<dyn Medium>) {
+    let (_, medium) = faulty(seed);
+    let db = Stepped::new(seed).on(Arc::clone(&medium)).open().unwrap();
+    let (mut rng, mut model) = (Rng::new(seed), Model::new());
+    for _ in 0..3 {
+        fill(&db, &mut rng, &mut model, 150);
+        db.flush().unwrap();
+    }
+    fill(&db, &mut rng, &mut model, 100);
+    (db, model, medium)
+}
+
+/// Opens what is at the place of a checkpoint; `None` where that is no store.
+fn open_if_whole(image: MemoryMedium, seed: u64, why: &str) -> Option<Db> {
+    let image = Arc::new(image) as Arc<dyn Medium>;
+    match Stepped::new(seed).on(image).create_if_missing(false).open() {
+        Ok(db) => Some(db),
+        Err(error) => {
+            let kinds = [ErrorKind::Invalid, ErrorKind::Corrupt];
+            assert!(kinds.contains(&error.kind()), "{why}: {error}");
+            None
+        }
+    }
+}
+
+/// Scenario: the power fails at any sync, or any change, of making a checkpoint.
+#[test]
+fn a_checkpoint_that_is_cut_off_is_whole_or_no_store() {
+    let (db, model, _medium) = source(7);
+    let (device, medium) = faulty(8);
+    db.checkpoint_on(&medium, CheckpointOptions::default()).unwrap();
+    let syncs = (0..device.syncs()).map(Freeze::AtSync);
+    let points: Vec<_> = syncs.chain((0..device.changes()).map(Freeze::AtChange)).collect();
+    assert!(points.len() > 10, "{}", points.len());
+    let (mut whole, mut none) = (0, 0);
+    for point in points {
+        for seed in 0..4 {
+            let why = format!("{point:?}, seed {seed}");
+            let (device, medium) = faulty(seed);
+            device.freeze(point);
+            db.checkpoint_on(&medium, CheckpointOptions::default()).unwrap();
+            assert!(device.is_frozen(), "{why}");
+            match open_if_whole(device.crash_image(seed).unwrap(), seed, &why) {
+                Some(copy) => {
+                    assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+                    whole += 1;
+                }
+                None => none += 1,
+            }
+        }
+    }
+    assert!(whole > 0 && none > 0, "{whole} whole, {none} none");
+    let copy = open_if_whole(device.crash_image(1).unwrap(), 1, "when it is done").unwrap();
+    assert_same(&copy.keyspace("k").unwrap(), &model, "when it is done");
+}
+
+/// Scenario: each operation at the checkpoint's place fails in turn.
+#[test]
+fn a_checkpoint_that_fails_is_no_store_and_costs_the_store_nothing() {
+    let (db, model, _medium) = source(9);
+    let mut failures = 0;
+    for on in [OpKind::Write, OpKind::Sync, OpKind::Names] {
+        for fault in [Fault::Io, Fault::NoSpace] {
+            if on == OpKind::Sync && fault == Fault::NoSpace {
+                continue;
+            }
+            for nth in 0.. {
+                let why = format!("{on:?} {nth}, {fault:?}");
+                let (device, medium) = faulty(nth);
+                device.inject(Rule::new(on, fault.clone()).after(nth)).unwrap();
+                let made = db.checkpoint_on(&medium, CheckpointOptions::default());
+                if device.struck() == 0 {
+                    made.unwrap();
+                    break;
+                }
+                let error = made.expect_err(&why);
+                let kinds = [ErrorKind::NoSpace, ErrorKind::Corrupt];
+                assert!(kinds.contains(&error.kind()), "{why}: {error}");
+                failures += 1;
+                // Only the last sync of names may be lost on a whole one.
+                if let Some(copy) = open_if_whole(device.crash_image(nth).unwrap(), nth, &why) {
+                    assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+                }
+            }
+        }
+    }
+    assert!(failures > 20, "{failures}");
+    assert_same(&db.keyspace("k").unwrap(), &model, "the store");
+    assert!(db.statistics().poisoned.is_none());
+}
+
+/// Another kind of device: nothing can be shared, and what is copied is verified.
+#[test]
+fn a_checkpoint_on_another_device_is_a_verified_copy() {
+    let (device, medium) = faulty(3);
+    let db = Stepped::new(3).on(Arc::clone(&medium)).open().unwrap();
+    let (mut rng, mut model) = (Rng::new(3), Model::new());
+    fill(&db, &mut rng, &mut model, 800);
+    db.flush().unwrap();
+    let copy = common::memory();
+    let report = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap();
+    assert!(report.files_copied > 0 && report.files_linked == 0, "{report:?}");
+    let copied = Stepped::new(4).on(Arc::clone(&copy)).open().unwrap();
+    assert_same(&copied.keyspace("k").unwrap(), &model, "the copy");
+    drop(copied);
+    assert!(terracedb::check(&copy, &mut |_, _| ()).unwrap().is_clean());
+
+    let again = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
+
+    let listed = medium.list().unwrap();
+    let table = listed.iter().find(|file| file.name.ends_with(".table")).unwrap();
+    device.flip(&table.name, table.len / 2, 1).unwrap();
+    let error = db.checkpoint_on(&common::memory(), CheckpointOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(&table.name), "{error}");
+}
