@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use base::Result;
+
 /// Versions read, kept and left out. `read` is always the sum of all the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -24,14 +26,37 @@ pub struct Counts {
 impl Counts {
     /// The numbers of versions dropped or taken in, for whatever reason.
     #[must_use]
-    pub const fn gone(&self) -> u64 {
-        self.superseded + self.range_deleted + self.deleted + self.expired + self.merged
+    pub fn gone(&self) -> u64 {
+        let gone = [self.superseded, self.range_deleted, self.deleted, self.expired, self.merged];
+        // Bytes from outside may claim anything.
+        gone.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Whether every version read is accounted for.
     #[must_use]
-    pub const fn is_balanced(&self) -> bool {
-        self.read == self.kept + self.gone()
+    pub fn is_balanced(&self) -> bool {
+        self.read == self.kept.saturating_add(self.gone())
+    }
+}
+
+impl Counts {
+    /// The numbers, in the order stored.
+    pub(crate) const fn list(&self) -> [u64; 7] {
+        let Self { read, kept, superseded, range_deleted, deleted, expired, merged } = *self;
+        [read, kept, superseded, range_deleted, deleted, expired, merged]
+    }
+
+    /// Reads the numbers in the order stored.
+    pub(crate) fn from_list(mut next: impl FnMut() -> Result<u64>) -> Result<Self> {
+        Ok(Self {
+            read: next()?,
+            kept: next()?,
+            superseded: next()?,
+            range_deleted: next()?,
+            deleted: next()?,
+            expired: next()?,
+            merged: next()?,
+        })
     }
 }
 

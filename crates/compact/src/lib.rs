@@ -9,15 +9,22 @@
 mod below;
 mod counts;
 mod horizon;
+pub mod job;
 mod operands;
 mod operator;
+mod outcome;
 pub mod plan;
 mod range;
 mod retention;
+mod run;
+mod sealed;
 
 pub use below::Below;
 pub use counts::Counts;
 pub use horizon::Horizon;
+pub use job::Job;
 pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
+pub use outcome::Outcome;
 pub use range::KeyRange;
 pub use retention::{Retention, Rules};
+pub use run::{Env, Run, run};

@@ -1,0 +1,92 @@
+//! An outcome: what a job that ran to its end has made.
+
+use base::{Cursor, Error, Result, TableId, put_bytes, put_u32, put_u64, put_varint};
+use table::{Properties, Summary};
+
+use crate::sealed::{Kind, MESSAGE_BYTES_MAX, list};
+use crate::{Counts, Job};
+
+/// The most tables that one job writes.
+const TABLES_MAX: usize = 1 << 16;
+
+const KIND: Kind = Kind { what: "outcome", magic: *b"TERRDONE", version: 1 };
+
+/// What a job has made: durable files, names included, that nobody knows of yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The job.
+    pub job: u64,
+    /// The attempt.
+    pub epoch: u64,
+    /// The tables, ascending by key. They do not overlap; none where nothing survived.
+    pub tables: Vec<Summary>,
+    /// What became of the versions read.
+    pub counts: Counts,
+    /// Bytes read from inputs.
+    pub bytes_read: u64,
+    /// Pages of data that passed through as they were.
+    pub pages_passed: u64,
+}
+
+impl Outcome {
+    /// Bytes of the files written.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.tables.iter().map(|table| table.file_bytes).sum()
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = KIND.start();
+        put_u64(&mut out, self.job);
+        put_u64(&mut out, self.epoch);
+        put_varint(&mut out, self.tables.len() as u64);
+        for table in &self.tables {
+            put_u64(&mut out, table.table.0);
+            put_varint(&mut out, table.file_bytes);
+            put_u32(&mut out, table.pages);
+            put_u64(&mut out, table.digest);
+            put_bytes(&mut out, &table.properties.encode());
+        }
+        for count in self.counts.list() {
+            put_varint(&mut out, count);
+        }
+        put_varint(&mut out, self.bytes_read);
+        put_varint(&mut out, self.pages_passed);
+        Kind::seal(out)
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is damaged, `Invalid` where it is of another version.
+    pub fn decode(message: &[u8]) -> Result<Self> {
+        let mut cursor = KIND.open(message)?;
+        let (job, epoch) = (cursor.u64()?, cursor.u64()?);
+        let table = |cursor: &mut Cursor<'_>| {
+            let (table, file_bytes) = (TableId(cursor.u64()?), cursor.varint()?);
+            let (pages, digest) = (cursor.u32()?, cursor.u64()?);
+            let properties = Properties::decode(cursor.bytes(MESSAGE_BYTES_MAX)?)?;
+            Ok(Summary { table, file_bytes, pages, digest, properties })
+        };
+        let tables = list(&mut cursor, TABLES_MAX, 8 + 1 + 4 + 8 + 1, table)?;
+        let counts = Counts::from_list(|| cursor.varint())?;
+        let (bytes_read, pages_passed) = (cursor.varint()?, cursor.varint()?);
+        cursor.finish()?;
+        Ok(Self { job, epoch, tables, counts, bytes_read, pages_passed })
+    }
+
+    /// Checks that it is of `job`, of this very attempt.
+    ///
+    /// # Errors
+    /// `Invalid` where it is of another: late, or of a worker that was given up.
+    pub fn expect(&self, job: &Job) -> Result<()> {
+        if (self.job, self.epoch) == (job.id, job.epoch) {
+            return Ok(());
+        }
+        Err(Error::invalid("outcome of another attempt")
+            .expected(format_args!("job {} epoch {}", job.id, job.epoch))
+            .got(format_args!("job {} epoch {}", self.job, self.epoch)))
+    }
+}

@@ -1,0 +1,293 @@
+//! Running a job: its inputs merged into new tables, a bounded step at a time.
+//!
+//! First each input is opened and checked for being the file the job means, and its range deletes
+//! are taken in. Then the runs are merged ([`tournament`], one [`source`] each), [`Retention`]
+//! decides what survives, and [`outputs`] are written. Inputs are read in large reads, past the page
+//! cache.
+//!
+//! A run only reads its inputs. Dropped before it is done, or failed, it removes what it wrote; the
+//! job can then be run again. Memory does not grow with the inputs: buffers for each run, one open
+//! table each, one writer, and the range deletes (I10).
+
+mod outputs;
+mod read_ahead;
+mod source;
+mod survey;
+mod tournament;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Error, Result, TableId};
+use media::{Medium, Purpose};
+use table::{Dictionaries, RangeDeletes, Spec};
+
+use crate::{Below, Job, Operators, Outcome, Retention, Rules};
+use outputs::Outputs;
+use source::{Reading, Source};
+use survey::Survey;
+use tournament::Tournament;
+
+/// What a run works with.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Where inputs and outputs lie.
+    pub medium: Arc<dyn Medium>,
+    /// The dictionaries that pages and the job name.
+    pub dictionaries: Arc<dyn Dictionaries>,
+    /// The merge operators this process knows.
+    pub operators: Arc<Operators>,
+    /// Charged with all that a run takes.
+    pub account: Account,
+}
+
+/// The entries of one step, at most: about a millisecond of work.
+const STEP_ENTRIES: usize = 1024;
+
+/// The bytes of values of one step, at most but for the last value.
+const STEP_BYTES: usize = 512 << 10;
+
+/// The pages of a read where there are few runs: every device gives its full rate for as many.
+const CHUNK_PAGES_MAX: usize = 64;
+
+/// The pages of a read where there are many.
+const CHUNK_PAGES_MIN: usize = 8;
+
+/// The buffers of one run: the chunk in use and the one in flight.
+const CHUNKS: usize = 2;
+
+/// What all buffers for reading take together, as long as there are not very many runs.
+const READ_BYTES: usize = 8 << 20;
+
+/// What one source takes besides: a decoded block, a metadata page, keys.
+const SOURCE_BYTES: usize = 128 << 10;
+
+/// A job in progress.
+pub struct Run {
+    job: Job,
+    reading: Reading,
+    stage: Stage,
+    sources: Vec<Source>,
+    retention: Retention,
+    /// The range deletes of all inputs, with the numbers that some reader can tell apart.
+    range_deletes: RangeDeletes,
+    outputs: Outputs,
+    blame: Option<TableId>,
+    bytes_read: u64,
+    charge: Charge,
+}
+
+/// Where a run stands.
+enum Stage {
+    /// Pieces are still to be looked at.
+    Survey(Survey),
+    /// Sources are still to be set on their first entry, from this one on.
+    Start(usize),
+    Merge(Tournament),
+    Over,
+}
+
+impl Run {
+    /// A run of `job`.
+    ///
+    /// # Errors
+    /// `Invalid` where the job asks for an operator that this process lacks, `Corrupt` where it
+    /// makes no sense or its dictionary is not there, `Retry` where memory is short.
+    pub fn new(job: Job, env: &Env) -> Result<Self> {
+        job.check()?;
+        let operator = match &job.operator {
+            None => None,
+            Some(name) => Some(env.operators.get(name).cloned().ok_or_else(|| {
+                Error::invalid("merge operator")
+                    .at(format_args!("job {}", job.id))
+                    .expected(format_args!("`{name}`"))
+                    .got("a process that does not know it")
+            })?),
+        };
+        let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
+        let spec = Spec {
+            store: job.store,
+            table: job.output.ids.start,
+            keyspace: job.keyspace,
+            codec: job.output.codec,
+            level: job.output.zstd_level,
+            dictionary,
+            filter_bits: job.output.filter_bits,
+            purpose: Purpose::Compaction,
+        };
+        let (ids, max) = (job.output.ids.clone(), job.output.table_bytes_max);
+        let outputs = Outputs::new(&env.medium, spec, ids, max, &env.account);
+        let runs = job.inputs.len();
+        let chunk_pages = (READ_BYTES / PAGE_BYTES / (CHUNKS * runs.max(1)))
+            .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
+        let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
+        let charge = env.account.charge((runs * source_bytes) as u64)?;
+        let rules = Rules {
+            horizon: job.horizon.clone(),
+            now_ms: job.now_ms,
+            below: Below::new(job.below.clone()),
+            operator,
+        };
+        let reading = Reading {
+            env: env.clone(),
+            store: job.store,
+            keyspace: job.keyspace,
+            bounds: job.bounds.clone(),
+            chunk_pages: chunk_pages as u32,
+            prefix_bytes: 0,
+        };
+        Ok(Self {
+            retention: Retention::new(rules, &env.account)?,
+            reading,
+            stage: Stage::Survey(Survey::new(&job)),
+            sources: job.inputs.iter().map(|run| Source::new(run.tables.clone())).collect(),
+            job,
+            range_deletes: RangeDeletes::default(),
+            outputs,
+            blame: None,
+            bytes_read: 0,
+            charge,
+        })
+    }
+
+    /// Does a bounded part of the work; the outcome with the last. The files are the caller's then.
+    ///
+    /// # Errors
+    /// `Corrupt` where an input is damaged ([`Run::blame`] says which), `NoSpace`, `Retry` where
+    /// memory is short, otherwise as the medium's. Everything written is removed, and the run is of
+    /// no more use.
+    pub fn step(&mut self) -> Result<Option<Outcome>> {
+        let stepped = self.advance();
+        if !matches!(stepped, Ok(None)) {
+            self.stage = Stage::Over;
+            self.bytes_read = self.bytes_read();
+            self.sources.clear();
+            self.outputs.remove();
+        }
+        stepped
+    }
+
+    /// The job.
+    #[must_use]
+    pub const fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The input that was being read when a step failed with `Corrupt`; `None` where the failure
+    /// had another cause.
+    #[must_use]
+    pub const fn blame(&self) -> Option<TableId> {
+        self.blame
+    }
+
+    /// Bytes read from inputs so far.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read + self.sources.iter().map(Source::bytes_read).sum::<u64>()
+    }
+
+    fn advance(&mut self) -> Result<Option<Outcome>> {
+        match &mut self.stage {
+            Stage::Survey(survey) => {
+                if survey.step(&self.reading).inspect_err(|_| self.blame = survey.blame())? {
+                    return Ok(None);
+                }
+                self.reading.prefix_bytes = survey.prefix_bytes();
+                let (all, kept) = survey.range_deletes(&mut self.retention, &mut self.charge)?;
+                self.range_deletes = all;
+                self.outputs.set_range_deletes(kept);
+                self.stage = Stage::Start(0);
+            }
+            Stage::Start(number) => match self.sources.get_mut(*number) {
+                Some(source) => {
+                    let moved = source.advance(&self.reading);
+                    moved.inspect_err(|error| self.blame = source.blame(error))?;
+                    *number += 1;
+                }
+                None => {
+                    let sources = &self.sources;
+                    let order = |a, b| order(sources, a, b);
+                    self.stage = Stage::Merge(Tournament::new(sources.len(), &order));
+                }
+            },
+            Stage::Merge(_) => return self.merge(),
+            Stage::Over => return Err(Error::invalid("step of a run").expected("one not over")),
+        }
+        Ok(None)
+    }
+
+    fn merge(&mut self) -> Result<Option<Outcome>> {
+        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let (sources, outputs) = (&mut self.sources, &mut self.outputs);
+        let mut is_writing = false;
+        let mut keep = |key: &[u8], trailer, value: &[u8]| {
+            outputs.add(key, trailer, value).inspect_err(|_| is_writing = true)
+        };
+        let mut bytes = 0;
+        for _ in 0..STEP_ENTRIES {
+            let Some(source) = sources.get_mut(tournament.winner()) else { break };
+            let Some((key, trailer, value)) = source.entry() else {
+                self.retention.end_key(&mut keep)?;
+                return self.finish().map(Some);
+            };
+            let covering = match self.range_deletes.is_empty() {
+                true => None,
+                false => self.range_deletes.fragment_at(key),
+            };
+            let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
+            bytes += value.len();
+            if let Err(error) = self.retention.version(key, covering, trailer, value, &mut keep) {
+                self.blame = if is_writing { None } else { source.blame(&error) };
+                return Err(error);
+            }
+            let moved = source.advance(&self.reading);
+            moved.inspect_err(|error| self.blame = source.blame(error))?;
+            tournament.replay(&|a, b| order(sources, a, b));
+            if bytes >= STEP_BYTES {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn finish(&mut self) -> Result<Outcome> {
+        Ok(Outcome {
+            job: self.job.id,
+            epoch: self.job.epoch,
+            tables: self.outputs.finish()?,
+            counts: *self.retention.counts(),
+            bytes_read: self.bytes_read(),
+            pages_passed: 0,
+        })
+    }
+}
+
+/// The order of two sources; between equals, the newer run's comes first.
+#[inline]
+fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
+    match (sources.get(a), sources.get(b)) {
+        (Some(one), Some(other)) => one.order(other).then_with(|| a.cmp(&b)),
+        _ => a.cmp(&b),
+    }
+}
+
+/// Runs a whole job.
+///
+/// # Errors
+/// As [`Run::new`] and [`Run::step`].
+pub fn run(job: Job, env: &Env) -> Result<Outcome> {
+    let mut run = Run::new(job, env)?;
+    loop {
+        if let Some(outcome) = run.step()? {
+            return Ok(outcome);
+        }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Run(job {}, {} bytes read)", self.job.id, self.bytes_read())
+    }
+}

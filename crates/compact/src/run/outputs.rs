@@ -1,0 +1,150 @@
+//! The tables a job writes: cut between keys, range deletes cut with them.
+//!
+//! Until they are handed over, dropping them removes their files.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::{Account, Result, TableId, Trailer};
+use bytes::Bytes;
+use media::Medium;
+use table::{Fragment, RangeDeletes, Spec, Summary, Writer};
+
+/// The tables that were written, and the one that is.
+pub(super) struct Outputs {
+    medium: Arc<dyn Medium>,
+    account: Account,
+    /// What every table is written by; its id is that of the next.
+    spec: Spec,
+    ids: Range<TableId>,
+    table_bytes_max: u64,
+    writer: Option<Writer>,
+    /// The key at which the table that is written became long enough; it ends before the next.
+    full_at: Option<Vec<u8>>,
+    done: Vec<Summary>,
+    /// The range deletes that survive, and how many of their fragments lie in earlier tables.
+    range_deletes: RangeDeletes,
+    fragments_done: usize,
+    /// Where the table that is written begins; what it covers of a fragment begins there too.
+    begins_at: Option<Bytes>,
+}
+
+impl Outputs {
+    pub(super) fn new(
+        medium: &Arc<dyn Medium>,
+        spec: Spec,
+        ids: Range<TableId>,
+        table_bytes_max: u64,
+        account: &Account,
+    ) -> Self {
+        Self {
+            medium: Arc::clone(medium),
+            account: account.clone(),
+            spec,
+            ids,
+            table_bytes_max,
+            writer: None,
+            full_at: None,
+            done: Vec::new(),
+            range_deletes: RangeDeletes::default(),
+            fragments_done: 0,
+            begins_at: None,
+        }
+    }
+
+    /// Takes the range deletes that survive, before the first version.
+    pub(super) fn set_range_deletes(&mut self, range_deletes: RangeDeletes) {
+        self.range_deletes = range_deletes;
+    }
+
+    /// Adds a version that survives.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        if self.full_at.as_ref().is_some_and(|last| **last != *key) {
+            self.cut(key)?;
+        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(create(&self.medium, &mut self.ids, &self.spec, &self.account)?),
+        };
+        writer.add(key, trailer, value)?;
+        // The last id takes all that is left.
+        if self.full_at.is_none()
+            && writer.file_bytes() >= self.table_bytes_max
+            && !self.ids.is_empty()
+        {
+            self.full_at = Some(key.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Ends the table that is written: the next one begins at `key`.
+    fn cut(&mut self, key: &[u8]) -> Result<()> {
+        let key = Bytes::copy_from_slice(key);
+        self.end_table(Some(&key))?;
+        self.begins_at = Some(key);
+        self.full_at = None;
+        Ok(())
+    }
+
+    /// Gives the table that is written its range deletes, up to where the next begins, and ends it.
+    fn end_table(&mut self, next: Option<&Bytes>) -> Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        let begin = self.begins_at.as_ref();
+        for Fragment { start, end, seqnos } in self.range_deletes.iter().skip(self.fragments_done) {
+            let from = begin.map_or(start, |begin| begin.max(start));
+            let to = next.map_or(end, |next| next.min(end));
+            if from >= to {
+                break;
+            }
+            writer.add_range_delete(from, to, seqnos)?;
+            if to < end {
+                break;
+            }
+            self.fragments_done += 1;
+        }
+        self.done.push(writer.finish()?);
+        Ok(())
+    }
+
+    /// Ends the last table, makes the names of all durable (I3), and hands them over: from now on
+    /// their files are the caller's.
+    pub(super) fn finish(&mut self) -> Result<Vec<Summary>> {
+        if self.writer.is_none() && self.fragments_done < self.range_deletes.len() {
+            self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
+        }
+        self.end_table(None)?;
+        if !self.done.is_empty() {
+            self.medium.sync_names()?;
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    /// Removes what was written and not handed over.
+    pub(super) fn remove(&mut self) {
+        // A table that is being written removes itself. What cannot be removed now is found when
+        // the store is opened: nobody names it.
+        self.writer = None;
+        for table in self.done.drain(..) {
+            let _ = self.medium.remove(&table::file_name(table.table));
+        }
+    }
+}
+
+/// A writer for the next table.
+fn create(
+    medium: &Arc<dyn Medium>,
+    ids: &mut Range<TableId>,
+    spec: &Spec,
+    account: &Account,
+) -> Result<Writer> {
+    let table = ids.start;
+    ids.start = TableId(table.0.saturating_add(1));
+    Writer::create(medium, Spec { table, ..spec.clone() }, account)
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

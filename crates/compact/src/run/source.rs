@@ -1,0 +1,191 @@
+//! One run of a job's input: its tables one after the other, entry by entry.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer};
+use table::{Bounds, Step, Table, TableCursor};
+
+use super::Env;
+use super::read_ahead::ReadAhead;
+use crate::KeyRange;
+use crate::job::Input;
+
+/// How the tables of a job are read.
+pub(super) struct Reading {
+    pub(super) env: Env,
+    pub(super) store: StoreId,
+    pub(super) keyspace: KeyspaceId,
+    /// The keys that are merged.
+    pub(super) bounds: KeyRange,
+    pub(super) chunk_pages: u32,
+    /// How many bytes all keys of the job start with in common.
+    pub(super) prefix_bytes: usize,
+}
+
+impl Reading {
+    /// Opens a piece: its table, and the keys of it that are merged.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is not the table that the job means; otherwise as [`Table::open`].
+    pub(super) fn open(&self, piece: &Input) -> Result<(Arc<Table>, KeyRange)> {
+        let Input { id, file_bytes, digest, bounds, seqno } = piece;
+        let Env { medium, dictionaries, account, .. } = &self.env;
+        let dictionaries = Arc::clone(dictionaries);
+        let (store, bytes) = (self.store, Some(*file_bytes));
+        let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, account)?;
+        let (found, keyspace) = (table.footer().digest, table.properties().keyspace);
+        // Tables of the first format do not name their keyspace.
+        let is_foreign = keyspace != self.keyspace && keyspace != KeyspaceId::default();
+        if found != *digest || is_foreign {
+            return Err(Error::corrupt("input of a job")
+                .at(table::file_name(*id))
+                .expected(format_args!("digest {digest:016x}, keyspace {}", self.keyspace))
+                .got(format_args!("{found:016x}, {keyspace}")));
+        }
+        Ok((table, bounds.intersection(&self.bounds)))
+    }
+}
+
+/// A sorted source of entries: on one of them, or at its end.
+pub(super) struct Source {
+    /// The pieces to come, the next one last.
+    pieces: Vec<Input>,
+    present: Option<Present>,
+    /// The table opened last.
+    reads: Option<TableId>,
+    /// The eight bytes of the key behind the prefix, as a number that orders as they do.
+    head: u64,
+    trailer: Trailer,
+    bytes_read: u64,
+}
+
+/// The table that is read.
+struct Present {
+    cursor: TableCursor,
+    pages: ReadAhead,
+    /// The versions met, and those there must be where no bounds cut the table.
+    met: u64,
+    expected: Option<u64>,
+}
+
+impl Source {
+    /// At no entry yet.
+    pub(super) fn new(mut pieces: Vec<Input>) -> Self {
+        pieces.reverse();
+        let (head, trailer) = (u64::MAX, Trailer::from_word(0));
+        Self { pieces, present: None, reads: None, head, trailer, bytes_read: 0 }
+    }
+
+    /// The table that was read when `error` came of it.
+    pub(super) fn blame(&self, error: &Error) -> Option<TableId> {
+        self.reads.filter(|_| error.kind() == ErrorKind::Corrupt)
+    }
+
+    /// Bytes read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read + self.present.as_ref().map_or(0, |it| it.pages.bytes_read())
+    }
+
+    /// Goes to the next entry, the first one at first.
+    ///
+    /// # Errors
+    /// As [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
+    pub(super) fn advance(&mut self, reading: &Reading) -> Result<()> {
+        loop {
+            if let Some(present) = &mut self.present {
+                if present.advance()? {
+                    self.head = head(present.cursor.key(), reading.prefix_bytes);
+                    self.trailer = present.cursor.trailer().unwrap_or(self.trailer);
+                    return Ok(());
+                }
+                present.finish()?;
+                self.bytes_read += present.pages.bytes_read();
+                self.present = None;
+            }
+            let Some(piece) = self.pieces.pop() else {
+                self.head = u64::MAX;
+                return Ok(());
+            };
+            self.reads = Some(piece.id);
+            let (table, bounds) = reading.open(&piece)?;
+            if table.properties().entries > 0 && !bounds.is_empty() {
+                self.present = Some(Present::new(table, &bounds, reading));
+            }
+        }
+    }
+
+    /// The entry; `None` at the end.
+    #[inline]
+    pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
+        let cursor = &self.present.as_ref()?.cursor;
+        Some((cursor.key(), self.trailer, cursor.value_bytes()))
+    }
+
+    /// The order of this source's entry and another's: by key, and newest first.
+    #[inline]
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        self.head.cmp(&other.head).then_with(|| match (&self.present, &other.present) {
+            (Some(one), Some(another)) => {
+                let keys = one.cursor.key().cmp(another.cursor.key());
+                keys.then_with(|| other.trailer.cmp(&self.trailer))
+            }
+            // A source at its end comes last.
+            (one, another) => another.is_some().cmp(&one.is_some()),
+        })
+    }
+}
+
+impl Present {
+    fn new(table: Arc<Table>, bounds: &KeyRange, reading: &Reading) -> Self {
+        let Env { medium, account, .. } = &reading.env;
+        let pages = ReadAhead::new(&table, &**medium, reading.chunk_pages, account);
+        let properties = table.properties();
+        let whole = bounds.holds(&properties.first_key) && bounds.holds(&properties.last_key);
+        let expected = whole.then_some(properties.entries);
+        let mut cursor = TableCursor::with_bounds(table, Bounds::from(bounds));
+        cursor.seek_first();
+        Self { cursor, pages, met: 0, expected }
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        if self.met > 0 {
+            self.cursor.next();
+        }
+        let mut supplied = None;
+        loop {
+            match self.cursor.step(supplied.take())? {
+                Step::Need(span) => supplied = Some(self.pages.pages(span)?),
+                Step::Ready(valid) => {
+                    self.met += u64::from(valid);
+                    return Ok(valid);
+                }
+            }
+        }
+    }
+
+    /// Checks that no entry was passed over.
+    fn finish(&self) -> Result<()> {
+        match self.expected {
+            Some(expected) if expected != self.met => Err(Error::corrupt("entries of a table")
+                .at(table::file_name(self.cursor.table().id()))
+                .expected(expected)
+                .got(self.met)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The eight bytes of `key` behind its first `skip`.
+#[inline]
+fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The first look at a job's inputs: whether they are what the job means, and what of them concerns
+//! keys everywhere.
+
+use std::cmp::Ordering;
+
+use base::{Charge, Error, Result, TableId};
+use bytes::Bytes;
+use table::{Bounds, Properties, RangeDelete, RangeDeletes};
+
+use super::source::Reading;
+use crate::job::{Input, Job};
+use crate::{Horizon, Retention};
+
+/// Pieces looked at one by one.
+pub(super) struct Survey {
+    /// The pieces to come with the number of their run, the next one last.
+    pieces: Vec<(usize, Input)>,
+    /// The piece looked at last.
+    blame: Option<TableId>,
+    /// The run and the end of the piece looked at last.
+    before: Option<(usize, Vec<u8>)>,
+    /// The smallest and the largest key that may come.
+    keys: Option<(Vec<u8>, Vec<u8>)>,
+    range_deletes: Vec<RangeDelete>,
+    /// What they take, bytes.
+    bytes: u64,
+    horizon: Horizon,
+}
+
+impl Survey {
+    pub(super) fn new(job: &Job) -> Self {
+        let runs = job.inputs.iter().enumerate();
+        let pieces = runs.flat_map(|(run, input)| input.tables.iter().map(move |it| (run, it)));
+        let mut pieces: Vec<_> = pieces.map(|(run, piece)| (run, piece.clone())).collect();
+        pieces.reverse();
+        Self {
+            pieces,
+            blame: None,
+            before: None,
+            keys: None,
+            range_deletes: Vec::new(),
+            bytes: 0,
+            horizon: job.horizon.clone(),
+        }
+    }
+
+    /// The piece that was looked at when a step failed.
+    pub(super) const fn blame(&self) -> Option<TableId> {
+        self.blame
+    }
+
+    /// Looks at the next piece. False where there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` where the piece is not what the job means.
+    pub(super) fn step(&mut self, reading: &Reading) -> Result<bool> {
+        let Some((run, piece)) = self.pieces.pop() else { return Ok(false) };
+        self.blame = Some(piece.id);
+        let (table, bounds) = reading.open(&piece)?;
+        let Properties { first_key, last_key, entries, .. } = table.properties();
+        let first = (&*bounds.first).max(first_key);
+        let end_key = table.properties().end_key();
+        let end = bounds.end.as_deref().map_or(&*end_key, |end| end.min(&end_key));
+        let follows =
+            self.before.as_ref().is_none_or(|(before, key)| *before != run || **key <= *first);
+        if !follows {
+            return Err(Error::corrupt("order of the tables of a run")
+                .at(table::file_name(piece.id))
+                .expected("keys after those of the table before"));
+        }
+        if first.cmp(end) != Ordering::Less {
+            return Ok(true);
+        }
+        if *entries > 0 {
+            self.widen(first, last_key);
+        }
+        self.before = Some((run, end.to_vec()));
+        let range_deletes = table.range_deletes().clipped(&Bounds::from(&bounds));
+        self.bytes += range_deletes.bytes() as u64;
+        self.range_deletes.extend(range_deletes.deletes());
+        Ok(true)
+    }
+
+    fn widen(&mut self, first: &[u8], last: &[u8]) {
+        match &mut self.keys {
+            None => self.keys = Some((first.to_vec(), last.to_vec())),
+            Some((least, most)) => {
+                if first < &**least {
+                    *least = first.to_vec();
+                }
+                if last > &**most {
+                    *most = last.to_vec();
+                }
+            }
+        }
+    }
+
+    /// How many bytes all keys start with in common.
+    pub(super) fn prefix_bytes(&self) -> usize {
+        let Some((least, most)) = &self.keys else { return 0 };
+        least.iter().zip(most).take_while(|(one, other)| one == other).count()
+    }
+
+    /// The range deletes of all inputs, and those of them that survive.
+    pub(super) fn range_deletes(
+        &mut self,
+        retention: &mut Retention,
+        charge: &mut Charge,
+    ) -> Result<(RangeDeletes, RangeDeletes)> {
+        if self.range_deletes.is_empty() {
+            return Ok(<_>::default());
+        }
+        // The list, what it is sorted by, and the two results.
+        charge.grow(4 * self.bytes)?;
+        let deletes = std::mem::take(&mut self.range_deletes);
+        let all = RangeDeletes::build_for(deletes, self.horizon.seqnos());
+        let (mut kept, mut seqnos) = (Vec::new(), Vec::new());
+        for fragment in all.iter() {
+            retention.range_deletes(
+                fragment.start,
+                Some(fragment.end),
+                fragment.seqnos,
+                &mut seqnos,
+            );
+            let delete = |seqno| RangeDelete {
+                start: Bytes::clone(fragment.start),
+                end: Bytes::clone(fragment.end),
+                seqno,
+            };
+            kept.extend(seqnos.drain(..).map(delete));
+        }
+        Ok((all, RangeDeletes::build(kept)))
+    }
+}

@@ -1,0 +1,228 @@
+//! Runs of jobs against what retention says of the same versions in memory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(unreachable_pub, reason = "support is shared by test files")]
+
+mod support;
+
+use std::sync::Arc;
+
+use base::{Account, Budget, ErrorKind, Rng, Seqno, TableId};
+use media::{Medium, MemoryMedium};
+use support::*;
+use table::{Bounds, RangeDelete, RangeDeletes};
+use terrace_compact::job::Job;
+use terrace_compact::{Below, KeyRange, Outcome, Retention, Rules, Run, run};
+
+/// What should survive of `content` within the job's bounds.
+fn expected(
+    content: &Content,
+    job: &Job,
+    env: &terrace_compact::Env,
+) -> (Vec<Version>, RangeDeletes) {
+    let rules = Rules {
+        horizon: job.horizon.clone(),
+        now_ms: job.now_ms,
+        below: Below::new(job.below.clone()),
+        operator: job.operator.as_ref().and_then(|name| env.operators.get(name).cloned()),
+    };
+    let bounds = Bounds::from(&job.bounds);
+    let deletes = content.range_deletes.iter().cloned();
+    let ranges = RangeDeletes::build_for(deletes, job.horizon.seqnos()).clipped(&bounds);
+    let mut retention = Retention::new(rules, &env.account).unwrap();
+    let mut kept_ranges = Vec::new();
+    for fragment in ranges.iter() {
+        let mut seqnos = Vec::new();
+        retention.range_deletes(fragment.start, Some(fragment.end), fragment.seqnos, &mut seqnos);
+        kept_ranges.extend(seqnos.into_iter().map(|seqno| RangeDelete {
+            start: fragment.start.clone(),
+            end: fragment.end.clone(),
+            seqno,
+        }));
+    }
+    let mut kept = Vec::new();
+    let mut keep = |key: &[u8], trailer, value: &[u8]| {
+        kept.push((key.to_vec(), trailer, value.to_vec()));
+        Ok(())
+    };
+    for (key, trailer, value) in content.versions.iter().filter(|it| job.bounds.holds(&it.0)) {
+        let covering = ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos);
+        retention.version(key, covering, *trailer, value, &mut keep).unwrap();
+    }
+    retention.end_key(&mut keep).unwrap();
+    (kept, RangeDeletes::build(kept_ranges))
+}
+
+/// Reads the outcome's tables and checks what must hold of them whatever their content.
+fn survivors(
+    outcome: &Outcome,
+    job: &Job,
+    medium: &Arc<dyn Medium>,
+) -> (Vec<Version>, RangeDeletes) {
+    let (mut versions, mut ranges) = (Vec::new(), Vec::new());
+    let mut end = Vec::new();
+    for summary in &outcome.tables {
+        let table = open(medium, summary.table);
+        assert!(table.properties().first_key >= end, "{} overlaps the one before", table.id());
+        end = table.properties().end_key();
+        assert_eq!(table.properties(), &summary.properties);
+        assert!(job.output.ids.contains(&table.id()));
+        let report = table.check(&Account::unlimited("test"), &mut |_, _| ()).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        versions.extend(read(&table));
+        ranges.extend(table.range_deletes().deletes());
+    }
+    assert!(outcome.counts.is_balanced());
+    assert_eq!(outcome.counts.kept, versions.len() as u64);
+    (versions, RangeDeletes::build(ranges))
+}
+
+#[test]
+fn what_survives_is_written_once_and_in_order() {
+    let (mut rng, seed) = Rng::from_env();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 40 };
+    for round in 0..rounds {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let env = env(&medium);
+        let shape = Shape {
+            runs: 1 + rng.below(5),
+            keys: [5, 300, 5000][rng.below(3) as usize],
+            entries: 1 + rng.below(1500),
+            tables: 1 + rng.below(4),
+            value_bytes: [0, 100, 1000][rng.below(3) as usize],
+            plain: rng.one_in(3),
+        };
+        let content = Content::random(&mut rng, &medium, &shape);
+        let readers: Vec<_> = (0..rng.below(4)).map(|_| 1 + rng.below(6000)).collect();
+        let mut job = content.job(&readers);
+        job.output.ids.end = TableId(OUTPUTS + 1 + rng.below(20));
+        if rng.one_in(2) {
+            let (start, end) = (rng.below(shape.keys), rng.below(shape.keys) + 1);
+            job.bounds = KeyRange::new(&key(start), Some(&key(start + end)));
+        }
+        if rng.one_in(2) {
+            let start = rng.below(shape.keys);
+            job.below = vec![KeyRange::new(&key(start), Some(&key(start + 1 + shape.keys / 3)))];
+        }
+        let outcome = run(job.clone(), &env).unwrap();
+        let (versions, ranges) = survivors(&outcome, &job, &medium);
+        let (wanted, wanted_ranges) = expected(&content, &job, &env);
+        assert_eq!(versions.len(), wanted.len(), "seed {seed} round {round}");
+        assert!(versions == wanted, "seed {seed} round {round}");
+        assert_eq!(ranges, wanted_ranges, "seed {seed} round {round}");
+    }
+}
+
+/// A cut between tables never parts the versions of a key.
+#[test]
+fn a_key_with_many_versions_stays_in_one_table() {
+    let mut rng = Rng::new(1);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape = Shape { runs: 2, keys: 3, entries: 2000, tables: 1, value_bytes: 400, plain: true };
+    let content = Content::random(&mut rng, &medium, &shape);
+    // Everyone reads: nothing goes.
+    let readers: Vec<_> = (1..4001).collect();
+    let job = content.job(&readers);
+    let outcome = run(job.clone(), &env(&medium)).unwrap();
+    assert_eq!(survivors(&outcome, &job, &medium).0, content.versions);
+    assert_eq!(outcome.tables.len(), 3);
+    // With one id, everything goes into one table.
+    job.discard_outputs(&*medium).unwrap();
+    let mut job = job;
+    job.output.ids.end = TableId(OUTPUTS + 1);
+    assert_eq!(run(job, &env(&medium)).unwrap().tables.len(), 1);
+}
+
+/// Only what is in the job's hands goes when nothing survives.
+#[test]
+fn nothing_survives_and_nothing_is_written() {
+    let mut rng = Rng::new(2);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape = Shape { runs: 1, keys: 90, entries: 500, tables: 2, value_bytes: 50, plain: true };
+    let mut content = Content::random(&mut rng, &medium, &shape);
+    let delete = RangeDelete { start: key(0).into(), end: key(90).into(), seqno: Seqno::new(900) };
+    let range_deletes = RangeDeletes::build([delete.clone()]);
+    let over = write(&medium, TableId(900), &[], &range_deletes).unwrap();
+    content.runs.insert(0, terrace_compact::job::InputRun { tables: vec![over] });
+    let before = files(&medium);
+    let outcome = run(content.job(&[]), &env(&medium)).unwrap();
+    assert_eq!(outcome.tables, []);
+    assert_eq!(outcome.counts.range_deleted, content.versions.len() as u64);
+    assert_eq!(files(&medium), before);
+    // Where older tables may hold the keys, the range delete itself is the outcome.
+    let job = Job { below: vec![KeyRange::all()], ..content.job(&[]) };
+    let outcome = run(job.clone(), &env(&medium)).unwrap();
+    assert_eq!(survivors(&outcome, &job, &medium), (Vec::new(), RangeDeletes::build([delete])));
+}
+
+/// Memory does not grow with the inputs, is charged, and is given back.
+#[test]
+fn memory_is_bounded_and_given_back() {
+    let mut peaks = Vec::new();
+    for entries in [2000, 20_000] {
+        let mut rng = Rng::new(3);
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let shape =
+            Shape { runs: 4, keys: 50_000, entries, tables: 3, value_bytes: 100, plain: true };
+        let content = Content::random(&mut rng, &medium, &shape);
+        let budget = Budget::new(64 << 20);
+        let env = env_charging(&medium, budget.account("compaction"));
+        run(content.job(&[]), &env).unwrap();
+        assert_eq!(budget.used(), 0);
+        peaks.push(env.account.peak());
+    }
+    assert!(peaks[1] < peaks[0] + (64 << 10) && peaks[1] < 8 << 20, "{peaks:?}");
+}
+
+#[test]
+fn a_run_without_memory_leaves_nothing() {
+    let mut rng = Rng::new(4);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape =
+        Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes: 200, plain: false };
+    let content = Content::random(&mut rng, &medium, &shape);
+    let before = files(&medium);
+    let mut failures = 0;
+    for limit in (0..6 << 20).step_by(300 << 10) {
+        let budget = Budget::new(limit);
+        match run(content.job(&[]), &env_charging(&medium, budget.account("compaction"))) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+                assert_eq!(files(&medium), before);
+                failures += 1;
+            }
+            Ok(_) => content.job(&[]).discard_outputs(&*medium).unwrap(),
+        }
+        assert_eq!(budget.used(), 0);
+    }
+    assert!(failures > 5, "{failures}");
+}
+
+/// A run that is given up between any two steps leaves no trace, and the job can be run again.
+#[test]
+fn a_cancelled_run_leaves_nothing() {
+    let mut rng = Rng::new(5);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape =
+        Shape { runs: 3, keys: 4000, entries: 3000, tables: 3, value_bytes: 200, plain: true };
+    let content = Content::random(&mut rng, &medium, &shape);
+    let before = files(&medium);
+    let (job, env) = (content.job(&[]), env(&medium));
+    for steps in 0.. {
+        let mut run = Run::new(job.clone(), &env).unwrap();
+        let done = (0..steps).find_map(|_| run.step().unwrap());
+        drop(run);
+        if let Some(outcome) = done {
+            assert!(steps > 15 && !outcome.tables.is_empty());
+            break;
+        }
+        assert_eq!(files(&medium), before, "after {steps} steps");
+        assert_eq!(env.account.used(), 0);
+    }
+}
