@@ -5,6 +5,8 @@
 //! repeated or late, and the store is the same (I9): inputs are only read, outputs bear reserved
 //! ids, and nothing counts before the manifest's record. docs/format/job.md has the bytes.
 
+mod split;
+
 use std::ops::Range;
 
 use base::{
@@ -37,6 +39,8 @@ pub struct Job {
     pub id: u64,
     /// Tells this attempt from others: an outcome of another one is refused.
     pub epoch: u64,
+    /// Which part it is of a job that was split; 0 where it is whole.
+    pub part: u32,
     /// The store.
     pub store: StoreId,
     /// The keyspace.
@@ -105,6 +109,7 @@ impl Job {
         let mut out = KIND.start();
         put_u64(&mut out, self.id);
         put_u64(&mut out, self.epoch);
+        put_u32(&mut out, self.part);
         put_u128(&mut out, self.store.0);
         put_u32(&mut out, self.keyspace.0);
         put_u64(&mut out, self.now_ms);
@@ -137,7 +142,7 @@ impl Job {
     /// `Corrupt` where it is damaged or makes no sense, `Invalid` where it is of another version.
     pub fn decode(message: &[u8]) -> Result<Self> {
         let mut cursor = KIND.open(message)?;
-        let (id, epoch) = (cursor.u64()?, cursor.u64()?);
+        let (id, epoch, part) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
         let (store, keyspace) = (StoreId(cursor.u128()?), KeyspaceId(cursor.u32()?));
         let (now_ms, bounds) = (cursor.u64()?, range(&mut cursor)?);
         let run = |cursor: &mut Cursor<'_>| {
@@ -160,6 +165,7 @@ impl Job {
         let job = Self {
             id,
             epoch,
+            part,
             store,
             keyspace,
             inputs,

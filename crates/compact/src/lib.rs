@@ -18,6 +18,7 @@ mod range;
 mod retention;
 mod run;
 mod sealed;
+mod verify;
 
 pub use below::Below;
 pub use counts::Counts;
@@ -28,3 +29,4 @@ pub use outcome::Outcome;
 pub use range::KeyRange;
 pub use retention::{Retention, Rules};
 pub use run::{Env, Run, run};
+pub use verify::{Verification, verify};

@@ -18,6 +18,8 @@ pub struct Outcome {
     pub job: u64,
     /// The attempt.
     pub epoch: u64,
+    /// The part of the job.
+    pub part: u32,
     /// The tables, ascending by key. They do not overlap; none where nothing survived.
     pub tables: Vec<Summary>,
     /// What became of the versions read.
@@ -41,6 +43,7 @@ impl Outcome {
         let mut out = KIND.start();
         put_u64(&mut out, self.job);
         put_u64(&mut out, self.epoch);
+        put_u32(&mut out, self.part);
         put_varint(&mut out, self.tables.len() as u64);
         for table in &self.tables {
             put_u64(&mut out, table.table.0);
@@ -63,7 +66,7 @@ impl Outcome {
     /// `Corrupt` where it is damaged, `Invalid` where it is of another version.
     pub fn decode(message: &[u8]) -> Result<Self> {
         let mut cursor = KIND.open(message)?;
-        let (job, epoch) = (cursor.u64()?, cursor.u64()?);
+        let (job, epoch, part) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
         let table = |cursor: &mut Cursor<'_>| {
             let (table, file_bytes) = (TableId(cursor.u64()?), cursor.varint()?);
             let (pages, digest) = (cursor.u32()?, cursor.u64()?);
@@ -74,7 +77,7 @@ impl Outcome {
         let counts = Counts::from_list(|| cursor.varint())?;
         let (bytes_read, pages_passed) = (cursor.varint()?, cursor.varint()?);
         cursor.finish()?;
-        Ok(Self { job, epoch, tables, counts, bytes_read, pages_passed })
+        Ok(Self { job, epoch, part, tables, counts, bytes_read, pages_passed })
     }
 
     /// Checks that it is of `job`, of this very attempt.
@@ -82,11 +85,11 @@ impl Outcome {
     /// # Errors
     /// `Invalid` where it is of another: late, or of a worker that was given up.
     pub fn expect(&self, job: &Job) -> Result<()> {
-        if (self.job, self.epoch) == (job.id, job.epoch) {
+        if (self.job, self.epoch, self.part) == (job.id, job.epoch, job.part) {
             return Ok(());
         }
         Err(Error::invalid("outcome of another attempt")
-            .expected(format_args!("job {} epoch {}", job.id, job.epoch))
-            .got(format_args!("job {} epoch {}", self.job, self.epoch)))
+            .expected(format_args!("job {} epoch {} part {}", job.id, job.epoch, job.part))
+            .got(format_args!("job {} epoch {} part {}", self.job, self.epoch, self.part)))
     }
 }

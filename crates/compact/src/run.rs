@@ -256,6 +256,7 @@ impl Run {
         Ok(Outcome {
             job: self.job.id,
             epoch: self.job.epoch,
+            part: self.job.part,
             tables: self.outputs.finish()?,
             counts: *self.retention.counts(),
             bytes_read: self.bytes_read(),

@@ -154,6 +154,7 @@ impl Content {
         Job {
             id: 7,
             epoch: 1,
+            part: 0,
             store: STORE,
             keyspace: KEYSPACE,
             inputs: self.runs.clone(),

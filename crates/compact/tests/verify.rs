@@ -1,0 +1,144 @@
+//! Verifying outcomes, and splitting jobs whose outcomes must fit together.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(unreachable_pub, reason = "support is shared by test files")]
+
+mod support;
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, ErrorKind, Result, Rng, TableId};
+use media::{Access, Buf, Medium, MemoryMedium, Purpose};
+use support::*;
+use table::Table;
+use terrace_compact::job::Job;
+use terrace_compact::{Env, KeyRange, Outcome, run, verify};
+
+fn verified(job: &Job, outcome: &Outcome, env: &Env) -> Result<Vec<Arc<Table>>> {
+    verify(job, outcome.clone(), env, &Account::unlimited("tables"))
+}
+
+fn fixture(seed: u64, value_bytes: u64, plain: bool) -> (Arc<dyn Medium>, Env, Content) {
+    let mut rng = Rng::new(seed);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape = Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes, plain };
+    let content = Content::random(&mut rng, &medium, &shape);
+    let env = env(&medium);
+    (medium, env, content)
+}
+
+#[test]
+fn a_flipped_byte_of_any_page_is_found() {
+    let (medium, env, content) = fixture(1, 200, false);
+    let job = content.job(&[]);
+    let outcome = run(job.clone(), &env).unwrap();
+    assert_eq!(verified(&job, &outcome, &env).unwrap().len(), outcome.tables.len());
+    let mut rng = Rng::new(2);
+    for summary in &outcome.tables {
+        let file = medium.open(&table::file_name(summary.table), Access::Direct).unwrap();
+        for page in 0..u64::from(summary.pages) {
+            let at = page * PAGE_BYTES as u64;
+            let flip = |byte: usize, bit: u64| {
+                let (mut buf, result) = file.read(at, Buf::pages(1), Purpose::Scrub);
+                result.unwrap();
+                buf[byte] ^= 1 << bit;
+                file.write(at, buf, Purpose::Scrub).1.unwrap();
+            };
+            let (byte, bit) = (rng.below(PAGE_BYTES as u64) as usize, rng.below(8));
+            flip(byte, bit);
+            let error = verified(&job, &outcome, &env).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains(&table::file_name(summary.table)), "{error}");
+            flip(byte, bit);
+        }
+    }
+    assert!(verified(&job, &outcome, &env).is_ok());
+}
+
+#[test]
+fn what_does_not_fit_the_job_is_refused() {
+    let (_, env, content) = fixture(3, 200, true);
+    let job = content.job(&[]);
+    let outcome = run(job.clone(), &env).unwrap();
+    assert!(outcome.tables.len() > 3);
+    // Late, or of a worker that was given up.
+    for other in [Job { epoch: 2, ..job.clone() }, Job { id: 8, ..job.clone() }] {
+        assert_eq!(verified(&other, &outcome, &env).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let narrow = KeyRange::new(&key(5), Some(&key(3000)));
+    let mut foreign = job.clone();
+    foreign.output.ids.end = TableId(OUTPUTS + 1);
+    for other in [Job { bounds: narrow, ..job.clone() }, foreign] {
+        assert_eq!(verified(&other, &outcome, &env).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+    let change = |change: fn(&mut Outcome)| {
+        let mut changed = outcome.clone();
+        change(&mut changed);
+        let error = verified(&job, &changed, &env).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    };
+    change(|it| it.counts.read += 1);
+    change(|it| it.counts.merged = u64::MAX);
+    change(|it| drop(it.tables.remove(1)));
+    change(|it| it.tables.swap(0, 1));
+    change(|it| it.tables[0].digest ^= 1);
+    change(|it| it.tables[0].file_bytes += PAGE_BYTES as u64);
+    change(|it| it.tables[0].properties.deletes += 1);
+    change(|it| {
+        let twice = it.tables[0].clone();
+        it.counts.kept += twice.properties.entries;
+        it.counts.read += twice.properties.entries;
+        it.tables.insert(0, twice);
+    });
+}
+
+#[test]
+fn the_parts_of_a_job_make_the_whole() {
+    for (seed, plain) in [(4, true), (5, false)] {
+        let (medium, env, content) = fixture(seed, 2500, plain);
+        let job = content.job(&[2500]);
+        let whole = run(job.clone(), &env).unwrap();
+        let versions = |outcome: &Outcome| -> Vec<Version> {
+            outcome.tables.iter().flat_map(|it| read(&open(&medium, it.table))).collect()
+        };
+        let wanted = versions(&whole);
+        job.discard_outputs(&*medium).unwrap();
+        let tables: Vec<_> = job.pieces().map(|piece| open(&medium, piece.id)).collect();
+        for parts in 1..6 {
+            let split = job.split(&tables, parts);
+            // There are about ten keys to cut at.
+            assert!(split.len() <= parts && split.len() >= parts.min(3), "{}", split.len());
+            let parts = split.len();
+            assert_eq!(split[0].bounds.first, job.bounds.first);
+            assert_eq!(split[parts - 1].bounds.end, job.bounds.end);
+            let mut found = Vec::new();
+            for (number, part) in split.iter().enumerate() {
+                if let Some(next) = split.get(number + 1) {
+                    assert_eq!(part.bounds.end.as_ref(), Some(&next.bounds.first));
+                    assert!(part.output.ids.end <= next.output.ids.start);
+                }
+                assert_eq!(Job::decode(&part.encode()).unwrap(), *part);
+                let outcome = run(part.clone(), &env).unwrap();
+                verified(part, &outcome, &env).unwrap();
+                found.extend(versions(&outcome));
+                // An outcome of one part is none of another.
+                if parts > 1 {
+                    assert!(outcome.expect(&split[(number + 1) % parts]).is_err());
+                }
+            }
+            assert!(found == wanted, "seed {seed}, {parts} parts");
+            job.discard_outputs(&*medium).unwrap();
+        }
+        // There are no more parts than ids for their outputs.
+        let mut job = job;
+        job.output.ids.end = TableId(OUTPUTS + 2);
+        assert_eq!(job.split(&tables, 5).len(), 2);
+    }
+}
