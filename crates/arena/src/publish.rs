@@ -44,7 +44,8 @@ pub struct PublishRing {
     slots: Box<[AtomicU64]>,
     /// Where the writers of applied batches wait, by first seqno.
     parks: Box<[Padded<Park>]>,
-    /// Where writers wait for their batch to fit in the ring.
+    /// Where those wait who watch the visible seqno: writers for their batch to fit in the ring,
+    /// others for a seqno that is not theirs.
     full: Park,
 }
 
@@ -79,6 +80,11 @@ impl PublishRing {
         self.slot(first.get()).store(last, SeqCst);
         self.advance();
         self.park(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
+    }
+
+    /// Returns once `seqno` is visible. It must have been given out.
+    pub fn wait_until_visible(&self, seqno: Seqno) {
+        self.full.wait(|| self.visible.0.load(SeqCst) >= seqno.get());
     }
 
     /// Moves the visible seqno over every applied batch that follows it.

@@ -84,6 +84,12 @@ impl Account {
         Ok(Charge { account: self.clone(), bytes })
     }
 
+    /// A charge of nothing, to be grown.
+    #[must_use]
+    pub fn empty_charge(&self) -> Charge {
+        Charge { account: self.clone(), bytes: 0 }
+    }
+
     /// As [`Account::charge`], for what can also do without: a refusal costs nothing but the
     /// looking, and counts as none.
     #[must_use]

@@ -23,6 +23,9 @@ pub enum ErrorKind {
     Poisoned,
     /// The store or keyspace is closed or gone.
     Closed,
+    /// Another write came between what a transaction read and its commit: run the transaction
+    /// again, from its first read.
+    Conflict,
 }
 
 impl fmt::Display for ErrorKind {
@@ -34,6 +37,7 @@ impl fmt::Display for ErrorKind {
             Self::NoSpace => "no space",
             Self::Poisoned => "poisoned",
             Self::Closed => "closed",
+            Self::Conflict => "conflict",
         })
     }
 }
@@ -90,6 +94,12 @@ impl Error {
     #[must_use]
     pub fn closed(what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Closed, what)
+    }
+
+    /// [`ErrorKind::Conflict`].
+    #[must_use]
+    pub fn conflict(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Conflict, what)
     }
 
     /// The error every later write gets after `first` made further writes unsafe.
@@ -183,6 +193,13 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Retry
+    }
+
+    /// True where a transaction met another's write: the same commit never succeeds, the
+    /// transaction run again may.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.0.kind == ErrorKind::Conflict
     }
 }
 

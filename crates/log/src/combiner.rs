@@ -99,6 +99,23 @@ impl<W: Writer> Combiner<W> {
         self.outcome(&ticket).map(|first| first.plus(before))
     }
 
+    /// As [`Combiner::append`], if `check` agrees once no other record can come between.
+    pub(crate) fn append_if(
+        &self,
+        batch: &Batch<'_>,
+        check: impl FnOnce(&mut W) -> Result<()>,
+    ) -> Result<Seqno> {
+        let body_crc = crc32c(batch.body);
+        let mut lane = self.lane.lock();
+        match check(&mut lane.writer) {
+            Ok(()) => self.write_own(lane, batch, body_crc),
+            Err(error) => {
+                self.serve(lane);
+                Err(error)
+            }
+        }
+    }
+
     /// Runs `work` while no record is being written. Every record is wholly before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
         let mut lane = self.lane.lock();

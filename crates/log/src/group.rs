@@ -93,6 +93,16 @@ impl Group {
         }
     }
 
+    /// Calls `see` with each record's first seqno, counted from `seqno`, and its body; the last
+    /// one's is `rest`, where that was left to the caller.
+    pub(crate) fn bodies(&self, mut seqno: u64, rest: &[u8], mut see: impl FnMut(u64, &[u8])) {
+        for entry in &self.entries {
+            let start = entry.start + entry.head;
+            see(seqno, self.image.get(start..start + entry.body).unwrap_or(rest));
+            seqno += u64::from(entry.ops);
+        }
+    }
+
     /// The records' bytes, without a body left to the caller.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image

@@ -17,6 +17,7 @@ use media::{File, Purpose};
 use crate::combiner::Writer;
 use crate::group::Group;
 use crate::log::LogEnd;
+use crate::options::Observer;
 use crate::pins::Pins;
 use crate::record::{Begin, MARK_BYTES, begin, mark};
 use crate::retention::{Retention, Sealed};
@@ -42,6 +43,8 @@ pub(crate) struct Lane {
     marked: u64,
     /// Files of full segments that were not synced since they were written.
     unsynced: Vec<Arc<dyn File>>,
+    /// Sees every batch as it takes its seqnos.
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// The segment being written.
@@ -86,7 +89,13 @@ impl Lane {
             next,
             marked: 0,
             unsynced: Vec::new(),
+            observer: None,
         }
+    }
+
+    /// From the next batch on, `observer` sees every one.
+    pub(crate) fn set_observer(&mut self, observer: Option<Arc<dyn Observer>>) {
+        self.observer = observer;
     }
 
     /// The next seqno.
@@ -266,6 +275,10 @@ impl Writer for Lane {
         self.sequence += group.len() as u64;
         self.next += group.ops();
         self.shared.set_last(self.next - 1);
+        if let Some(observer) = &self.observer {
+            let see = |first, body: &[u8]| observer.appended(Seqno::new(first), body);
+            group.bodies(first.get(), rest, see);
+        }
         let counters = &self.shared.counters;
         count_alone(&counters.records, group.len() as u64);
         count_alone(&counters.groups, 1);

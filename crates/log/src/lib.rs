@@ -35,7 +35,7 @@ pub use header::{FORMAT_VERSION, SegmentHeader};
 pub use inspect::{Entry, check, inspect};
 pub use log::{Log, LogEnd};
 pub use name::{parse_segment_name, segment_name};
-pub use options::{Batch, Options, Recover, SEGMENT_BYTES_MIN};
+pub use options::{Batch, Observer, Options, Recover, SEGMENT_BYTES_MIN};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
 pub use statistics::Statistics;

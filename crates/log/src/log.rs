@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::chain::Source;
 use crate::combiner::Combiner;
 use crate::lane::Lane;
-use crate::options::{Batch, Options, SEGMENT_BYTES_MIN};
+use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
 use crate::recover::{self, Recovery, Replay, settle, trim};
 use crate::retention::Retention;
 use crate::shared::{Shared, count};
@@ -164,6 +164,30 @@ impl Log {
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
         batch.check()?;
         self.combiner.append(&batch)
+    }
+
+    /// As [`Log::append`], but only if `check` agrees: it is called with the seqno the batch would
+    /// have, and nothing is appended between its answer and the batch. `check` must be quick and
+    /// must not use the log.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; `check`'s, and then nothing was appended.
+    pub fn append_if(
+        &self,
+        batch: Batch<'_>,
+        check: &mut dyn FnMut(Seqno) -> Result<()>,
+    ) -> Result<Seqno> {
+        batch.check()?;
+        self.combiner.append_if(&batch, |lane| check(Seqno::new(lane.next())))
+    }
+
+    /// Has `observer` see every batch from the next on, in place of the one before; the next
+    /// batch's first seqno. While there is none, an append pays one branch for it.
+    pub fn observe(&self, observer: Option<Arc<dyn Observer>>) -> Seqno {
+        self.combiner.with(|lane| {
+            lane.set_observer(observer);
+            Seqno::new(lane.next())
+        })
     }
 
     /// Returns once everything up to `upto` is durable. Callers share one device sync.

@@ -1,4 +1,6 @@
-//! What a log is opened with.
+//! What a log is opened with, given, and asked.
+
+use std::fmt;
 
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
 use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
@@ -63,6 +65,15 @@ pub struct Batch<'a> {
     pub ops: u32,
     /// The operations, in the engine's encoding.
     pub body: &'a [u8],
+}
+
+/// Sees every batch at the moment it takes its seqnos, in their order.
+///
+/// It is called by whoever writes to the log, between two appends: it must be quick, and must not
+/// use the log.
+pub trait Observer: Send + Sync + fmt::Debug {
+    /// A batch with these operations was appended; its first seqno is `first`.
+    fn appended(&self, first: Seqno, body: &[u8]);
 }
 
 impl Batch<'_> {

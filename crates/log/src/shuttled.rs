@@ -94,8 +94,9 @@ fn explore(runs: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_pct(test, runs, 3);
 }
 
-/// Four threads append; a fifth looks in under the barrier. Every batch is written once, with the
-/// seqno its caller got, and nobody waits for ever. `group_bytes` bounds the open group.
+/// Four threads append; a fifth looks in under the barrier; a sixth appends if it likes what it
+/// sees there. Every batch is written once, with the seqno its caller got, nothing comes between a
+/// check and its batch, and nobody waits for ever. `group_bytes` bounds the open group.
 fn appends_and_barriers(group_bytes: usize) {
     let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, group_bytes));
     let writers = (1..=4u32).map(|ops| {
@@ -108,12 +109,26 @@ fn appends_and_barriers(group_bytes: usize) {
     let writers: Vec<_> = writers.collect();
     let looker = Arc::clone(&combiner);
     let looker = thread::spawn(move || looker.with(|tape| (tape.next, tape.records.len())));
+    let checker = Arc::clone(&combiner);
+    let checker = thread::spawn(move || {
+        let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 5, body: &[5; 3] };
+        let refused = checker.append_if(&batch, |_| Err(Error::closed("check")));
+        assert_eq!(refused.unwrap_err().what(), "check");
+        let mut seen = 0;
+        let first = checker.append_if(&batch, |tape| {
+            seen = tape.next;
+            Ok(())
+        });
+        assert_eq!(first.unwrap().get(), seen);
+        (seen, 5)
+    });
     let mut told: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    told.push(checker.join().unwrap());
     told.sort_unstable();
     let (next, before) = looker.join().unwrap();
     combiner.with(|tape| {
         assert_eq!(tape.records, told);
-        assert_eq!(tape.next, 1 + 2 * (1 + 2 + 3 + 4));
+        assert_eq!(tape.next, 1 + 2 * (1 + 2 + 3 + 4) + 5);
         assert!(tape.records[..before].iter().all(|(first, ops)| first + ops <= next));
         assert!(tape.records[before..].iter().all(|(first, _)| *first >= next));
     });

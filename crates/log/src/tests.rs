@@ -8,6 +8,7 @@ mod freeing;
 mod golden;
 mod group_commit;
 mod lanes;
+mod observer;
 mod process;
 
 use std::sync::Arc;

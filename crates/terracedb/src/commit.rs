@@ -76,6 +76,16 @@ impl Committer {
         if batch.is_empty() {
             return Ok(());
         }
+        self.commit(batch, durability, |record| self.log.append(record)).map(drop)
+    }
+
+    /// Commits a batch that `append` logs, or refuses; its first sequence number.
+    pub(crate) fn commit(
+        &self,
+        batch: &WriteBatch,
+        durability: Durability,
+        append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
+    ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
         for tree in batch.trees() {
             usable(tree)?;
@@ -87,9 +97,10 @@ impl Committer {
         }
         let keyspaces: Vec<_> = batch.trees().iter().map(|tree| tree.id()).collect();
         let ops = batch.ops();
-        let first = self.log.append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
+        let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
         let bytes = apply(first, batch.body(), batch.trees());
-        self.publish(first, u64::from(ops), bytes, durability)
+        self.publish(first, u64::from(ops), bytes, durability)?;
+        Ok(first)
     }
 
     fn publish(&self, first: Seqno, ops: u64, bytes: usize, durability: Durability) -> Result<()> {

@@ -12,7 +12,8 @@ use crate::read::ReadQueue;
 use crate::settings::Settings;
 use crate::statistics::Statistics;
 use crate::store::Store;
-use crate::{Keyspace, Resources, Snapshot, WriteBatch};
+use crate::transaction::transact;
+use crate::{Keyspace, Resources, Snapshot, Transaction, WriteBatch};
 
 /// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
 ///
@@ -212,6 +213,37 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Arc::clone(&self.store))
+    }
+
+    /// A transaction over any keyspaces, as of now.
+    #[must_use]
+    pub fn transaction(&self) -> Transaction {
+        Transaction::new(Arc::clone(&self.store))
+    }
+
+    /// Runs `work` in a transaction and commits it with the store's default durability; what `work`
+    /// returned. Where another write came between, all of it is run again, 100 times at most, with
+    /// growing pauses. Where `work` fails, nothing is written.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// let counters = db.keyspace("counters")?;
+    /// let visits = db.transact(|transaction| {
+    ///     let old = transaction.get(&counters, "visits")?.unwrap_or_default();
+    ///     let new = old.len() + 1;
+    ///     transaction.put(&counters, "visits", vec![b'|'; new])?;
+    ///     Ok(new)
+    /// })?;
+    /// assert_eq!(visits, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Conflict` where others always came between; `work`'s; as [`Transaction::commit`].
+    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        transact(&self.store, work)
     }
 
     /// A queue to keep up to `depth` gets in flight from one thread; see [`Keyspace::submit`].

@@ -114,7 +114,7 @@ fn within_lower(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
 }
 
 /// The least byte string after every string that begins with `prefix`; `None` where there is none.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut after = prefix.to_vec();
     while let Some(last) = after.pop() {
         if last < 0xff {

@@ -2,7 +2,8 @@
 //!
 //! A [`Db`] holds named [`Keyspace`]s. Writes go through one commit log, singly or as a
 //! [`WriteBatch`] that is atomic across keyspaces; reads are gets, many gets at once, cursors and
-//! iterators, as of now or as of a [`Snapshot`]. One number bounds the memory of all of it.
+//! iterators, as of now or as of a [`Snapshot`]; a [`Transaction`] is both, checked at commit. One
+//! number bounds the memory of all of it.
 //!
 //! ```
 //! use terracedb::{Db, WriteBatch};
@@ -62,6 +63,7 @@ mod snapshot_list;
 mod statistics;
 mod store;
 mod store_file;
+mod transaction;
 mod trees;
 
 pub use base::{
@@ -82,3 +84,4 @@ pub use read::{Completed, ReadQueue};
 pub use resources::{Resources, ResourcesBuilder};
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, Statistics};
+pub use transaction::{Transaction, TransactionIter};

@@ -28,6 +28,7 @@ use crate::read::{PageReader, QueuePool};
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
 use crate::store::Store;
+use crate::transaction::Transactions;
 use crate::trees::Trees;
 
 /// What opening a store found.
@@ -131,6 +132,12 @@ pub(crate) fn open(
         resources.reads_account(),
     ));
     let dictionaries = Arc::clone(&env.dictionaries);
+    let transactions = Transactions::new(
+        Arc::clone(&log),
+        Arc::clone(&ring),
+        Arc::clone(&reader),
+        resources.account("transactions"),
+    );
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let flush = FlushTask {
         env,
@@ -162,6 +169,7 @@ pub(crate) fn open(
         settings,
         recovery,
         committer,
+        transactions,
         reader,
         queues: QueuePool::new(),
         snapshots,

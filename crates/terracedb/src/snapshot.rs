@@ -32,6 +32,11 @@ impl Snapshot {
         self.seqno.get()
     }
 
+    /// The sequence number it reads at.
+    pub(crate) fn moment(&self) -> Seqno {
+        self.seqno
+    }
+
     /// As [`Keyspace::get`], as of the snapshot.
     ///
     /// # Errors

@@ -31,6 +31,10 @@ pub struct Statistics {
     pub writes: u64,
     /// See `writes`.
     pub user_bytes: u64,
+    /// Transactions that wrote something and committed, and those that met others' writes.
+    pub transactions: u64,
+    /// See `transactions`.
+    pub transaction_conflicts: u64,
     /// The commit log.
     pub log: log::Statistics,
     /// Space the log takes now, bytes.
@@ -111,6 +115,8 @@ impl Statistics {
             pages_damaged: reads.damaged.get(),
             writes: store.committer.ops.get(),
             user_bytes: store.committer.user_bytes.get(),
+            transactions: store.transactions.committed.get(),
+            transaction_conflicts: store.transactions.conflicts.get(),
             log: store.log.statistics(),
             log_bytes: store.log.bytes(),
             flushes: background.flushes.get(),

@@ -23,6 +23,7 @@ use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
+use crate::transaction::Transactions;
 use crate::trees::Trees;
 use crate::{Resources, WriteBatch};
 
@@ -35,6 +36,7 @@ pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) recovery: Recovery,
     pub(crate) committer: Committer,
+    pub(crate) transactions: Transactions,
     pub(crate) reader: Arc<PageReader>,
     pub(crate) queues: QueuePool,
     pub(crate) snapshots: Arc<SnapshotList>,

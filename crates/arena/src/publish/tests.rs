@@ -173,6 +173,8 @@ fn shuttle_publish_and_read() {
             seen = visible;
             yield_now();
         }
+        ring.wait_until_visible(Seqno::new(end));
+        board.check(ring.visible());
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         assert_eq!(ring.visible().get(), end);
     });

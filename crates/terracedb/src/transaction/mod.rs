@@ -1,0 +1,298 @@
+//! Optimistic transactions: reads as of one moment, writes kept aside, and at commit a check that
+//! nobody wrote to what was read since.
+//!
+//! A transaction reads at its snapshot's sequence number and remembers what it read ([`ReadSet`]);
+//! its writes wait in a [`WriteSet`], which its own reads see. Commit validates the read set
+//! ([`validate`]) and logs the writes in one step of the log ([`commit`]), so that what the
+//! transaction read is still so at its own sequence number. Hence committed transactions are
+//! serializable, in the order of their sequence numbers; one that wrote nothing stands at its
+//! snapshot's. No lock is held between the first read and the commit, so there are no deadlocks,
+//! and a transaction that is forgotten blocks nobody.
+
+mod commit;
+mod iter;
+mod key_set;
+mod read_set;
+mod recent;
+mod retry;
+mod validate;
+mod write_set;
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use base::{Durability, Key, Result, Seqno};
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+pub(crate) use commit::Transactions;
+pub use iter::TransactionIter;
+use key_set::{KeySpan, successor};
+use read_set::ReadSet;
+pub(crate) use retry::transact;
+use write_set::WriteSet;
+
+use crate::iter::after_prefix;
+use crate::store::Store;
+use crate::{Keyspace, Snapshot};
+
+/// Reads and writes that happen as if at one moment, or not at all.
+///
+/// It sees every keyspace as of when it began, and its own writes. What it reads is tracked: where
+/// anyone writes to that before [`Transaction::commit`], even an equal value, the commit is
+/// refused with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and nothing is written;
+/// [`Db::transact`](crate::Db::transact) then runs it again. A range that was walked is tracked as
+/// far as the walk went, keys that were not there included. Two transactions that write the same
+/// key without reading it are in no conflict: the later commit wins.
+///
+/// Dropped without a commit it leaves nothing. While it lives, the versions it may read are kept.
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = terracedb::Db::builder(dir.path()).open()?;
+/// let accounts = db.keyspace("accounts")?;
+/// accounts.put("ada", "100")?;
+/// let mut transaction = db.transaction();
+/// let balance = transaction.get(&accounts, "ada")?;
+/// accounts.put("ada", "90")?; // Someone else was quicker.
+/// transaction.put(&accounts, "ada", "80")?;
+/// assert!(balance.is_some() && transaction.commit().unwrap_err().is_conflict());
+/// # Ok(()) }
+/// ```
+pub struct Transaction {
+    store: Arc<Store>,
+    snapshot: Snapshot,
+    reads: Arc<Mutex<ReadSet>>,
+    /// Shared with the iterators made since the last write.
+    writes: Arc<WriteSet>,
+}
+
+impl Transaction {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        let resources = &store.resources;
+        let account = &store.transactions.account;
+        let reads = ReadSet::new(account, resources.value_bytes_max());
+        let writes = WriteSet::new(account, resources.batch_bytes_max());
+        let snapshot = Snapshot::new(Arc::clone(&store));
+        Self { store, snapshot, reads: Arc::new(Mutex::new(reads)), writes: Arc::new(writes) }
+    }
+
+    /// The sequence number it reads at: it sees every write up to this one, and its own.
+    #[must_use]
+    pub fn seqno(&self) -> u64 {
+        self.snapshot.seqno()
+    }
+
+    /// How many keys it has written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// True where it has written nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of `key`. A write to `key` by anyone else before the commit is a conflict.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; `Invalid` where the keyspace is another store's, here and below, and
+    /// where the transaction has read more than an eighth of the memory number in keys.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        let key = key.as_ref();
+        if let Some(write) = self.own(keyspace, key)? {
+            return Ok(write);
+        }
+        self.reads.lock().add_key(keyspace.tree(), key)?;
+        self.snapshot.get(keyspace, key)
+    }
+
+    /// As [`Transaction::get`], but others may write to `key` all the same: for values that the
+    /// transaction's outcome does not depend on.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_untracked(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        let key = key.as_ref();
+        match self.own(keyspace, key)? {
+            Some(write) => Ok(write),
+            None => self.snapshot.get(keyspace, key),
+        }
+    }
+
+    /// True where `key` has a value; tracked as [`Transaction::get`] is.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(keyspace, key).map(|value| value.is_some())
+    }
+
+    /// The values of `keys`, in their order, tracked as [`Transaction::get`] is. Device reads are
+    /// in flight together.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]. What fails for one key is that key's result.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
+        let mut results = Vec::with_capacity(keys.len());
+        let mut stored = Vec::new();
+        for key in keys {
+            let key = key.as_ref();
+            let own = self.own(keyspace, key)?;
+            if own.is_none() {
+                self.reads.lock().add_key(keyspace.tree(), key)?;
+                stored.push(key);
+            }
+            results.push(own.map(Ok));
+        }
+        let mut stored = self.snapshot.multi_get(keyspace, &stored)?.into_iter();
+        let filled = results.into_iter().filter_map(|own| own.or_else(|| stored.next()));
+        Ok(filled.collect())
+    }
+
+    /// What the transaction itself left of `key`, if it wrote to it.
+    fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Bytes>>> {
+        keyspace.check_store(&self.store)?;
+        Key::new(key)?;
+        Ok(self.writes.get(keyspace.tree(), key).map(|write| write.value()))
+    }
+
+    /// Every key and value, in key order. Also backwards: `.rev()`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::iter`] and [`Transaction::get`].
+    pub fn iter(&self, keyspace: &Keyspace) -> Result<TransactionIter> {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// The keys within `bounds` and their values, in key order, as the transaction sees them now.
+    /// As far as it is walked over, a write by anyone else before the commit is a conflict.
+    ///
+    /// # Errors
+    /// As [`Transaction::iter`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<TransactionIter> {
+        let start = match bounds.start_bound() {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.as_ref().to_vec(),
+            Bound::Excluded(key) => successor(key.as_ref()),
+        };
+        let end = match bounds.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(successor(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        };
+        self.walk(keyspace, KeySpan { start: &start, end: end.as_deref() })
+    }
+
+    /// The keys that begin with `prefix` and their values, in key order; as
+    /// [`Transaction::range`].
+    ///
+    /// # Errors
+    /// As [`Transaction::iter`].
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<TransactionIter> {
+        let end = after_prefix(prefix.as_ref());
+        self.walk(keyspace, KeySpan { start: prefix.as_ref(), end: end.as_deref() })
+    }
+
+    fn walk(&self, keyspace: &Keyspace, range: KeySpan<'_>) -> Result<TransactionIter> {
+        let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+        let bounds = (Bound::Included(range.start), end);
+        let stored = self.snapshot.range::<&[u8]>(keyspace, bounds)?;
+        TransactionIter::new(keyspace.tree(), range, stored, &self.writes, &self.reads)
+    }
+
+    /// Sets `key` to `value` at commit; the transaction's own reads see it from now on.
+    ///
+    /// # Errors
+    /// `Invalid` where the key or the value is too long or the transaction would not fit in the
+    /// write buffers, `Retry` where memory is short; the transaction stays as it was.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        keyspace.check_value(value.as_ref())?;
+        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes `key` at commit; no effect where it has no value then.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(keyspace, key.as_ref(), None)
+    }
+
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        keyspace.check_store(&self.store)?;
+        let key = Key::new(key)?;
+        if Arc::get_mut(&mut self.writes).is_none() {
+            self.writes = Arc::new(self.writes.try_clone()?);
+        }
+        match Arc::get_mut(&mut self.writes) {
+            Some(writes) => writes.write(keyspace, key, value),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes its writes visible at once, with the store's default durability; after a crash all of
+    /// them are there or none. One that wrote nothing commits free.
+    ///
+    /// # Errors
+    /// `Conflict` where someone wrote to what it read: run it again, from its first read.
+    /// Otherwise as [`Db::write`](crate::Db::write). Nothing was written then.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.store.settings.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`Transaction::commit`] with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.commit_at(durability).map(drop)
+    }
+
+    /// As [`Transaction::commit_with`]; the sequence number it stands at in the order of
+    /// transactions.
+    pub(crate) fn commit_at(self, durability: Durability) -> Result<Seqno> {
+        if self.is_empty() {
+            return Ok(self.snapshot.moment());
+        }
+        let (batch, _charge) = self.writes.to_batch()?;
+        let mut reads = self.reads.lock();
+        let reads = reads.finish()?;
+        let since = self.snapshot.moment();
+        self.store.transactions.commit(&self.store.committer, reads, since, &batch, durability)
+    }
+
+    /// Forgets its writes; as dropping it.
+    pub fn rollback(self) {}
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transaction(at {}, {} keys written)", self.seqno(), self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,540 @@
+//! Transactions as a user meets them: what they see, what they refuse, what they leave.
+//!
+//! The serializability of random histories is checked beside the code, where the order of commits
+//! is known.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{Durability, Rng};
+use common::{Model, key, memory, stepped, threaded, value};
+use media::{Faulty, Freeze, Medium};
+use terracedb::{Db, Entry, ErrorKind, Keyspace, Result, Transaction, WriteBatch};
+
+fn open() -> (Db, Keyspace) {
+    let db = threaded(&memory()).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    (db, keyspace)
+}
+
+fn text(value: Option<terracedb::Bytes>) -> String {
+    value.map_or("-".to_owned(), |value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+fn keys(entries: impl Iterator<Item = Result<Entry>>) -> String {
+    let keys: Vec<_> = entries.map(|entry| text(Some(entry.unwrap().0))).collect();
+    keys.join(" ")
+}
+
+fn is_conflict(result: Result<()>) -> bool {
+    match result {
+        Ok(()) => false,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            assert!(error.is_conflict() && !error.is_retryable());
+            true
+        }
+    }
+}
+
+#[test]
+fn it_sees_its_moment_and_its_own_writes() {
+    let (db, k) = open();
+    for key in ["a", "b", "c", "d"] {
+        k.put(key, format!("{key}1")).unwrap();
+    }
+    let mut txn = db.transaction();
+    k.put("a", "a2").unwrap();
+    k.put("e", "e2").unwrap();
+    txn.put(&k, "b", "b3").unwrap();
+    txn.delete(&k, "c").unwrap();
+    txn.put(&k, "bb", "new").unwrap();
+    txn.put(&k, "bb", "newer").unwrap();
+    let before = txn.iter(&k).unwrap();
+    assert_eq!(txn.len(), 3);
+    txn.put(&k, "z", "z3").unwrap();
+
+    assert_eq!(text(txn.get_untracked(&k, "a").unwrap()), "a1");
+    assert_eq!(text(txn.get(&k, "b").unwrap()), "b3");
+    assert!(!txn.contains_key(&k, "c").unwrap());
+    assert_eq!(text(txn.get_untracked(&k, "e").unwrap()), "-");
+    let many = txn.multi_get(&k, &["c", "d", "b", "x", "bb"]).unwrap();
+    let many: Vec<_> = many.into_iter().map(|value| text(value.unwrap())).collect();
+    assert_eq!(many, ["-", "d1", "b3", "-", "newer"]);
+    assert_eq!(keys(txn.iter(&k).unwrap()), "a b bb d z");
+    assert_eq!(keys(txn.iter(&k).unwrap().rev()), "z d bb b a");
+    assert_eq!(keys(txn.range(&k, "b"..="d").unwrap()), "b bb d");
+    assert_eq!(keys(txn.range(&k, "b".."b").unwrap()), "");
+    assert_eq!(keys(txn.prefix(&k, "b").unwrap().rev()), "bb b");
+    assert_eq!(keys(before), "a b bb d", "an iterator sees what was written before it was made");
+    // From both ends at once: what one end took the other does not see.
+    let mut both = txn.iter(&k).unwrap();
+    let mut met = Vec::new();
+    while let Some(front) = both.next() {
+        met.push(text(Some(front.unwrap().0)));
+        met.extend(both.next_back().map(|back| text(Some(back.unwrap().0))));
+    }
+    assert_eq!(met, ["a", "z", "b", "d", "bb"]);
+
+    // "a" and "e" were written by others since, and were walked over.
+    assert!(is_conflict(txn.commit()));
+    assert_eq!(keys(k.iter().unwrap()), "a b c d e");
+}
+
+#[test]
+fn commit_makes_all_of_it_visible_and_rollback_nothing() {
+    let (db, k) = open();
+    let other = db.keyspace("other").unwrap();
+    k.put("gone", "1").unwrap();
+    let snapshot = db.snapshot();
+    let mut txn = db.transaction();
+    txn.put(&k, "a", "1").unwrap();
+    txn.put(&other, "a", "2").unwrap();
+    txn.delete(&k, "gone").unwrap();
+    assert_eq!(text(k.get("a").unwrap()), "-");
+    txn.commit_with(Durability::Sync).unwrap();
+    assert_eq!(
+        (text(k.get("a").unwrap()), text(other.get("a").unwrap())),
+        ("1".into(), "2".into())
+    );
+    assert_eq!(text(k.get("gone").unwrap()), "-");
+    assert_eq!(text(snapshot.get(&k, "gone").unwrap()), "1");
+
+    let mut txn = db.transaction();
+    txn.put(&k, "a", "3").unwrap();
+    txn.rollback();
+    let mut txn = db.transaction();
+    txn.put(&k, "a", "4").unwrap();
+    drop(txn);
+    assert_eq!(text(k.get("a").unwrap()), "1");
+}
+
+/// What happens between a transaction's reads and its commit, and whether that is a conflict.
+#[test]
+fn writes_to_what_was_read_are_conflicts_and_others_are_not() {
+    type Read = fn(&Transaction, &Keyspace);
+    let get: Read = |txn, k| drop(txn.get(k, "m").unwrap());
+    let get_none: Read = |txn, k| drop(txn.get(k, "none").unwrap());
+    let untracked: Read = |txn, k| drop(txn.get_untracked(k, "m").unwrap());
+    let many: Read = |txn, k| drop(txn.multi_get(k, &["c", "m"]).unwrap());
+    let first_two: Read = |txn, k| assert_eq!(txn.range(k, "c"..).unwrap().take(2).count(), 2);
+    let last_two: Read = |txn, k| assert_eq!(txn.range(k, .."p").unwrap().rev().take(2).count(), 2);
+    let all: Read = |txn, k| assert_eq!(txn.range(k, "c".."p").unwrap().count(), 7);
+    let empty: Read = |txn, k| assert_eq!(txn.prefix(k, "none").unwrap().count(), 0);
+    // (what is read, who writes then, whether that conflicts); the keys are a, c, e, .. y.
+    let cases: [(Read, &str, bool); 24] = [
+        (get, "m", true),
+        (get, "l", false),
+        (get, "m\0", false),
+        (get_none, "none", true),
+        (untracked, "m", false),
+        (many, "m", true),
+        (many, "e", false),
+        (first_two, "c", true),
+        (first_two, "d", true),
+        (first_two, "e", true),
+        (first_two, "e\0", false),
+        (first_two, "b", false),
+        (last_two, "m", true),
+        (last_two, "n", true),
+        (last_two, "l", false),
+        (last_two, "p", false),
+        (all, "c", true),
+        (all, "o", true),
+        (all, "k", true),
+        (all, "p", false),
+        (all, "b", false),
+        (empty, "none at all", true),
+        (empty, "nond", false),
+        (empty, "nonf", false),
+    ];
+    for flushed in [false, true] {
+        for (number, (read, written, conflict)) in cases.iter().enumerate() {
+            let (db, k) = open();
+            for letter in (b'a'..=b'y').step_by(2) {
+                k.put([letter], "old").unwrap();
+            }
+            let mut txn = db.transaction();
+            read(&txn, &k);
+            txn.put(&k, "out", "1").unwrap();
+            k.put(written, "old").unwrap();
+            if flushed {
+                db.flush().unwrap();
+            }
+            let got = is_conflict(txn.commit());
+            assert_eq!(got, *conflict, "case {number}, `{written}`, flushed: {flushed}");
+            assert_eq!(k.contains_key("out").unwrap(), !conflict);
+        }
+    }
+}
+
+#[test]
+fn a_value_that_went_and_came_back_is_a_conflict() {
+    let (db, k) = open();
+    k.put("a", "1").unwrap();
+    let mut txn = db.transaction();
+    assert_eq!(text(txn.get(&k, "a").unwrap()), "1");
+    txn.put(&k, "b", "1").unwrap();
+    k.delete("a").unwrap();
+    k.put("a", "1").unwrap();
+    db.flush().unwrap();
+    assert!(is_conflict(txn.commit()));
+}
+
+/// Two transactions on the same moment, committed one after the other; whether the second may.
+fn second_commits(
+    first: impl Fn(&mut Transaction),
+    second: impl Fn(&mut Transaction),
+    db: &Db,
+) -> bool {
+    let (mut one, mut two) = (db.transaction(), db.transaction());
+    first(&mut one);
+    second(&mut two);
+    one.commit().unwrap();
+    !is_conflict(two.commit())
+}
+
+#[test]
+fn the_classic_anomalies_do_not_happen() {
+    let (db, k) = open();
+    for key in ["x", "y"] {
+        k.put(key, "50").unwrap();
+    }
+    let read = |txn: &Transaction, key: &str| drop(txn.get(&k, key).unwrap());
+    let write = |txn: &mut Transaction, key: &str| txn.put(&k, key, "1").unwrap();
+    let count = |txn: &Transaction| txn.prefix(&k, "doctor").unwrap().count();
+    // Lost update.
+    let update = |txn: &mut Transaction| {
+        read(txn, "x");
+        write(txn, "x");
+    };
+    assert!(!second_commits(update, update, &db));
+    // Write skew: each reads both and writes one.
+    let skew = |out: &'static str| {
+        move |txn: &mut Transaction| {
+            read(txn, "x");
+            read(txn, "y");
+            write(txn, out);
+        }
+    };
+    assert!(!second_commits(skew("x"), skew("y"), &db));
+    // Phantoms: each counts and adds one.
+    let add = |key: &'static str| {
+        move |txn: &mut Transaction| {
+            count(txn);
+            write(txn, key);
+        }
+    };
+    assert!(!second_commits(add("doctor 1"), add("doctor 2"), &db));
+    // Blind writes are in no conflict; the later one wins.
+    assert!(second_commits(|txn| write(txn, "x"), |txn| write(txn, "x"), &db));
+    // The read-only anomaly: a reader between the two sees a state of the serial order, since the
+    // second writer, which read what the first wrote, may not commit.
+    let (mut deposit, mut withdraw) = (db.transaction(), db.transaction());
+    read(&withdraw, "x");
+    read(&withdraw, "y");
+    deposit.put(&k, "y", "20").unwrap();
+    deposit.commit().unwrap();
+    let report = db.transaction();
+    assert_eq!(text(report.get(&k, "y").unwrap()), "20");
+    write(&mut withdraw, "x");
+    report.commit().unwrap();
+    assert!(is_conflict(withdraw.commit()));
+}
+
+#[test]
+fn one_that_wrote_nothing_commits_whatever_was_written() {
+    let (db, k) = open();
+    k.put("a", "1").unwrap();
+    let written = db.statistics().log.records;
+    let txn = db.transaction();
+    txn.get(&k, "a").unwrap();
+    k.put("a", "2").unwrap();
+    assert_eq!(text(txn.get(&k, "a").unwrap()), "1");
+    txn.commit().unwrap();
+    assert_eq!(db.statistics().log.records, written + 1);
+}
+
+/// Money moves between accounts of two keyspaces; nobody ever sees more or less of it.
+#[test]
+fn money_is_neither_made_nor_lost() {
+    const ACCOUNTS: u64 = 20;
+    const EACH: u64 = 100;
+    let (mut rng, seed) = Rng::from_env();
+    let db = threaded(&memory()).open().unwrap();
+    let banks = ["north", "south"].map(|name| db.keyspace(name).unwrap());
+    for bank in &banks {
+        for account in 0..ACCOUNTS {
+            bank.put(key(account), EACH.to_string()).unwrap();
+        }
+    }
+    let sum = |entries: &mut dyn Iterator<Item = Result<Entry>>| -> u64 {
+        entries.map(|entry| text(Some(entry.unwrap().1)).parse::<u64>().unwrap()).sum()
+    };
+    let (stop, moved) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let movers = (0..3).map(|_| {
+            let mut rng = Rng::new(rng.next_u64());
+            let (db, banks, moved) = (&db, &banks, &moved);
+            scope.spawn(move || {
+                for _ in 0..400 {
+                    let pick = |rng: &mut Rng| (rng.below(2) as usize, rng.below(ACCOUNTS));
+                    let (from, to, amount) = (pick(&mut rng), pick(&mut rng), rng.below(50));
+                    let done = db.transact(|txn| {
+                        let balance = |txn: &Transaction, at: (usize, u64)| {
+                            let value = txn.get(&banks[at.0], key(at.1))?;
+                            Ok(text(value).parse::<u64>().unwrap())
+                        };
+                        let have = balance(txn, from)?;
+                        if have < amount {
+                            return Ok(false);
+                        }
+                        txn.put(&banks[from.0], key(from.1), (have - amount).to_string())?;
+                        let had = balance(txn, to)?;
+                        txn.put(&banks[to.0], key(to.1), (had + amount).to_string())?;
+                        Ok(true)
+                    });
+                    moved.fetch_add(u64::from(done.unwrap()), Ordering::Relaxed);
+                }
+            })
+        });
+        let movers: Vec<_> = movers.collect();
+        let (db, banks, stop) = (&db, &banks, &stop);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let txn = db.transaction();
+                let [north, south] = banks.each_ref().map(|bank| sum(&mut txn.iter(bank).unwrap()));
+                assert_eq!(north + south, 2 * ACCOUNTS * EACH, "seed {seed}");
+                txn.commit().unwrap();
+            }
+        });
+        movers.into_iter().for_each(|mover| mover.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(moved.into_inner() > 0, "seed {seed}");
+    let total: u64 = banks.iter().map(|bank| sum(&mut bank.iter().unwrap())).sum();
+    assert_eq!(total, 2 * ACCOUNTS * EACH, "seed {seed}");
+}
+
+/// Iteration over own writes and the store agrees with a model, from either end, at any moment.
+#[test]
+fn walks_agree_with_a_model() {
+    let (mut rng, seed) = Rng::from_env();
+    let (db, k) = open();
+    let mut model = Model::new();
+    for round in 0..40 {
+        for _ in 0..20 {
+            let (key, value) = (key(rng.below(60)), value(&mut rng, b"s", round));
+            k.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        if rng.one_in(4) {
+            db.flush().unwrap();
+        }
+        let mut txn = db.transaction();
+        let mut own = model.clone();
+        for _ in 0..rng.below(30) {
+            let key = key(rng.below(70));
+            if rng.one_in(3) {
+                txn.delete(&k, &key).unwrap();
+                own.remove(&key);
+            } else {
+                let value = value(&mut rng, b"t", round);
+                txn.put(&k, &key, &value).unwrap();
+                own.insert(key, value);
+            }
+        }
+        let (mut low, mut high) = (key(rng.below(70)), key(rng.below(70)));
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let mut expected: VecDeque<_> = own.range(low.clone()..high.clone()).collect();
+        let mut walk = txn.range(&k, low..high).unwrap();
+        loop {
+            let (found, expected) = match rng.one_in(2) {
+                true => (walk.next(), expected.pop_front()),
+                false => (walk.next_back(), expected.pop_back()),
+            };
+            let found = found.map(|entry| entry.unwrap());
+            let found = found.as_ref().map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
+            assert!(found == expected, "seed {seed}, round {round}");
+            if found.is_none() {
+                break;
+            }
+        }
+        if rng.one_in(2) {
+            txn.commit().unwrap();
+            model = own;
+        }
+        common::assert_same(&k, &model, &format!("seed {seed}, round {round}"));
+    }
+}
+
+#[test]
+fn a_conflict_is_run_again_and_a_failure_is_not() {
+    let (db, k) = open();
+    let mut runs = 0;
+    let answer = db.transact(|txn| {
+        runs += 1;
+        txn.get(&k, "a")?;
+        if runs < 5 {
+            k.put("a", runs.to_string())?;
+        }
+        txn.put(&k, "b", "done")?;
+        Ok(runs)
+    });
+    assert_eq!((answer.unwrap(), runs), (5, 5));
+    let mut runs = 0;
+    let failed = db.transact(|txn| {
+        runs += 1;
+        txn.put(&k, "b", "undone")?;
+        txn.put(&k, "", "an empty key")
+    });
+    assert_eq!((failed.unwrap_err().kind(), runs), (ErrorKind::Invalid, 1));
+    assert_eq!(text(k.get("b").unwrap()), "done");
+    let mut runs = 0;
+    let hopeless = db.transact(|txn| {
+        runs += 1;
+        txn.get(&k, "a")?;
+        k.put("a", runs.to_string())?;
+        txn.put(&k, "b", "never")
+    });
+    assert!(hopeless.unwrap_err().is_conflict());
+    assert_eq!(runs, 100);
+}
+
+#[test]
+fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
+    let (db, k) = open();
+    let (other_db, other) = open();
+    let mut txn = db.transaction();
+    let foreign = |error: terracedb::Error| assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    foreign(txn.get(&other, "a").unwrap_err());
+    foreign(txn.put(&other, "a", "1").unwrap_err());
+    foreign(txn.iter(&other).unwrap_err());
+    foreign(txn.get(&k, "").unwrap_err());
+    foreign(txn.put(&k, "a", vec![0; 9 << 20]).unwrap_err());
+    drop(other_db);
+    // The write set is bounded, and gives its memory back.
+    let memory = || db.statistics().memory.component("transactions").unwrap().used;
+    let before = memory();
+    let error = (0u32..).find_map(|at| txn.put(&k, at.to_le_bytes(), vec![0; 100_000]).err());
+    let error = error.unwrap();
+    assert_eq!((error.kind(), error.what()), (ErrorKind::Invalid, "transaction's write set"));
+    assert!(memory() > before + (8 << 20));
+    txn.put(&k, 0u32.to_le_bytes(), "shorter").unwrap();
+    txn.rollback();
+    assert_eq!(memory(), before);
+    // So is the read set.
+    let txn = db.transaction();
+    let long = |at: u32| [vec![b'k'; 30_000], at.to_le_bytes().to_vec()].concat();
+    let error = (0u32..).find_map(|at| txn.get(&k, long(at)).err()).unwrap();
+    assert_eq!((error.kind(), error.what()), (ErrorKind::Invalid, "transaction's read set"));
+    drop(txn);
+    assert_eq!(memory(), before);
+    // A keyspace that is dropped meanwhile.
+    for written in [true, false] {
+        let gone = db.keyspace("gone").unwrap();
+        let mut txn = db.transaction();
+        txn.get(&gone, "a").unwrap();
+        txn.put(if written { &gone } else { &k }, "a", "1").unwrap();
+        db.drop_keyspace("gone").unwrap();
+        assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(text(k.get("a").unwrap()), "-");
+}
+
+/// Twelve transactions over two keyspaces, each reading what the one before wrote; the number of
+/// the last one acknowledged before the power went.
+fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
+    let medium: Arc<dyn Medium> = Arc::clone(device) as _;
+    let mut acknowledged = 0;
+    let db = stepped(&medium, seed).open().unwrap();
+    let (a, b) = (db.keyspace("a").unwrap(), db.keyspace("b").unwrap());
+    for number in 1..=12u64 {
+        let mut txn = db.transaction();
+        let last = text(txn.get(&a, "last").unwrap());
+        assert_eq!(last.parse().unwrap_or(0), number - 1);
+        for keyspace in [&a, &b] {
+            txn.put(keyspace, "last", number.to_string()).unwrap();
+            txn.put(keyspace, format!("n{number}"), vec![b'v'; 700 * number as usize]).unwrap();
+        }
+        txn.commit_with(Durability::Sync).unwrap();
+        if !device.is_frozen() {
+            acknowledged = number;
+        }
+        if number % 5 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    acknowledged
+}
+
+/// A transaction over two keyspaces is there whole or not at all, wherever the power goes (I11).
+#[test]
+fn a_power_cut_takes_all_of_a_transaction_or_nothing() {
+    let (mut rng, seed) = Rng::from_env();
+    let whole = Arc::new(Faulty::new(seed));
+    assert_eq!(twelve(&whole, seed), 12);
+    let step = if std::env::var_os("TERRACE_LONG").is_some() { 1 } else { 3 };
+    for change in (0..whole.changes()).step_by(step) {
+        let device = Arc::new(Faulty::new(seed));
+        device.freeze(Freeze::AtChange(change));
+        let acknowledged = twelve(&device, seed);
+        let image: Arc<dyn Medium> = Arc::new(device.crash_image(rng.next_u64()).unwrap());
+        let db = stepped(&image, seed).open().unwrap();
+        let [a, b] = ["a", "b"].map(|name| {
+            let Some(keyspace) = db.existing_keyspace(name) else { return 0 };
+            let last = text(keyspace.get("last").unwrap()).parse().unwrap_or(0);
+            assert_eq!(keyspace.prefix("n").unwrap().count() as u64, last);
+            last
+        });
+        let context = format!("seed {seed}, change {change}, acknowledged {acknowledged}");
+        assert_eq!(a, b, "{context}");
+        assert!(a >= acknowledged && acknowledged <= 12, "{context}: {a}");
+    }
+}
+
+/// Writers of plain batches never wait for transactions, and those that read what nobody writes
+/// always commit, however fast others write.
+#[test]
+fn a_busy_store_lets_unrelated_transactions_commit() {
+    let (db, k) = open();
+    let busy = db.keyspace("busy").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2u8 {
+            let (db, busy, stop) = (&db, &busy, &stop);
+            scope.spawn(move || {
+                let mut at = 0u32;
+                while !stop.load(Ordering::Relaxed) {
+                    let mut batch = WriteBatch::new();
+                    for _ in 0..1 + at % 40 {
+                        at = at.wrapping_add(1);
+                        batch.put(busy, [&[thread], &at.to_le_bytes()[..2]].concat(), "v").unwrap();
+                    }
+                    db.write(&batch).unwrap();
+                }
+            });
+        }
+        for at in 0..300 {
+            let mut txn = db.transaction();
+            assert_eq!(txn.iter(&k).unwrap().count(), at);
+            txn.put(&k, format!("{at:04}"), "v").unwrap();
+            txn.commit().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
