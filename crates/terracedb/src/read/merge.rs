@@ -7,9 +7,9 @@ use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, Table};
 
+use super::ReadOp;
 use super::lookup::resolve;
 use super::source::{Seek, Source};
-use super::{ReadAhead, ReadOp};
 use crate::ordered::View;
 
 /// A way to move over visible keys.
@@ -79,6 +79,9 @@ pub(crate) struct Merge {
 /// memtable takes next to nothing.
 const RUN_BYTES: u64 = 12 << 10;
 
+/// What a cursor takes beside its runs: itself, its keys, the value it stands on.
+const CURSOR_BYTES: u64 = 4 << 10;
+
 impl Merge {
     /// A cursor that stands nowhere.
     ///
@@ -86,7 +89,7 @@ impl Merge {
     /// `Retry` where there is no memory for its blocks (I10).
     pub(crate) fn new(view: Arc<View>, at: Seqno, account: &Account) -> Result<Self> {
         let runs = view.version.runs().len() as u64;
-        let charge = account.charge(runs * RUN_BYTES + ReadAhead::BYTES)?;
+        let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
         let memtables = view.memtables().filter(|table| !table.map().is_empty());
         let mut sources: Vec<_> = memtables.map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));

@@ -211,6 +211,8 @@ pub(crate) struct ReadAhead {
     streak: u32,
     /// What the last large read got.
     window: Option<Window>,
+    /// For the window, from the first one on.
+    charge: Option<Charge>,
 }
 
 #[derive(Debug)]
@@ -225,8 +227,8 @@ const STREAK_MIN: u32 = 2;
 const WINDOW_PAGES_MAX: u32 = 32;
 
 impl ReadAhead {
-    /// What it takes at most.
-    pub(crate) const BYTES: u64 = WINDOW_PAGES_MAX as u64 * PAGE_BYTES as u64;
+    /// What a window takes at most.
+    const BYTES: u64 = WINDOW_PAGES_MAX as u64 * PAGE_BYTES as u64;
 
     /// The page of `span`, if it is one that reading ahead has or gets.
     fn page(&mut self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
@@ -242,9 +244,18 @@ impl ReadAhead {
         if span.meta || self.streak < STREAK_MIN {
             return Ok(None);
         }
+        if self.charge.is_none() {
+            self.charge = reader.account.try_charge(Self::BYTES);
+            if self.charge.is_none() {
+                // Page by page it goes, too.
+                return Ok(None);
+            }
+        }
         let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
         let first = if backward { (span.first + 1).saturating_sub(pages) } else { span.first };
         let end = (first + pages).min(table.footer().pages).max(span.first + 1);
+        // The last one first: there is memory for one.
+        self.window = None;
         let buf = Buf::pages((end - first) as usize);
         let at = u64::from(first) * PAGE_BYTES as u64;
         let (buf, result) = table.file().read(at, buf, Purpose::ReadAhead);

@@ -40,7 +40,16 @@ pub struct ReadQueue {
     waiting: VecDeque<Slot>,
     completions: Vec<Completion>,
     bufs: Vec<Buf>,
+    _charge: Charge,
 }
+
+/// What a queue charges for each get it may have in flight, bytes: a page being read, one that
+/// arrived, and a result with the block it lies in.
+const QUEUED_BYTES: u64 = 12 << 10;
+
+/// Results up to this size are copied out of their block, bytes: many wait at once, and a block is
+/// many times as large.
+const COPY_BYTES_MAX: usize = 1024;
 
 /// The view a queued get reads, kept alive by it.
 struct PinnedView(Arc<View>);
@@ -77,6 +86,7 @@ impl ReadQueue {
                 .expected(format_args!("1..={DEPTH_MAX}"))
                 .got(depth));
         }
+        let _charge = reader.account().charge(depth as u64 * QUEUED_BYTES)?;
         Ok(Self {
             reader,
             device: medium.queue(depth)?,
@@ -87,6 +97,7 @@ impl ReadQueue {
             waiting: VecDeque::new(),
             completions: Vec::new(),
             bufs: Vec::new(),
+            _charge,
         })
     }
 
@@ -272,6 +283,10 @@ impl ReadQueue {
 
     fn finish(&mut self, token: u64, depth: Depth, result: Result<Option<Bytes>>) {
         self.reader.counters.lookup_ended(depth);
+        let result = result.map(|value| match value {
+            Some(value) if value.len() <= COPY_BYTES_MAX => Some(Bytes::copy_from_slice(&value)),
+            other => other,
+        });
         self.done.push_back(Completed { token, result });
     }
 }
@@ -288,13 +303,26 @@ pub(crate) struct QueuePool {
     idle: Mutex<Vec<ReadQueue>>,
 }
 
-/// Idle queues kept, and their depth.
-const IDLE_MAX: usize = 16;
-pub(crate) const POOLED_DEPTH: usize = 64;
+/// Idle queues kept: each keeps its charge.
+const IDLE_MAX: usize = 4;
+
+/// The depths of a new queue: the next where there is no memory for one.
+const POOLED_DEPTHS: [usize; 3] = [64, 16, 4];
 
 impl QueuePool {
     pub(crate) fn new() -> Self {
         Self { idle: Mutex::new(Vec::new()) }
+    }
+
+    fn make(reader: &Arc<PageReader>, medium: &dyn Medium) -> Result<ReadQueue> {
+        let mut made = Err(Error::retry("read queue"));
+        for depth in POOLED_DEPTHS {
+            made = ReadQueue::new(Arc::clone(reader), medium, depth);
+            if !matches!(&made, Err(error) if error.is_retryable()) {
+                break;
+            }
+        }
+        made
     }
 
     /// Runs `work` with an idle queue, or with a new one.
@@ -307,7 +335,7 @@ impl QueuePool {
         let idle = self.idle.lock().pop();
         let mut queue = match idle {
             Some(queue) => queue,
-            None => ReadQueue::new(Arc::clone(reader), medium, POOLED_DEPTH)?,
+            None => Self::make(reader, medium)?,
         };
         let result = work(&mut queue)?;
         let mut idle = self.idle.lock();

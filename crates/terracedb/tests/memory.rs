@@ -1,0 +1,296 @@
+//! One memory number: the peak resident memory of a process stays within a tenth of it, whatever
+//! its stores do.
+//!
+//! Each phase runs in a process of its own and is measured by what the kernel says of it (`VmHWM`).
+//! By default at 64 MiB, the least, over data as large; with `TERRACE_LONG=1` also at 512 MiB
+//! over 2 GB.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::Rng;
+use terracedb::{Codec, Db, Keyspace, Resources, WriteBatch};
+
+/// What a child works on: the phase, the directory, the memory and the number of keys.
+const PHASE: &str = "TERRACE_MEMORY_TEST";
+const VALUE_BYTES: usize = 400;
+
+/// A value whose second half compresses.
+fn value(number: u64) -> Vec<u8> {
+    let mut value = vec![b'v'; VALUE_BYTES];
+    Rng::new(number).fill(&mut value[..VALUE_BYTES / 2]);
+    value
+}
+
+fn key(number: u64) -> [u8; 16] {
+    // Scattered over the key space, so that flushed tables overlap.
+    let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&scattered.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Peak resident memory of this process, bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn in_threads(threads: u64, work: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+}
+
+/// Runs as a process of its own: does one phase and says what it took.
+#[test]
+fn one_phase() {
+    let Ok(told) = std::env::var(PHASE) else { return };
+    let told: Vec<&str> = told.split('|').collect();
+    let (phase, directory) = (told[0], Path::new(told[1]));
+    let (memory, keys): (u64, u64) = (told[2].parse().unwrap(), told[3].parse().unwrap());
+    let codec = if told[4] == "zstd" { Codec::Zstd } else { Codec::Lz4 };
+    let db = Db::builder(directory).memory(memory).codec(codec).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    match phase {
+        "load" => load(&db, &keyspace, keys),
+        "get" => get(&keyspace, keys),
+        "queue" => queue(&db, &keyspace, keys),
+        "cursors" => cursors(&keyspace, keys),
+        "long values" => long_values(&db, &keyspace, memory),
+        "overwrite and read" => overwrite_and_read(&keyspace, keys),
+        "recover" => assert!(db.recovery().log_records > 0),
+        other => panic!("{other}"),
+    }
+    println!("\n{}", db.statistics().memory);
+    println!("peak {}", peak());
+    // As a crash would: what is not flushed is recovered by the next phase.
+    std::process::exit(0);
+}
+
+fn load(db: &Db, keyspace: &Keyspace, keys: u64) {
+    in_threads(4, |thread| {
+        let mut batch = WriteBatch::new();
+        for number in (thread..keys).step_by(4) {
+            batch.put(keyspace, key(number), value(number)).unwrap();
+            if batch.len() == 20 {
+                db.write(&batch).unwrap();
+                batch.clear();
+            }
+        }
+        db.write(&batch).unwrap();
+    });
+    db.flush().unwrap();
+    // Left in the log.
+    for number in 0..keys / 20 {
+        keyspace.put(key(number), value(number)).unwrap();
+    }
+}
+
+fn get(keyspace: &Keyspace, keys: u64) {
+    in_threads(16, |thread| {
+        let mut rng = Rng::new(thread);
+        for _ in 0..keys / 40 {
+            let number = rng.below(keys);
+            assert_eq!(keyspace.get(key(number)).unwrap().as_deref(), Some(&value(number)[..]));
+        }
+    });
+}
+
+fn queue(db: &Db, keyspace: &Keyspace, keys: u64) {
+    in_threads(8, |thread| {
+        let mut rng = Rng::new(thread);
+        let mut queue = match db.read_queue(256) {
+            Ok(queue) => queue,
+            Err(error) => return assert!(error.is_retryable(), "{error}"),
+        };
+        let mut out = Vec::new();
+        for token in 0..keys / 40 {
+            while queue.room() == 0 {
+                queue.wait(1, &mut out).unwrap();
+            }
+            keyspace.submit(&mut queue, key(rng.below(keys)), token).unwrap();
+            out.drain(..).for_each(|done| assert!(done.result.unwrap().is_some()));
+        }
+        queue.wait(usize::MAX, &mut out).unwrap();
+        let many: Vec<_> = (0..500).map(|_| key(rng.below(keys))).collect();
+        match keyspace.multi_get(&many) {
+            Ok(found) => assert!(found.into_iter().all(|found| found.unwrap().is_some())),
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    });
+}
+
+/// A thousand cursors that stand somewhere and have read a stretch, or as many as there is memory
+/// for.
+fn cursors(keyspace: &Keyspace, keys: u64) {
+    let open = AtomicU64::new(0);
+    in_threads(8, |thread| {
+        let mut rng = Rng::new(thread);
+        let mut held = Vec::new();
+        for _ in 0..125 {
+            let mut cursor = match keyspace.cursor() {
+                Ok(cursor) => cursor,
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    break;
+                }
+            };
+            cursor.seek(key(rng.below(keys))).unwrap();
+            for _ in 0..100 {
+                cursor.next().unwrap();
+            }
+            open.fetch_add(1, Relaxed);
+            held.push(cursor);
+        }
+        for cursor in &mut held {
+            cursor.next().unwrap();
+        }
+    });
+    println!("{} cursors", open.load(Relaxed));
+    assert!(open.load(Relaxed) > 20);
+    let mut iter = keyspace.iter().unwrap();
+    assert_eq!(iter.by_ref().take(20_000).filter(Result::is_ok).count(), 20_000);
+}
+
+/// The longest values there may be, and many of some hundred KiB.
+fn long_values(db: &Db, keyspace: &Keyspace, memory: u64) {
+    for number in 0..6u64 {
+        let long = vec![number as u8; memory as usize / 8];
+        keyspace.put(format!("long {}", number % 2), &long).unwrap();
+        assert_eq!(keyspace.get(format!("long {}", number % 2)).unwrap().unwrap(), long);
+    }
+    db.flush().unwrap();
+    in_threads(4, |thread| {
+        for number in 0..40u64 {
+            let name = format!("some {thread} {number}");
+            keyspace.put(&name, vec![number as u8; 300 << 10]).unwrap();
+            let early = format!("some {thread} {}", number / 2);
+            let found = loop {
+                match keyspace.get(&early) {
+                    Err(error) if error.is_retryable() => std::thread::yield_now(),
+                    found => break found.unwrap().unwrap(),
+                }
+            };
+            assert!(found.iter().all(|byte| *byte == (number / 2) as u8));
+        }
+    });
+    assert_eq!(keyspace.get("long 1").unwrap().unwrap().len() as u64, memory / 8);
+}
+
+fn overwrite_and_read(keyspace: &Keyspace, keys: u64) {
+    in_threads(6, |thread| {
+        let mut rng = Rng::new(thread);
+        for _ in 0..keys / 12 {
+            let number = rng.below(keys);
+            if thread < 2 {
+                keyspace.put(key(number), value(number)).unwrap();
+            } else {
+                assert!(keyspace.get(key(number)).unwrap().is_some());
+            }
+        }
+    });
+}
+
+/// Runs a phase in a child; its peak.
+fn measure(phase: &str, directory: &Path, memory: u64, keys: u64, codec: &str) -> u64 {
+    let told = format!("{phase}|{}|{memory}|{keys}|{codec}", directory.display());
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "one_phase", "--nocapture"])
+        .env(PHASE, told)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{phase}:\n{text}\n{errors}");
+    let peak = text.lines().find_map(|line| line.strip_prefix("peak ")).unwrap();
+    let peak: u64 = peak.parse().unwrap();
+    println!("{phase}, {codec}: {:.3} of {} MiB{text}", peak as f64 / memory as f64, memory >> 20);
+    peak
+}
+
+fn stays_within(memory: u64, keys: u64, codec: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut over = Vec::new();
+    let phases = [
+        "load",
+        "recover",
+        "get",
+        "queue",
+        "cursors",
+        "overwrite and read",
+        "recover",
+        "long values",
+    ];
+    for phase in phases {
+        let peak = measure(phase, directory.path(), memory, keys, codec);
+        if peak > memory / 10 * 11 {
+            over.push(format!("{phase}: {} of {} MiB", peak >> 20, memory >> 20));
+        }
+    }
+    assert!(over.is_empty(), "{over:?}");
+}
+
+#[test]
+fn resident_memory_stays_within_the_number() {
+    stays_within(64 << 20, 200_000, "lz4");
+}
+
+#[test]
+
+fn resident_memory_stays_within_the_number_with_zstd() {
+    stays_within(64 << 20, 100_000, "zstd");
+}
+
+#[test]
+fn resident_memory_of_a_large_store_stays_within_the_number() {
+    if std::env::var_os("TERRACE_LONG").is_some() {
+        stays_within(512 << 20, 5_000_000, "lz4");
+    }
+}
+
+/// The number changes while a store works: more is used at once, less is given back.
+#[test]
+fn the_number_changes_while_a_store_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = Resources::builder().memory(96 << 20).build().unwrap();
+    let db = Db::builder(directory.path()).resources(&resources).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let keys = 200_000;
+    load(&db, &keyspace, keys);
+    get(&keyspace, keys);
+    let used = || db.statistics().memory.used;
+    assert!(used() > 50 << 20, "{}", db.statistics().memory);
+    assert!(resources.set_memory(63 << 20).is_err());
+    assert_eq!(resources.memory(), 96 << 20);
+    // What iterators hold stays until they end.
+    let cursors: Vec<_> = std::iter::from_fn(|| keyspace.cursor().ok()).collect();
+    let left = resources.set_memory(64 << 20).unwrap();
+    let memory = db.statistics().memory;
+    assert_eq!((memory.limit, memory.used.saturating_sub(memory.budget)), (64 << 20, left));
+    drop(cursors);
+    assert_eq!(resources.set_memory(64 << 20).unwrap(), 0);
+    assert!(used() <= 44 << 20);
+    get(&keyspace, keys);
+    assert!(used() <= 44 << 20);
+    for number in 0..keys {
+        keyspace.put(key(number), value(number)).unwrap();
+    }
+    assert_eq!(resources.set_memory(128 << 20).unwrap(), 0);
+    (0..4).for_each(|_| get(&keyspace, keys));
+    assert!(used() > 64 << 20, "{}", db.statistics().memory);
+}
