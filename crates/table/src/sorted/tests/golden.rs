@@ -1,6 +1,7 @@
 use super::*;
 
 const GOLDEN: &str = include_str!("../../../golden/table.hex");
+const GOLDEN_2: &str = include_str!("../../../golden/table_2.hex");
 
 /// A table with a compressed block, a run, several versions and a delete.
 fn entries() -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
@@ -27,17 +28,51 @@ fn model() -> Model {
     entries().into_iter().map(|(key, trailer, value)| ((key, Reverse(trailer)), value)).collect()
 }
 
+/// An entry of each kind.
+fn kinds() -> Vec<(&'static str, Trailer, Vec<u8>)> {
+    let of = |kind, seqno| Trailer::new(Seqno::new(seqno), kind);
+    let pointer = crate::Pointer { file: TableId(6), page: 3, pages: 5, bytes: 20_000, expiry: 0 };
+    vec![
+        ("apple", of(EntryKind::Merge, 12), b"+1".to_vec()),
+        ("apple", of(EntryKind::Put, 11), b"5".to_vec()),
+        ("banana", of(EntryKind::PutExpiring, 10), [&5000u64.to_le_bytes()[..], b"soon"].concat()),
+        ("cherry", of(EntryKind::PutPointer, 9), pointer.encode()),
+        ("dates", of(EntryKind::Delete, 8), Vec::new()),
+    ]
+}
+
+/// Writes a table of [`kinds`] with range deletes, and a filter of 12 bits.
+fn write_kinds(medium: &Arc<dyn Medium>) {
+    let spec = Spec { filter_bits: 12, keyspace: base::KeyspaceId(4), ..spec(Codec::None) };
+    let mut writer = Writer::create(medium, spec, &Account::unlimited("test")).unwrap();
+    for (key, trailer, value) in kinds() {
+        writer.add(key.as_bytes(), trailer, &value).unwrap();
+    }
+    let (older, newer) = (Seqno::new(7), Seqno::new(20));
+    writer.add_range_delete(b"a", b"az", &[older]).unwrap();
+    writer.add_range_delete(b"az", b"c", &[newer, older]).unwrap();
+    writer.add_range_delete(b"x", b"z", &[older]).unwrap();
+    writer.finish().unwrap();
+}
+
 /// The bytes may not change: a store holds files of every build of this format version.
 #[test]
-fn a_table_has_exactly_the_golden_bytes() {
-    let memory = Arc::new(MemoryMedium::new());
-    let shared: Arc<dyn Medium> = memory.clone();
-    write(&shared, spec(Codec::Lz4), &model(), &Account::unlimited("test")).unwrap();
-    let written = memory.content(&crate::file_name(TABLE)).unwrap();
-    let golden = crate::golden::bytes(GOLDEN);
-    assert_eq!(written.len(), golden.len());
-    for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
-        assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
+fn tables_have_exactly_the_golden_bytes() {
+    let write_first = |medium: &Arc<dyn Medium>| {
+        write(medium, spec(Codec::Lz4), &model(), &Account::unlimited("test")).unwrap();
+    };
+    let writes: [(&str, &dyn Fn(&Arc<dyn Medium>)); 2] =
+        [(GOLDEN, &write_first), (GOLDEN_2, &write_kinds)];
+    for (golden, write) in writes {
+        let memory = Arc::new(MemoryMedium::new());
+        let shared: Arc<dyn Medium> = memory.clone();
+        write(&shared);
+        let written = memory.content(&crate::file_name(TABLE)).unwrap();
+        let golden = crate::golden::bytes(golden);
+        assert_eq!(written.len(), golden.len());
+        for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
+            assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
+        }
     }
 }
 
@@ -52,12 +87,44 @@ fn the_first_block_begins_as_documented() {
     assert!(block.starts_with(&crate::golden::bytes(documented)));
 }
 
+/// The range deletes of docs/format/table.md.
+#[test]
+fn the_range_deletes_are_as_documented() {
+    let documented = "03000000 04000000  02 61  02 617a  01 07 \
+                      00  01 63  02 14 0d  02 78  01 7a  01 07";
+    let documented = crate::golden::bytes(documented);
+    let file = crate::golden::bytes(GOLDEN_2);
+    assert!(file[2 * PAGE_BYTES + crate::HEADER_BYTES..].starts_with(&documented));
+    let mut charge = Account::unlimited("test").charge(0).unwrap();
+    assert_eq!(range_section::decode(&documented.into(), &mut charge).unwrap().len(), 3);
+}
+
+fn open_golden(golden: &str) -> Arc<Table> {
+    let memory = MemoryMedium::new();
+    memory.insert(&crate::file_name(TABLE), crate::golden::bytes(golden)).unwrap();
+    let medium: Arc<dyn Medium> = Arc::new(memory);
+    open(&medium).unwrap()
+}
+
+#[test]
+fn the_golden_table_of_every_kind_is_read() {
+    let table = open_golden(GOLDEN_2);
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean() && report.entries == 5);
+    let mut driver = Driver::new(&table);
+    for (key, trailer, value) in kinds() {
+        let (found, bytes) = driver.get(key.as_bytes(), trailer).unwrap().unwrap();
+        assert!(found == trailer && bytes == value);
+    }
+    let newest = |key: &[u8], at| table.range_deletes().newest_covering(key, Seqno::new(at));
+    assert_eq!(newest(b"banana", 99), Some(Seqno::new(20)));
+    assert_eq!(newest(b"banana", 19), Some(Seqno::new(7)));
+    assert_eq!((newest(b"c", 99), newest(b"apple", 6)), (None, None));
+}
+
 #[test]
 fn the_golden_table_is_read() {
-    let memory = MemoryMedium::new();
-    memory.insert(&crate::file_name(TABLE), crate::golden::bytes(GOLDEN)).unwrap();
-    let medium: Arc<dyn Medium> = Arc::new(memory);
-    let table = open(&medium).unwrap();
+    let table = open_golden(GOLDEN);
     let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
     assert!(report.is_clean() && report.entries == 24);
     let mut driver = Driver::new(&table);
