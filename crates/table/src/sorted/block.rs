@@ -274,6 +274,11 @@ impl Place {
         self.entry.as_ref()
     }
 
+    /// The number of the entry.
+    pub(crate) const fn index(&self) -> usize {
+        self.index
+    }
+
     /// Leaves the block.
     pub(crate) fn clear(&mut self) {
         self.entry = None;

@@ -10,6 +10,9 @@
 //! Forward steps within a block cost tens of nanoseconds; backward ones decode half a restart
 //! interval, eight entries, on average.
 
+mod pass;
+mod upcoming;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -19,6 +22,7 @@ use bytes::Bytes;
 use super::block::{Block, Layout, Place};
 use super::meta::MetaPage;
 use super::point::not_supplied;
+use super::raw_block::RawBlock;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
 use crate::bounds::Bounds;
@@ -45,6 +49,10 @@ pub struct TableCursor {
     block: Option<Loaded>,
     place: Place,
     forward: bool,
+    /// The present block as stored, where that is kept.
+    raw: Option<Box<RawBlock>>,
+    /// Another place in the present block; kept for its memory.
+    far: Place,
 }
 
 /// A decompressed block, and which it is.
@@ -71,6 +79,8 @@ enum Goal {
     /// Go to the last entry before the target.
     SeekBefore,
     Next,
+    /// Go to the first entry of the block after this one.
+    NextBlock,
     Prev,
 }
 
@@ -105,6 +115,8 @@ impl TableCursor {
             block: None,
             place: Place::new(),
             forward: true,
+            raw: None,
+            far: Place::new(),
         }
     }
 
@@ -219,7 +231,14 @@ impl TableCursor {
         }
         match self.goal {
             Goal::Rest => return Ok(Step::Ready(self.is_valid())),
-            Goal::Next | Goal::Prev if !self.is_valid() => return Ok(Step::Ready(false)),
+            Goal::Next | Goal::NextBlock | Goal::Prev if !self.is_valid() => {
+                return Ok(Step::Ready(false));
+            }
+            Goal::NextBlock => {
+                if let ControlFlow::Break(valid) = self.leave_block(true)? {
+                    return Ok(Step::Ready(valid));
+                }
+            }
             Goal::Next | Goal::Prev => {
                 if let ControlFlow::Break(valid) = self.walk()? {
                     return Ok(Step::Ready(valid));
@@ -251,6 +270,10 @@ impl TableCursor {
         let Pick::Number(index) = self.pick else { return Ok(()) };
         // The place refers to the block before.
         self.leave();
+        if let Some(raw) = &mut self.raw {
+            let kept = raw.stored().keep(&pages, span.pages);
+            kept.map_err(|error| self.table.place(error, span.first))?;
+        }
         let bytes = self.table.decode(span, pages)?;
         let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
         let layout = layout.layout();
@@ -376,7 +399,7 @@ impl TableCursor {
                     return self.leave_block(false);
                 }
             }
-            Goal::Rest | Goal::Next | Goal::Prev => {}
+            Goal::Rest | Goal::Next | Goal::NextBlock | Goal::Prev => {}
         }
         Ok(ControlFlow::Break(self.is_valid()))
     }
@@ -419,52 +442,6 @@ impl TableCursor {
         match (&self.block, self.place.entry()) {
             (Some(loaded), Some(entry)) => loaded.bytes.get(entry.value()).unwrap_or_default(),
             _ => &[],
-        }
-    }
-
-    /// Appends to `out` the spans, at most `count`, that a walk in the direction of the last
-    /// operation needs next, in that order.
-    ///
-    /// Beyond the present partition the blocks are known only in tables without runs; with runs,
-    /// the next partition's metadata page is the last span.
-    pub fn upcoming(&self, count: usize, out: &mut Vec<Span>) {
-        let (Some(loaded), Ok(top), end) = (&self.block, self.table.top(), out.len() + count)
-        else {
-            return;
-        };
-        let Some(meta) = self.meta() else { return };
-        let block_span = |index: usize| {
-            let (first, pages) = meta.block_pages(index).ok()?;
-            Some(self.table.data_span(first, pages))
-        };
-        let room = |out: &Vec<Span>| end.saturating_sub(out.len());
-        if self.forward {
-            out.extend((loaded.index + 1..meta.blocks()).take(count).filter_map(block_span));
-        } else {
-            out.extend((0..loaded.index).rev().take(count).filter_map(block_span));
-        }
-        let mut number = self.partition;
-        while room(out) > 0 {
-            let next = if self.forward { number.checked_add(1) } else { number.checked_sub(1) };
-            let Some(partition) = next
-                .filter(|next| *next < top.partitions())
-                .and_then(|next| top.partition(next).ok())
-            else {
-                return;
-            };
-            number = next.unwrap_or_default();
-            out.push(self.table.meta_span(partition));
-            if self.table.properties().runs > 0 {
-                return;
-            }
-            let pages = partition.first_page..partition.meta_page;
-            let room = room(out);
-            let span = |page| self.table.data_span(page, 1);
-            if self.forward {
-                out.extend(pages.take(room).map(span));
-            } else {
-                out.extend(pages.rev().take(room).map(span));
-            }
         }
     }
 }

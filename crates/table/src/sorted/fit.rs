@@ -22,12 +22,25 @@ pub(crate) const fn capacity(pages: usize) -> usize {
 pub(crate) struct Padding {
     pub(crate) pages: u64,
     pub(crate) bytes: u64,
+    /// In blocks that were packed elsewhere.
+    passed: u64,
 }
 
 impl Padding {
     pub(crate) fn add(&mut self, pages: usize, payload_bytes: usize) {
         self.pages += pages as u64;
         self.bytes += (capacity(pages) - payload_bytes) as u64;
+    }
+
+    /// Counts a block that was packed elsewhere: what it leaves empty is no reason to pack others
+    /// otherwise.
+    pub(crate) fn add_passed(&mut self, pages: usize, payload_bytes: usize) {
+        self.passed += (capacity(pages) - payload_bytes) as u64;
+    }
+
+    /// The bytes left empty in all.
+    pub(crate) const fn total_bytes(&self) -> u64 {
+        self.bytes + self.passed
     }
 
     /// Whether a block that fills `payload_bytes` of `pages` pages, and has no room for the next

@@ -129,6 +129,16 @@ impl Packer {
         self.padding
     }
 
+    /// The bytes of the block that is being packed, before compression; 0: none is.
+    pub(crate) fn open_bytes(&self) -> usize {
+        self.block.entries().len()
+    }
+
+    /// Counts a block that passed by, packed elsewhere.
+    pub(crate) fn passed(&mut self, payload_bytes: usize) {
+        self.padding.add_passed(run_pages(payload_bytes), payload_bytes);
+    }
+
     /// Blocks compressed, guesses included.
     pub(crate) const fn compressions(&self) -> u64 {
         self.compressions

@@ -14,6 +14,7 @@ use super::pack::Packed;
 use super::pieces::Pieces;
 use super::properties::Properties;
 use super::range_section::RangeSection;
+use super::raw_block::RawBlock;
 use super::separator::{Separator, SeparatorsBuilder, Width};
 use super::tally::Tally;
 use super::top::encode_top;
@@ -80,6 +81,24 @@ impl Partitions {
             self.properties.first_key = key.to_vec();
         }
         self.tally.add(key, trailer, value, new_key);
+    }
+
+    /// Counts and writes a block that was packed elsewhere.
+    pub(super) fn put_raw(&mut self, block: &RawBlock, shares_key: bool) -> Result<()> {
+        if self.tally.entries == 0 {
+            self.properties.first_key = block.first().0.to_vec();
+        }
+        self.tally.add_all(block.tally(), shares_key)?;
+        self.properties.passed_blocks += 1;
+        self.put(Packed {
+            payload: block.payload().into(),
+            codec: block.codec(),
+            dictionary: block.dictionary(),
+            raw_bytes: block.raw_bytes(),
+            first_key: block.first().0,
+            last: block.last(),
+            hashes: block.hashes(),
+        })
     }
 
     /// Whether there is nothing to write.

@@ -141,6 +141,8 @@ fields! {
     28 earliest_expiry: u64,
     /// The value files it points into, ascending, and the bytes of values in each.
     29 values: Vec<(TableId, u64)>,
+    /// Blocks that were taken over from other tables as they were stored.
+    30 passed_blocks: u64,
 }
 
 impl Properties {

@@ -62,8 +62,7 @@ impl Tally {
         if kind == EntryKind::PutPointer {
             let Pointer { file, bytes, .. } = Pointer::decode(value)?;
             if self.values.len() == VALUE_FILES_MAX && !self.values.contains_key(&file) {
-                return Err(Error::invalid("value files of a table")
-                    .expected(format_args!("at most {VALUE_FILES_MAX}")));
+                return Err(too_many_files());
             }
             let sum = self.values.entry(file).or_default();
             *sum = sum.saturating_add(bytes);
@@ -90,6 +89,30 @@ impl Tally {
         self.seqnos = Some(join(self.seqnos, (min, max)));
     }
 
+    /// Counts what `other` counted, whose first key is one of these where `shares_key`.
+    ///
+    /// # Errors
+    /// `Invalid` where the table would point into too many value files; nothing is counted then.
+    pub(super) fn add_all(&mut self, other: &Self, shares_key: bool) -> Result<()> {
+        let new = other.values.keys().filter(|file| !self.values.contains_key(file)).count();
+        if self.values.len() + new > VALUE_FILES_MAX {
+            return Err(too_many_files());
+        }
+        for (file, bytes) in &other.values {
+            let sum = self.values.entry(*file).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        self.entries += other.entries;
+        self.deletes += other.deletes;
+        self.merges += other.merges;
+        self.expiring += other.expiring;
+        self.keys += other.keys - u64::from(shares_key);
+        self.raw_bytes += other.raw_bytes;
+        self.seqnos = other.seqnos.map(|seqnos| join(self.seqnos, seqnos)).or(self.seqnos);
+        self.expiries = other.expiries.map(|it| join(self.expiries, it)).or(self.expiries);
+        Ok(())
+    }
+
     /// Sets what it knows in `properties`, whose `range_deletes` are there.
     pub(super) fn put(self, properties: &mut Properties) {
         let never = properties.range_deletes > 0 || self.expiring < self.entries;
@@ -105,6 +128,10 @@ impl Tally {
         properties.latest_expiry = if never { 0 } else { latest };
         properties.values = self.values.into_iter().collect();
     }
+}
+
+fn too_many_files() -> Error {
+    Error::invalid("value files of a table").expected(format_args!("at most {VALUE_FILES_MAX}"))
 }
 
 fn join<T: Ord>(one: Option<(T, T)>, other: (T, T)) -> (T, T) {

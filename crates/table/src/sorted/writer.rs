@@ -13,7 +13,10 @@
 use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
-use base::{Account, Codec, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
+use base::{
+    Account, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId, TableId,
+    Trailer,
+};
 use media::{Access, Medium, Purpose};
 
 use super::filter::FILTER_BITS_MAX;
@@ -21,6 +24,7 @@ use super::output::{OUTPUT_BYTES, Output};
 use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, Properties};
+use super::raw_block::RawBlock;
 use crate::codec::zstd;
 use crate::dictionary::Dictionary;
 use crate::name::file_name;
@@ -71,6 +75,8 @@ pub struct Summary {
 pub struct Writer {
     medium: Arc<dyn Medium>,
     name: String,
+    codec: Codec,
+    dictionary: Option<DictionaryId>,
     packer: Packer,
     partitions: Partitions,
     last_key: Vec<u8>,
@@ -105,12 +111,13 @@ impl Writer {
             keyspace: spec.keyspace,
             ..Properties::default()
         };
+        let dictionary = spec.dictionary.as_ref().map(|dictionary| dictionary.id());
         let packer = match spec.codec {
             Codec::None => Packer::stored(),
             Codec::Lz4 => Packer::lz4(),
             Codec::Zstd => {
                 properties.level = spec.level;
-                properties.dictionaries = spec.dictionary.iter().map(|it| it.id()).collect();
+                properties.dictionaries = dictionary.into_iter().collect();
                 Packer::zstd(zstd::Compressor::new(spec.level, spec.dictionary, account)?)
             }
         };
@@ -124,6 +131,8 @@ impl Writer {
         Ok(Self {
             medium: Arc::clone(medium),
             name,
+            codec: spec.codec,
+            dictionary,
             packer,
             partitions: Partitions::new(
                 (spec.store, spec.table),
@@ -177,6 +186,11 @@ impl Writer {
                 .expected(format_args!("1..={KEY_BYTES_MAX} and at most {VALUE_BYTES_MAX}"))
                 .got(format_args!("{} and {}", key.len(), value.len())));
         }
+        self.check_order(key, trailer)
+    }
+
+    /// Whether `key` differs from the last; an error where it does not follow it.
+    fn check_order(&self, key: &[u8], trailer: Trailer) -> Result<bool> {
         let first = self.entries() == 0;
         let order = key.cmp(&self.last_key);
         let in_order = first || order.is_gt() || (order.is_eq() && trailer < self.last_trailer);
@@ -190,6 +204,51 @@ impl Writer {
                 .got(format_args!("`{}` {trailer:?}", key.escape_ascii())));
         }
         Ok(first || order.is_gt())
+    }
+
+    /// Whether [`Writer::add_block`] takes `block`, its place apart: it needs no dictionary but that of
+    /// the specification, and is compressed as that says or not at all.
+    #[must_use]
+    pub fn accepts(&self, block: &RawBlock) -> bool {
+        let dictionary = block.dictionary();
+        (block.codec() == Codec::None || block.codec() == self.codec)
+            && (dictionary == DictionaryId(0) || Some(dictionary) == self.dictionary)
+    }
+
+    /// The bytes of the block that is being packed, before compression. Where there are any, passing
+    /// a block leaves the rest of that one's page empty.
+    #[must_use]
+    pub fn open_bytes(&self) -> usize {
+        self.packer.open_bytes()
+    }
+
+    /// Adds all versions of a block of another table, as they are stored there. The block that is
+    /// being packed is ended first.
+    ///
+    /// # Errors
+    /// `Invalid` where its first version is out of order, or the writer does not
+    /// [accept](Writer::accepts) it, and nothing is added; otherwise as the medium's, and the writer
+    /// is of no more use.
+    pub fn add_block(&mut self, block: &RawBlock) -> Result<()> {
+        self.check_usable()?;
+        if !self.accepts(block) {
+            return Err(Error::invalid("codec and dictionary of a block")
+                .expected(format_args!("{:?} and {:?}", self.codec, self.dictionary))
+                .got(format_args!("{:?} and {}", block.codec(), block.dictionary())));
+        }
+        let (key, trailer) = block.first();
+        let shares_key = !self.check_order(key, trailer)?;
+        let partitions = &mut self.partitions;
+        let ended = self.packer.finish(&mut |packed| partitions.put(packed));
+        if let Err(error) = ended.and_then(|()| partitions.put_raw(block, shares_key)) {
+            return Err(self.fail(error));
+        }
+        self.packer.passed(block.payload().len());
+        let (key, trailer) = block.last();
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.last_trailer = trailer;
+        Ok(())
     }
 
     /// Adds a fragment of range deletes: keys from `start` on and before `end` are deleted as of
@@ -249,7 +308,7 @@ impl Writer {
         self.packer.finish(&mut |packed| partitions.put(packed))?;
         let properties = &mut partitions.properties;
         properties.last_key = std::mem::take(&mut self.last_key);
-        properties.padding_bytes = self.packer.padding().bytes;
+        properties.padding_bytes = self.packer.padding().total_bytes();
         properties.compressions = self.packer.compressions();
         let summary = self.partitions.finish()?;
         self.finished = true;

@@ -5,6 +5,7 @@ mod faults;
 mod golden;
 mod kinds;
 mod model;
+mod pass;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Random versions: keys that share prefixes, many versions of some, values of all sizes.
-fn model(rng: &mut Rng) -> Model {
+pub(super) fn model(rng: &mut Rng) -> Model {
     let entries = 1 + rng.below(3000);
     let value_max = [1, 50, 400, 3000, 40_000][rng.below(5) as usize];
     let entries = entries.min(2_000_000 / value_max);

@@ -1,0 +1,52 @@
+//! What a walk will need, for those who read ahead.
+
+use super::TableCursor;
+use crate::sorted::step::Span;
+
+impl TableCursor {
+    /// Appends to `out` the spans, at most `count`, that a walk in the direction of the last
+    /// operation needs next, in that order.
+    ///
+    /// Beyond the present partition the blocks are known only in tables without runs; with runs,
+    /// the next partition's metadata page is the last span.
+    pub fn upcoming(&self, count: usize, out: &mut Vec<Span>) {
+        let (Some(loaded), Ok(top), end) = (&self.block, self.table.top(), out.len() + count)
+        else {
+            return;
+        };
+        let Some(meta) = self.meta() else { return };
+        let block_span = |index: usize| {
+            let (first, pages) = meta.block_pages(index).ok()?;
+            Some(self.table.data_span(first, pages))
+        };
+        let room = |out: &Vec<Span>| end.saturating_sub(out.len());
+        if self.forward {
+            out.extend((loaded.index + 1..meta.blocks()).take(count).filter_map(block_span));
+        } else {
+            out.extend((0..loaded.index).rev().take(count).filter_map(block_span));
+        }
+        let mut number = self.partition;
+        while room(out) > 0 {
+            let next = if self.forward { number.checked_add(1) } else { number.checked_sub(1) };
+            let Some(partition) = next
+                .filter(|next| *next < top.partitions())
+                .and_then(|next| top.partition(next).ok())
+            else {
+                return;
+            };
+            number = next.unwrap_or_default();
+            out.push(self.table.meta_span(partition));
+            if self.table.properties().runs > 0 {
+                return;
+            }
+            let pages = partition.first_page..partition.meta_page;
+            let room = room(out);
+            let span = |page| self.table.data_span(page, 1);
+            if self.forward {
+                out.extend(pages.take(room).map(span));
+            } else {
+                out.extend(pages.rev().take(room).map(span));
+            }
+        }
+    }
+}
