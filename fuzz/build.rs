@@ -5,9 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// Target, golden file, and the bytes left out at its beginning.
-const SEEDS: [(&str, &str, usize); 6] = [
+const SEEDS: [(&str, &str, usize); 8] = [
     ("batch", "terracedb/golden/batch.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
+    // The target puts the frame around its input.
+    ("job", "compact/golden/job.hex", 12),
+    ("job", "compact/golden/outcome.hex", 12),
     // The Begin record, and the batch behind it.
     ("log_record", "log/golden/segment.hex", 4096),
     ("log_record", "log/golden/segment.hex", 4096 + 37),

@@ -6,6 +6,8 @@
 //! ids, and nothing counts before the manifest's record. docs/format/job.md has the bytes.
 
 mod split;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 

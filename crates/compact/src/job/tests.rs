@@ -1,0 +1,174 @@
+//! Jobs and outcomes as bytes.
+
+use base::{ErrorKind, Rng, hash64};
+use table::{Properties, Summary};
+
+use super::*;
+use crate::{Counts, Outcome};
+
+/// The bytes of a golden file: hexadecimal words and `#` comments.
+fn golden(text: &str) -> Vec<u8> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let digits: String = lines.flat_map(str::split_whitespace).collect();
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+fn job() -> Job {
+    let input = |id: u64, seqno: Option<u64>, bounds| Input {
+        id: TableId(id),
+        file_bytes: 8192,
+        digest: 0x1111_1111_1111_1111 * id,
+        bounds,
+        seqno: seqno.map(Seqno::new),
+    };
+    Job {
+        id: 7,
+        epoch: 2,
+        part: 1,
+        store: StoreId(0x0102),
+        keyspace: KeyspaceId(3),
+        inputs: vec![
+            InputRun { tables: vec![input(9, Some(300), KeyRange::new(b"a", Some(b"c")))] },
+            InputRun {
+                tables: vec![
+                    input(4, None, KeyRange::all()),
+                    input(5, None, KeyRange::new(b"m", None)),
+                ],
+            },
+        ],
+        bounds: KeyRange::new(b"a", Some(b"z")),
+        horizon: Horizon::new([100, 356].map(Seqno::new).to_vec()),
+        now_ms: 1_700_000_000_000,
+        below: vec![KeyRange::new(b"k", Some(b"l"))],
+        output: Output {
+            codec: Codec::Zstd,
+            zstd_level: -3,
+            dictionary: Some(DictionaryId(2)),
+            filter_bits: 8,
+            table_bytes_max: 64 << 20,
+            ids: TableId(16)..TableId(32),
+        },
+        operator: Some("add.1".to_owned()),
+        hot: vec![KeyRange::new(b"b", None)],
+    }
+}
+
+fn outcome() -> Outcome {
+    let properties = Properties {
+        first_key: b"a".to_vec(),
+        last_key: b"b".to_vec(),
+        entries: 2,
+        ..Properties::default()
+    };
+    let digest = 0x2222_2222_2222_2222;
+    let (table, file_bytes) = (TableId(16), 16384);
+    Outcome {
+        job: 7,
+        epoch: 2,
+        part: 1,
+        tables: vec![Summary { table, file_bytes, pages: 4, digest, properties }],
+        counts: Counts {
+            read: 300,
+            kept: 2,
+            superseded: 200,
+            range_deleted: 50,
+            deleted: 30,
+            expired: 10,
+            merged: 8,
+        },
+        bytes_read: 24576,
+        pages_passed: 1,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Stored bytes: they may never change, but by a new version beside this one.
+#[test]
+fn golden_bytes() {
+    let (job_bytes, outcome_bytes) = (job().encode(), outcome().encode());
+    assert_eq!(hex(&job_bytes), hex(&golden(include_str!("../../golden/job.hex"))));
+    assert_eq!(hex(&outcome_bytes), hex(&golden(include_str!("../../golden/outcome.hex"))));
+    assert_eq!(Job::decode(&job_bytes).unwrap(), job());
+    assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome());
+}
+
+/// `message` with its checksum put right, so that what is behind it is read.
+fn sealed(mut message: Vec<u8>) -> Vec<u8> {
+    let body = message.len().saturating_sub(8);
+    message.truncate(body);
+    let checksum = hash64(0, &message);
+    message.extend_from_slice(&checksum.to_le_bytes());
+    message
+}
+
+#[test]
+fn damage_is_refused_and_nothing_panics() {
+    let (mut rng, seed) = Rng::from_env();
+    for message in [job().encode(), outcome().encode()] {
+        let read = |bytes: &[u8]| match message[5] {
+            b'J' => Job::decode(bytes).map(|job| job.encode()),
+            _ => Outcome::decode(bytes).map(|outcome| outcome.encode()),
+        };
+        assert_eq!(read(&message).unwrap(), message);
+        for at in 0..message.len() {
+            assert!(read(&message[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut flipped = message.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(read(&flipped).is_err(), "byte {at} bit {bit}");
+                // With the right checksum it is damage, or another message with bytes of its own.
+                // A table's properties pass over numbers they do not know.
+                let is_exact = at < message.len() - 8 && message[5] == b'J';
+                if let Ok(other) = read(&sealed(flipped)) {
+                    assert!(!is_exact || other != message, "byte {at} bit {bit}");
+                }
+            }
+        }
+        for _ in 0..20_000 {
+            let mut changed = message.clone();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(changed.len() as u64) as usize;
+                changed[at] = rng.next_u64() as u8;
+            }
+            let _ = read(&sealed(changed));
+        }
+        assert!(read(&[message.clone(), vec![0]].concat()).is_err(), "seed {seed}");
+    }
+}
+
+#[test]
+fn other_versions_and_other_messages_are_refused_by_name() {
+    for (mut message, what) in [(job().encode(), "job"), (outcome().encode(), "outcome")] {
+        message[8] = 2;
+        let decode = |bytes: &[u8]| match what {
+            "job" => Job::decode(bytes).map(drop),
+            _ => Outcome::decode(bytes).map(drop),
+        };
+        let error = decode(&sealed(message)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(&format!("{what}: another version")), "{error}");
+    }
+    assert_eq!(Job::decode(&outcome().encode()).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(Outcome::decode(&job().encode()).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn jobs_that_make_no_sense_are_refused() {
+    let refused = |change: fn(&mut Job)| {
+        let mut job = job();
+        change(&mut job);
+        assert_eq!(Job::decode(&job.encode()).unwrap_err().kind(), ErrorKind::Corrupt, "{job:?}");
+        assert!(job.check().is_err() || job.bounds.is_empty());
+    };
+    refused(|job| job.inputs.clear());
+    refused(|job| job.horizon = Horizon::default());
+    refused(|job| job.output.ids.end = job.output.ids.start);
+    refused(|job| job.output.ids.start = TableId(9));
+    refused(|job| job.output.codec = Codec::Lz4);
+    refused(|job| job.output.table_bytes_max = 1);
+    refused(|job| job.bounds.end = Some(b"a".to_vec().into()));
+}
