@@ -79,6 +79,23 @@ impl Copier {
         Ok(digest)
     }
 
+    /// Reads the whole file `name`, verifying it; its digest.
+    ///
+    /// # Errors
+    /// `Corrupt` where the content is damaged, and the device's.
+    pub(crate) fn digest(
+        &mut self,
+        (from, name): (&dyn Medium, &str),
+        len: u64,
+        content: Content,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        self.stream(from, name, Part { bytes: len, len }, content, &mut |_, buf| {
+            progress(buf.len() as u64);
+            Ok(buf)
+        })
+    }
+
     fn stream(
         &mut self,
         from: &dyn Medium,
@@ -178,4 +195,26 @@ impl Digest {
                 .got(format_args!("{:016x}", self.digest))),
         }
     }
+}
+
+/// The length and digest of a table as its footer records them: one page read, verified under its
+/// identity.
+pub(crate) fn recorded_digest(
+    medium: &dyn Medium,
+    name: &str,
+    store: StoreId,
+    table: TableId,
+) -> Result<(u64, u64)> {
+    let read = || {
+        let file = medium.open(name, Access::Direct)?;
+        let len = file.size()?;
+        if len == 0 || !len.is_multiple_of(PAGE) || len / PAGE > TABLE_PAGES_MAX {
+            return Err(Error::corrupt("table length, bytes").expected("whole pages").got(len));
+        }
+        let (page, result) = file.read(len - PAGE, Buf::pages(1), Purpose::Scrub);
+        result?;
+        let footer = Footer::parse(&page, (len / PAGE) as u32)?.expect(store, table)?;
+        Ok((len, footer.digest))
+    };
+    read().map_err(|error| error.at(name))
 }

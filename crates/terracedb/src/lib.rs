@@ -33,6 +33,7 @@
 //! flight from one thread.
 
 mod background;
+mod backup;
 mod batch;
 mod buffers;
 mod capture;
@@ -66,6 +67,7 @@ mod store_file;
 mod transaction;
 mod trees;
 
+pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
     AccountUsage, Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes,
 };

@@ -51,7 +51,7 @@ impl CheckReport {
         self.damages == 0
     }
 
-    pub(super) fn note(&mut self, problem: Problem) {
+    pub(crate) fn note(&mut self, problem: Problem) {
         self.damages += 1;
         if self.problems.len() < LISTED_MAX {
             self.problems.push(problem);
@@ -76,7 +76,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn of(file: &str, error: Error) -> Self {
+    pub(crate) fn of(file: &str, error: Error) -> Self {
         Self { file: file.to_owned(), pages: None, keyspace: None, keys: None, error }
     }
 }

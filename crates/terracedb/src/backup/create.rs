@@ -1,0 +1,220 @@
+//! Making a backup.
+//!
+//! The order is a checkpoint's: the moment is captured, the log copied, then what the manifest
+//! names, each file let go when it is copied; then the manifest; then the log's copy is read as
+//! recovery would; then the index is written, and the backup is.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, ErrorKind, Result};
+use log::Extent;
+use media::{Access, Buf, Medium, Purpose};
+use table::Dictionary;
+
+use super::index::{Entry, Index, LABEL_BYTES_MAX, file_name};
+use super::objects::{Objects, unfinished};
+use super::report::BackupReport;
+use super::view::View;
+use super::{Backup, Steps};
+use crate::Db;
+use crate::capture::Capture;
+use crate::copier::{Content, Copier, Part, recorded_digest};
+use crate::store::Store;
+use crate::store_file::StoreFile;
+
+impl Backup {
+    /// Backs `db` up as it is now, copying the files that the repository has not got: everything
+    /// acknowledged before the call, batches whole. Writes go on meanwhile. Memtables are flushed
+    /// first where that is possible, so that the next backup shares their content.
+    ///
+    /// # Errors
+    /// `Corrupt` where a file of the store is damaged, naming its pages and keys: nothing damaged
+    /// is ever backed up, and older backups stay as they are. `NoSpace`. `Invalid` where the label
+    /// is over 255 bytes, or another operation on the repository is under way. What was copied
+    /// stays for the next one.
+    pub fn create(&self, db: &Db, label: &str) -> Result<BackupReport> {
+        if label.len() > LABEL_BYTES_MAX {
+            return Err(Error::invalid("label of a backup")
+                .expected(format_args!("at most {LABEL_BYTES_MAX} bytes"))
+                .got(label.len()));
+        }
+        let store = db.store();
+        let clock = store.resources.clock();
+        let start = clock.monotonic();
+        let _lock = self.medium.lock()?;
+        let mut objects = Objects::of(&*self.medium)?;
+        objects.remove_unfinished(&*self.medium)?;
+        // A store that cannot flush has the more log, and needs a backup the more.
+        let _ = store.flush(&store.trees.all());
+        let capture = Capture::take(store)?;
+        let mut making = Making::new(self, store, &capture, objects)?;
+        for extent in &capture.log {
+            making.segment(extent)?;
+        }
+        capture.log_is_copied();
+        for name in &capture.files {
+            making.file(name)?;
+            capture.is_copied(name);
+        }
+        making.manifest()?;
+        self.medium.sync_names()?;
+        let mut report = making.report;
+        let mut index = Index {
+            id: making.objects.next_id()?,
+            store: capture.store,
+            created: clock.unix_millis(),
+            label: label.to_owned(),
+            files: making.files,
+        };
+        index.files.sort_by(|one, other| one.name.cmp(&other.name));
+        self.check_log(store, &index)?;
+        self.add(&index)?;
+        report.id = index.id;
+        report.files = index.files.len();
+        report.bytes = index.bytes();
+        report.elapsed = clock.monotonic().saturating_sub(start);
+        Ok(report)
+    }
+
+    /// Reads the log's copy as recovery would: the store may have been opened past damage.
+    fn check_log(&self, store: &Store, index: &Index) -> Result<()> {
+        let view = Arc::new(View::new(&self.medium, index)) as Arc<dyn Medium>;
+        log::check(&view, Some(index.store), &store.resources.account("copies")).map(drop)
+    }
+
+    /// Makes the backup exist, and removes objects that no backup came to need.
+    fn add(&self, index: &Index) -> Result<()> {
+        let name = file_name(index.id);
+        let passing = unfinished(&name);
+        index.write(&*self.medium, &passing)?;
+        self.medium.rename(&passing, &name)?;
+        self.medium.sync_names()?;
+        // The backup is there; what cannot be removed now goes with the next one.
+        let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
+        Ok(())
+    }
+}
+
+/// A backup being made.
+struct Making<'a> {
+    repository: &'a dyn Medium,
+    /// The store's files, at the rate asked for.
+    source: Arc<dyn Medium>,
+    store: &'a Store,
+    capture: &'a Capture,
+    objects: Objects,
+    copier: Copier,
+    files: Vec<Entry>,
+    report: BackupReport,
+    steps: Steps<'a>,
+}
+
+impl<'a> Making<'a> {
+    fn new(
+        backup: &'a Backup,
+        store: &'a Store,
+        capture: &'a Capture,
+        objects: Objects,
+    ) -> Result<Self> {
+        let mut total: u64 = capture.log.iter().map(|extent| extent.bytes).sum();
+        for name in &capture.files {
+            total += capture.len(name)?;
+        }
+        Ok(Self {
+            repository: &*backup.medium,
+            source: backup.limited(&capture.medium),
+            store,
+            capture,
+            objects,
+            copier: Copier::new(&store.resources.account("copies"))?,
+            files: Vec::new(),
+            report: BackupReport::default(),
+            steps: Steps::new(backup, total),
+        })
+    }
+
+    /// Copies a segment of the log.
+    fn segment(&mut self, extent: &Extent) -> Result<()> {
+        let part = Part { bytes: extent.bytes, len: extent.len };
+        self.copy(&extent.name, part, Content::Plain)?;
+        self.report.log_bytes += extent.bytes;
+        Ok(())
+    }
+
+    /// Takes a file that never changes, copying it unless the repository has it.
+    fn file(&mut self, name: &str) -> Result<()> {
+        let len = self.capture.len(name)?;
+        let store = self.capture.store;
+        let (content, entry) = match StoreFile::of(name) {
+            Some(StoreFile::Table(table)) => {
+                let recorded = recorded_digest(&*self.source, name, store, table);
+                let (len, digest) = recorded.map_err(|error| self.explain(name, error))?;
+                (Content::Table(store, table), Entry { name: name.to_owned(), len, digest })
+            }
+            other => {
+                if let Some(StoreFile::Dictionary(id)) = other {
+                    let account = self.store.resources.account("copies");
+                    Dictionary::read(&*self.source, store, id, &account)?;
+                }
+                let file = (&*self.source, name);
+                let digest = self.copier.digest(file, len, Content::Plain, &mut |_| ())?;
+                (Content::Plain, Entry { name: name.to_owned(), len, digest })
+            }
+        };
+        if self.objects.has(&entry) {
+            self.steps.step(len);
+            self.files.push(entry);
+            return Ok(());
+        }
+        let copied = self.copy(name, Part { bytes: len, len }, content);
+        copied.map_err(|error| self.explain(name, error))
+    }
+
+    fn manifest(&mut self) -> Result<()> {
+        let name = Capture::manifest_name();
+        let bytes = &self.capture.manifest;
+        let passing = unfinished(&name);
+        let mut buf = Buf::pages(bytes.len() / PAGE_BYTES);
+        for (to, from) in buf.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        let digest = bytes.chunks(PAGE_BYTES).fold(0, base::hash64);
+        let len = bytes.len() as u64;
+        let file = self.repository.create(&passing, Access::Direct, len)?;
+        file.write(0, buf, Purpose::Scrub).1?;
+        file.sync(Purpose::Scrub)?;
+        self.keep(Entry { name, len, digest }, &passing, len)
+    }
+
+    /// Copies `part` of a file of the store.
+    fn copy(&mut self, name: &str, part: Part, content: Content) -> Result<()> {
+        let passing = unfinished(name);
+        let (from, to) = ((&*self.source, name), (self.repository, &*passing));
+        let steps = &mut self.steps;
+        let copied = self.copier.copy(from, part, content, to, &mut |bytes| steps.step(bytes));
+        let digest = copied.inspect_err(|_| {
+            // Whatever stays goes when the next backup begins.
+            let _ = self.repository.remove(&passing);
+        })?;
+        self.keep(Entry { name: name.to_owned(), len: part.len, digest }, &passing, part.bytes)
+    }
+
+    /// Gives a whole copy its name.
+    fn keep(&mut self, entry: Entry, passing: &str, bytes: u64) -> Result<()> {
+        self.repository.rename(passing, &entry.object())?;
+        self.files.push(entry);
+        self.report.files_copied += 1;
+        self.report.bytes_copied += bytes;
+        Ok(())
+    }
+
+    /// Adds to a damaged table's error which keys it costs.
+    fn explain(&self, name: &str, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corrupt {
+            return error;
+        }
+        let account = self.store.resources.account("copies");
+        super::verify::explain(&self.capture.medium, name, self.capture.store, &account, error)
+    }
+}

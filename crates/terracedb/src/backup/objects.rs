@@ -1,0 +1,124 @@
+//! What a repository holds: indexes, objects, and what is left of unfinished ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Error, Result};
+use media::Medium;
+
+use super::index::{Entry, Index, file_name, is_object, parse_file_name};
+use super::report::DeleteReport;
+use crate::store_file::StoreFile;
+
+/// What a file's name ends with until it is whole.
+const UNFINISHED: &str = ".unfinished";
+
+/// The name of `name` until it is whole.
+pub(super) fn unfinished(name: &str) -> String {
+    format!("{name}{UNFINISHED}")
+}
+
+/// The files of a repository.
+pub(super) struct Objects {
+    /// By number, oldest first.
+    pub(super) indexes: BTreeMap<u64, Result<Index>>,
+    /// Lengths by name.
+    pub(super) objects: BTreeMap<String, u64>,
+    /// Never finished: worth nothing.
+    unfinished: Vec<String>,
+    /// How many backups have each object.
+    named: BTreeMap<String, usize>,
+}
+
+impl Objects {
+    pub(super) fn of(medium: &dyn Medium) -> Result<Self> {
+        let mut found = Self {
+            indexes: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            unfinished: Vec::new(),
+            named: BTreeMap::new(),
+        };
+        for file in medium.list()? {
+            if let Some(id) = parse_file_name(&file.name) {
+                let index = Index::read(medium, id);
+                for entry in index.iter().flat_map(|index| &index.files) {
+                    *found.named.entry(entry.object()).or_default() += 1;
+                }
+                found.indexes.insert(id, index);
+            } else if is_object(&file.name) {
+                found.objects.insert(file.name, file.len);
+            } else if let Some(name) = file.name.strip_suffix(UNFINISHED)
+                && (StoreFile::of(name).is_some() || parse_file_name(name).is_some())
+            {
+                found.unfinished.push(file.name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether `entry` is there, as long as it should be.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        self.objects.get(&entry.object()) == Some(&entry.len)
+    }
+
+    /// The number of the next backup.
+    pub(super) fn next_id(&self) -> Result<u64> {
+        let last = self.indexes.last_key_value().map_or(0, |(id, _)| *id);
+        last.checked_add(1)
+            .filter(|id| *id < 10_000_000_000)
+            .ok_or_else(|| Error::invalid("number of backups").got(last))
+    }
+
+    /// Bytes of the objects that some backup has.
+    pub(super) fn named_bytes(&self) -> u64 {
+        self.objects.iter().filter(|(name, _)| self.named.contains_key(*name)).map(|(_, n)| n).sum()
+    }
+
+    /// Objects that no backup has.
+    pub(super) fn unnamed(&self) -> impl Iterator<Item = (&String, u64)> {
+        let unnamed = self.objects.iter().filter(|(name, _)| !self.named.contains_key(*name));
+        unnamed.map(|(name, len)| (name, *len))
+    }
+
+    /// The files of `index` that no other backup has.
+    pub(super) fn only_in<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a Entry> {
+        index.files.iter().filter(|entry| self.named.get(&entry.object()) == Some(&1))
+    }
+
+    /// Removes what never was an object.
+    pub(super) fn remove_unfinished(&mut self, medium: &dyn Medium) -> Result<()> {
+        self.unfinished.drain(..).try_for_each(|name| medium.remove(&name))
+    }
+
+    /// Removes the objects that no backup has, unless an index cannot be read: it may name them.
+    pub(super) fn collect(&mut self, medium: &dyn Medium) -> Result<DeleteReport> {
+        let mut report = DeleteReport::default();
+        self.remove_unfinished(medium)?;
+        if self.indexes.values().any(Result::is_err) {
+            return Ok(report);
+        }
+        let unnamed: Vec<_> = self.unnamed().map(|(name, len)| (name.clone(), len)).collect();
+        for (name, len) in unnamed {
+            medium.remove(&name)?;
+            report.files += 1;
+            report.bytes += len;
+        }
+        if report.files > 0 {
+            medium.sync_names()?;
+        }
+        Ok(report)
+    }
+}
+
+/// Deletes these backups: their indexes first, durably, so that no backup lacks a file.
+pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
+    let known: BTreeSet<u64> = Objects::of(medium)?.indexes.keys().copied().collect();
+    if let Some(id) = ids.iter().find(|id| !known.contains(id)) {
+        return Err(Error::invalid("backup").expected("one that exists").got(id));
+    }
+    for id in ids {
+        medium.remove(&file_name(*id))?;
+    }
+    medium.sync_names()?;
+    let report = Objects::of(medium)?.collect(medium)?;
+    Ok(DeleteReport { backups: ids.to_vec(), ..report })
+}

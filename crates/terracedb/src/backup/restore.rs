@@ -1,0 +1,105 @@
+//! Restoring a backup: a copy of its files under their own names, verified as they are read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Clock, Error, ErrorKind, Result, StoreId, SystemClock};
+use media::{Medium, Staging};
+
+use super::index::Entry;
+use super::report::RestoreReport;
+use super::verify::explain;
+use super::view::View;
+use super::{Backup, Steps};
+use crate::copier::{Copier, Part};
+use crate::store_file::StoreFile;
+
+impl Backup {
+    /// Makes `path` the store that backup `id` is of, as it was.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such backup, or `path` is there and not an empty directory;
+    /// `Corrupt` where a file of the backup is damaged or lost, naming it, its pages and keys;
+    /// `NoSpace`. Nothing is left at `path` then. A process that dies leaves
+    /// `<path>.terrace-unfinished`, which the next one for `path` clears.
+    pub fn restore(&self, id: u64, path: impl AsRef<Path>) -> Result<RestoreReport> {
+        let _lock = self.medium.lock()?;
+        // Before anything is made: is there such a backup?
+        self.index(id)?;
+        let staging = Staging::begin(path)?;
+        let report = self.restore_files(id, &*staging.medium())?;
+        staging.finish()?;
+        Ok(report)
+    }
+
+    /// As [`Backup::restore`], to a storage device of the caller's, which must be empty. What a
+    /// failed one leaves there is no store: it has no manifest.
+    ///
+    /// # Errors
+    /// As [`Backup::restore`].
+    pub fn restore_on(&self, id: u64, medium: &Arc<dyn Medium>) -> Result<RestoreReport> {
+        let _locks = (self.medium.lock()?, medium.lock()?);
+        self.restore_files(id, &**medium)
+    }
+
+    fn restore_files(&self, id: u64, to: &dyn Medium) -> Result<RestoreReport> {
+        let clock = SystemClock::new();
+        let mut index = self.index(id)?;
+        if let Some(file) = to.list()?.first() {
+            return Err(Error::invalid("place to restore to")
+                .expected("no files")
+                .got(format_args!("`{}`", file.name)));
+        }
+        // The manifest last.
+        index.files.sort_by_key(|entry| is_manifest(&entry.name));
+        let view = Arc::new(View::new(&self.medium, &index)) as Arc<dyn Medium>;
+        let source = self.limited(&view);
+        let there = view.list()?;
+        let is_there =
+            |name: &str| there.binary_search_by(|file| file.name.as_str().cmp(name)).is_ok();
+        if let Some(lost) = index.files.iter().find(|entry| !is_there(&entry.name)) {
+            let error = Error::corrupt("file of a backup").at(lost.object());
+            return Err(error.expected("to be there").got("none"));
+        }
+        let mut copier = Copier::new(&self.account)?;
+        let mut steps = Steps::new(self, index.bytes());
+        let mut report = RestoreReport::default();
+        for entry in &index.files {
+            let mut step = |bytes| steps.step(bytes);
+            let restored = restore(&mut copier, &*source, index.store, entry, to, &mut step);
+            restored.map_err(|error| match error.kind() {
+                ErrorKind::Corrupt => {
+                    explain(&view, &entry.name, index.store, &self.account, error)
+                }
+                _ => error,
+            })?;
+            report.files += 1;
+            report.bytes += entry.len;
+        }
+        to.sync_names()?;
+        report.elapsed = clock.monotonic();
+        Ok(report)
+    }
+}
+
+fn is_manifest(name: &str) -> bool {
+    StoreFile::of(name) == Some(StoreFile::Manifest)
+}
+
+fn restore(
+    copier: &mut Copier,
+    from: &dyn Medium,
+    store: StoreId,
+    entry: &Entry,
+    to: &dyn Medium,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let (from, content) = ((from, &*entry.name), entry.content(store));
+    if is_manifest(&entry.name) {
+        // By it the place becomes a store: it is whole, and what it names is durable (I3).
+        to.sync_names()?;
+        entry.expect(copier.digest(from, entry.len, content, &mut |_| ())?)?;
+    }
+    let part = Part { bytes: entry.len, len: entry.len };
+    entry.expect(copier.copy(from, part, content, (to, &entry.name), progress)?)
+}
