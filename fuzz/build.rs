@@ -49,7 +49,8 @@ fn main() {
                 write("table_block", &format!("golden-{number}"), &page[24..]);
             }
         }
-        write(target, &format!("golden-{skipped}"), &bytes);
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        write(target, &format!("golden-{stem}-{skipped}"), &bytes);
     }
     manifest(&golden_bytes(Path::new("../crates/terracedb/golden/manifest.hex")));
     for (name, bytes) in TRACES {

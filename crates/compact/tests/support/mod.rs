@@ -247,8 +247,11 @@ pub fn read(table: &Arc<Table>) -> Vec<Version> {
 /// The names and contents of all files.
 pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
     let content = |name: &str, len: u64| {
+        if len == 0 {
+            return Bytes::new();
+        }
         let file: Arc<dyn File> = medium.open(name, media::Access::Direct).unwrap();
-        let (buf, result) = file.read(0, Buf::pages(len as usize / PAGE_BYTES), Purpose::Scrub);
+        let (buf, result) = file.read(0, Buf::pages((len as usize).div_ceil(PAGE_BYTES)), Purpose::Scrub);
         result.unwrap();
         Bytes::copy_from_slice(&buf)
     };

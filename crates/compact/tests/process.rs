@@ -1,0 +1,158 @@
+//! A job runs in another process that is given its bytes and a directory, and nothing else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(unreachable_pub, reason = "support is shared by test files")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use base::{Account, DictionaryId, Rng};
+use media::{FileMedium, FileOptions, Medium};
+use support::*;
+use terrace_compact::job::Job;
+use terrace_compact::{Outcome, Run, run, verify};
+
+/// The child's directory; absent in the parent.
+const DIRECTORY: &str = "TERRACE_WORKER_DIRECTORY";
+/// The child dies once it has written so many tables.
+const DIE_AFTER: &str = "TERRACE_WORKER_DIE_AFTER";
+/// Said before the answer, to be told from what the test harness says.
+const ANSWER: &[u8] = b"answer:";
+
+fn medium(directory: &Path) -> Arc<dyn Medium> {
+    Arc::new(FileMedium::open(directory, FileOptions::default()).unwrap())
+}
+
+/// The worker: a test that only does something where it is started as one.
+#[test]
+fn worker() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let medium = medium(Path::new(&directory));
+    let most = std::env::var(DIE_AFTER).ok().and_then(|tables| tables.parse().ok());
+    let mut message = Vec::new();
+    std::io::stdin().read_to_end(&mut message).unwrap();
+    let work = || -> base::Result<Outcome> {
+        let mut run = Run::new(Job::decode(&message)?, &env(&medium))?;
+        loop {
+            if let Some(outcome) = run.step()? {
+                return Ok(outcome);
+            }
+            let written = ids(&medium).into_iter().filter(|id| *id >= OUTPUTS).count();
+            if most.is_some_and(|most| written >= most) {
+                std::process::abort();
+            }
+        }
+    };
+    match work() {
+        Ok(outcome) => {
+            let mut out = std::io::stdout();
+            out.write_all(&[ANSWER, &outcome.encode()].concat()).unwrap();
+            out.flush().unwrap();
+            std::process::exit(0);
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+fn spawn(directory: &Path, message: &[u8], die_after: Option<u64>) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "worker", "--nocapture"]).env(DIRECTORY, directory);
+    if let Some(tables) = die_after {
+        command.env(DIE_AFTER, tables.to_string());
+    }
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    // A child that dies early does not read it all.
+    let _ = child.stdin.take().unwrap().write_all(message);
+    child.wait_with_output().unwrap()
+}
+
+fn answer(output: &Output) -> Outcome {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = &output.stdout;
+    let at = said.windows(ANSWER.len()).position(|window| window == ANSWER).unwrap();
+    Outcome::decode(&said[at + ANSWER.len()..]).unwrap()
+}
+
+fn fixture() -> (tempfile::TempDir, Arc<dyn Medium>, Job) {
+    let directory = tempfile::tempdir().unwrap();
+    let medium = medium(directory.path());
+    let mut rng = Rng::new(21);
+    let shape =
+        Shape { runs: 4, keys: 5000, entries: 3000, tables: 2, value_bytes: 300, plain: false };
+    let job = Content::random(&mut rng, &medium, &shape).job(&[5000]);
+    (directory, medium, job)
+}
+
+#[test]
+fn another_process_makes_the_same_bytes() {
+    let (directory, medium, job) = fixture();
+    let inputs = files(&medium);
+    let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+    assert!(outcome.tables.len() > 4);
+    verify(&job, outcome.clone(), &env(&medium), &Account::unlimited("tables")).unwrap();
+    let theirs = files(&medium);
+    job.discard_outputs(&*medium).unwrap();
+    assert!(files(&medium) == inputs);
+    assert_eq!(run(job, &env(&medium)).unwrap(), outcome);
+    assert!(files(&medium) == theirs);
+}
+
+/// Killed after some of its tables: what it left goes, and the job runs again, here or there.
+#[test]
+fn a_worker_that_died_is_replaced() {
+    let (directory, medium, job) = fixture();
+    let inputs = files(&medium);
+    let tables = answer(&spawn(directory.path(), &job.encode(), None)).tables.len() as u64;
+    for died_after in [1, tables / 2, tables] {
+        job.discard_outputs(&*medium).unwrap();
+        let output = spawn(directory.path(), &job.encode(), Some(died_after));
+        assert!(!output.status.success());
+        let left = ids(&medium).into_iter().filter(|id| *id >= OUTPUTS).count() as u64;
+        assert!(left >= died_after);
+        // With the same ids it finds them taken; nothing is written twice.
+        let output = spawn(directory.path(), &job.encode(), None);
+        assert_eq!(output.status.code(), Some(3));
+        job.discard_outputs(&*medium).unwrap();
+        assert!(files(&medium) == inputs);
+        let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+        verify(&job, outcome, &env(&medium), &Account::unlimited("tables")).unwrap();
+    }
+}
+
+/// What a worker lacks it refuses before it writes.
+#[test]
+fn a_worker_refuses_what_it_cannot_do() {
+    let (directory, medium, job) = fixture();
+    let inputs = files(&medium);
+    let refused = |message: &[u8], why: &str| {
+        let output = spawn(directory.path(), message, None);
+        assert_eq!(output.status.code(), Some(3));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(why), "{said}");
+        assert!(files(&medium) == inputs);
+    };
+    let operator = Job { operator: Some("add.2".to_owned()), ..job.clone() };
+    refused(&operator.encode(), "`add.2`");
+    let mut dictionary = job.clone();
+    dictionary.output.codec = base::Codec::Zstd;
+    dictionary.output.dictionary = Some(DictionaryId(9));
+    refused(&dictionary.encode(), "dictionary");
+    let mut newer = job.encode();
+    newer[8] = 9;
+    refused(&newer, "job: another version: expected 1, got 9");
+    refused(&job.encode()[1..], "job");
+}
