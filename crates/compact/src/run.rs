@@ -41,6 +41,9 @@ pub struct Env {
     pub operators: Arc<Operators>,
     /// Charged with all that a run takes.
     pub account: Account,
+    /// About the memory for reading inputs, bytes: with more of it reads are longer, up to what
+    /// every device gives its full rate for.
+    pub read_bytes: usize,
 }
 
 /// The entries of one step, at most: about a millisecond of work.
@@ -58,11 +61,14 @@ const CHUNK_PAGES_MIN: usize = 8;
 /// The buffers of one run: the chunk in use and the one in flight.
 const CHUNKS: usize = 2;
 
-/// What all buffers for reading take together, as long as there are not very many runs.
-const READ_BYTES: usize = 8 << 20;
-
 /// What one source takes besides: a decoded block, a metadata page, keys.
 const SOURCE_BYTES: usize = 128 << 10;
+
+impl Env {
+    /// What a run with inputs of one more run of tables takes more, bytes, where memory for reading
+    /// is short.
+    pub const RUN_BYTES_MIN: usize = CHUNKS * CHUNK_PAGES_MIN * PAGE_BYTES + SOURCE_BYTES;
+}
 
 /// A job in progress.
 pub struct Run {
@@ -120,7 +126,7 @@ impl Run {
         let (ids, max) = (job.output.ids.clone(), job.output.table_bytes_max);
         let outputs = Outputs::new(&env.medium, spec, ids, max, &env.account);
         let runs = job.inputs.len();
-        let chunk_pages = (READ_BYTES / PAGE_BYTES / (CHUNKS * runs.max(1)))
+        let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
             .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
         let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
         let charge = env.account.charge((runs * source_bytes) as u64)?;

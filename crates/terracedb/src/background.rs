@@ -1,17 +1,18 @@
 //! A store's background tasks: flushing, freeing and preparing log segments, interval syncs.
+//! Merges have a place of their own, `compaction`.
+
+mod flush_task;
+mod sync_task;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arena::PublishRing;
-use base::{Executor, Progress, Seqno, Task, TaskHandle};
-use log::Log;
+use base::{Executor, TaskHandle};
 
-use crate::buffers::Buffers;
 use crate::counter::Counter;
-use crate::ordered::{FlushEnv, FlushJob};
-use crate::trees::Trees;
+
+pub(crate) use flush_task::{FlushTask, LogLimits};
+pub(crate) use sync_task::SyncTask;
 
 /// The running tasks, and what they did.
 #[derive(Debug)]
@@ -41,161 +42,5 @@ impl Background {
             // A task that panicked is finished too; its panic was printed when it happened.
             let _ = task.join(executor);
         }
-    }
-}
-
-/// After a failed flush or sync; space may come back.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// How often the log is looked at where nothing wakes the flusher.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
-
-/// How long the log may become before the keyspaces that pin its oldest segment are flushed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogLimits {
-    /// The length of a segment.
-    pub(crate) segment_bytes: u64,
-    /// Written bytes of all segments.
-    pub(crate) bytes_max: u64,
-}
-
-impl LogLimits {
-    /// Short segments are left by stores that are opened often and written little.
-    const SEGMENTS_MAX: u64 = 8;
-
-    pub(crate) fn is_over(self, log: &Log) -> bool {
-        let full = self.bytes_max / self.segment_bytes;
-        log.bytes() > self.bytes_max || log.statistics().segments_live > full + Self::SEGMENTS_MAX
-    }
-
-    /// Whether opening a store should flush what it replayed, so that the log starts anew.
-    pub(crate) fn is_worth_emptying(log: &Log) -> bool {
-        log.statistics().segments_live > Self::SEGMENTS_MAX / 2
-    }
-}
-
-/// Flushes sealed memtables, oldest first, and keeps the log short.
-pub(crate) struct FlushTask {
-    pub(crate) env: FlushEnv,
-    pub(crate) trees: Arc<Trees>,
-    pub(crate) buffers: Arc<Buffers>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) ring: Arc<PublishRing>,
-    pub(crate) log_limits: LogLimits,
-    pub(crate) counters: Arc<BackgroundCounters>,
-    pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) job: Option<FlushJob>,
-}
-
-impl Task for FlushTask {
-    fn step(&mut self) -> Progress {
-        if self.stop.load(Ordering::Acquire) {
-            // An unfinished table goes with its writer; its memtable is in the log.
-            self.job = None;
-            return Progress::Done;
-        }
-        match self.job.take() {
-            Some(job) => self.go_on(job),
-            None => self.find_work(),
-        }
-    }
-}
-
-impl FlushTask {
-    fn go_on(&mut self, mut job: FlushJob) -> Progress {
-        if job.tree().is_dropped() {
-            return Progress::Again;
-        }
-        match job.step(&self.env) {
-            Ok(None) => {
-                self.prepare_log();
-                self.job = Some(job);
-                Progress::Again
-            }
-            Ok(Some(flushed)) => {
-                self.log.flushed(job.tree().id(), flushed.below);
-                self.counters.flushes.add(1);
-                self.counters.flush_bytes.add(flushed.file_bytes);
-                // The memtable's memory is given back before the writers that wait for it wake.
-                drop(job);
-                self.buffers.flush_ended(Ok(()));
-                Progress::Again
-            }
-            Err(_) if job.tree().is_dropped() => Progress::Again,
-            Err(error) => {
-                self.counters.flush_failures.add(1);
-                self.buffers.flush_ended(Err(error));
-                Progress::IdleFor(RETRY_AFTER)
-            }
-        }
-    }
-
-    fn find_work(&mut self) -> Progress {
-        // Before every flush, not only when there is none left to do: writers may keep one waiting
-        // for as long as they like. A failure here is one of the log's, which every writer then
-        // reports; the task itself has nobody to tell.
-        let _ = self.log.free();
-        self.prepare_log();
-        if self.log_limits.is_over(&self.log) {
-            self.seal_pinning();
-        }
-        // Short even of the memory for the next memtable: tried when it is short again.
-        let _ = self.buffers.relieve();
-        let sealed = self.trees.all().into_iter().filter_map(|tree| {
-            let (memtable, below) = tree.oldest_sealed()?;
-            Some((tree, memtable, below))
-        });
-        let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) else {
-            return Progress::IdleFor(LOOK_AROUND);
-        };
-        // Every write below has been applied once it is visible; none comes after.
-        if self.ring.visible().plus(1) < below {
-            return Progress::IdleFor(Duration::from_millis(1));
-        }
-        self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
-        Progress::Again
-    }
-
-    /// Makes the next segment once the present one is in use: an idle store keeps one.
-    fn prepare_log(&self) {
-        if self.log.bytes() > self.log_limits.segment_bytes / 4 {
-            let _ = self.log.prepare();
-        }
-    }
-
-    /// Seals the memtables that keep the oldest segment alive.
-    fn seal_pinning(&self) {
-        for (id, end) in self.log.pinning() {
-            // One that begins later holds nothing of the segment: its elders wait to be flushed.
-            if let Some(tree) = self.trees.get(id)
-                && tree.view().active.first() < end
-            {
-                // Short of memory for the next memtable: tried again at the next look.
-                let _ = self.buffers.seal(&tree);
-            }
-        }
-    }
-}
-
-/// Makes interval writes durable within the interval.
-pub(crate) struct SyncTask {
-    pub(crate) log: Arc<Log>,
-    /// The highest sequence number owed durability.
-    pub(crate) owed: Arc<AtomicU64>,
-    pub(crate) interval: Duration,
-    pub(crate) counters: Arc<BackgroundCounters>,
-    pub(crate) stop: Arc<AtomicBool>,
-}
-
-impl Task for SyncTask {
-    fn step(&mut self) -> Progress {
-        if self.stop.load(Ordering::Acquire) {
-            return Progress::Done;
-        }
-        let owed = Seqno::checked(self.owed.load(Ordering::Relaxed)).unwrap_or(Seqno::ZERO);
-        if owed > self.log.durable() && self.log.sync(owed).is_err() {
-            // The log is poisoned now: writers hear of it.
-            self.counters.sync_failures.add(1);
-        }
-        Progress::IdleFor(self.interval)
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use base::{Codec, Durability, Result};
 use media::{FileMedium, FileOptions, Medium};
 
+use crate::compaction::Compaction;
+use crate::manifest::KeyRange;
 use crate::open::{Recovery, open};
 use crate::read::ReadQueue;
 use crate::settings::Settings;
@@ -105,6 +107,14 @@ impl Builder {
     #[must_use]
     pub fn zstd_level(mut self, level: i32) -> Self {
         self.settings.zstd_level = level;
+        self
+    }
+
+    /// The shape that merges give the tree, for tests and measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn compaction_options(mut self, options: compact::plan::Options) -> Self {
+        self.settings.compaction = options;
         self
     }
 
@@ -260,6 +270,31 @@ impl Db {
     /// The flush's: `NoSpace` where the device is full.
     pub fn flush(&self) -> Result<()> {
         self.store.flush(&self.store.trees.all())
+    }
+
+    /// Merges every keyspace into as few tables as hold it, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Compaction::wait`].
+    pub fn compact(&self) -> Result<()> {
+        self.start_compaction()?.wait()
+    }
+
+    /// Starts what [`Db::compact`] does.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn start_compaction(&self) -> Result<Compaction> {
+        let requests = self.store.compact(&self.store.trees.all(), &KeyRange::all())?;
+        Ok(Compaction::new(Arc::clone(&self.store), requests))
+    }
+
+    /// Waits until nothing is left to flush, and nothing to merge as if nobody wrote.
+    ///
+    /// # Errors
+    /// Why merges fail.
+    pub fn wait_until_settled(&self) -> Result<()> {
+        self.store.wait_until_settled()
     }
 
     /// Makes every write acknowledged so far durable.

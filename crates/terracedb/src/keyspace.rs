@@ -1,14 +1,16 @@
 //! A keyspace as its users see it.
 
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use base::{Durability, Error, Key, Result, Seqno};
 use bytes::Bytes;
 
 use crate::batch::value_too_long;
+use crate::compaction::Compaction;
 use crate::cursor::Cursor;
 use crate::iter::Iter;
+use crate::manifest::KeyRange;
 use crate::ordered::Tree;
 use crate::read::{Completed, Lookup, ReadQueue};
 use crate::store::Store;
@@ -263,10 +265,50 @@ impl Keyspace {
         self.store.flush(&[Arc::clone(&self.tree)])
     }
 
+    /// Merges the keys within `bounds` into as few tables as hold them, and waits for it. Space of
+    /// what was overwritten or deleted there is given back, as far as no snapshot reads it.
+    ///
+    /// # Errors
+    /// As [`Compaction::wait`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        self.start_compaction(bounds)?.wait()
+    }
+
+    /// Starts what [`Keyspace::compact_range`] does.
+    ///
+    /// # Errors
+    /// As [`Keyspace::flush`].
+    pub fn start_compaction<K: AsRef<[u8]>>(
+        &self,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<Compaction> {
+        self.usable()?;
+        let requests = self.store.compact(&[Arc::clone(&self.tree)], &key_range(&bounds))?;
+        Ok(Compaction::new(Arc::clone(&self.store), requests))
+    }
+
     fn usable(&self) -> Result<()> {
         if self.tree.is_dropped() {
             return Err(Error::closed("keyspace").at(format_args!("`{}`", self.tree.name())));
         }
         Ok(())
     }
+}
+
+/// The keys within `bounds`.
+fn key_range<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> KeyRange {
+    // The least key after another has a zero behind it.
+    let after = |key: &K| Bytes::from([key.as_ref(), &[0]].concat());
+    let at = |key: &K| Bytes::copy_from_slice(key.as_ref());
+    let first = match bounds.start_bound() {
+        Bound::Included(key) => at(key),
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => Bytes::new(),
+    };
+    let end = match bounds.end_bound() {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(at(key)),
+        Bound::Unbounded => None,
+    };
+    KeyRange { first, end }
 }

@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary, Table, file_name, parse_file_name};
 
 use crate::Resources;
-use crate::background::{Background, BackgroundCounters, FlushTask, LogLimits, SyncTask};
+use crate::background::{Background, FlushTask, LogLimits, SyncTask};
 use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
+use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, TableFile, Tree, Version};
@@ -138,11 +139,19 @@ pub(crate) fn open(
         Arc::clone(&reader),
         resources.account("transactions"),
     );
+    let env = Arc::new(env);
+    let compactor = Arc::new(Compactor::new(
+        Arc::clone(&env),
+        Arc::clone(&trees),
+        resources.clone(),
+        settings.compaction.clone(),
+    ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let flush = FlushTask {
         env,
         trees: Arc::clone(&trees),
         buffers: Arc::clone(&buffers),
+        compactor: Arc::clone(&compactor),
         log: Arc::clone(&log),
         ring: Arc::clone(&ring),
         log_limits: LogLimits {
@@ -161,7 +170,7 @@ pub(crate) fn open(
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
     };
-    let background = start_background(&resources, &buffers, flush, sync, stop, counters);
+    let background = start_background(&resources, &buffers, &compactor, flush, sync);
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
@@ -176,6 +185,7 @@ pub(crate) fn open(
         ring,
         trees,
         buffers,
+        compactor,
         log,
         manifest,
         dictionaries,
@@ -189,19 +199,29 @@ pub(crate) fn open(
     })
 }
 
+/// Merges that run at once.
+const MERGES: usize = 2;
+
 fn start_background(
     resources: &Resources,
     buffers: &Buffers,
+    compactor: &Arc<Compactor>,
     flush: FlushTask,
     sync: SyncTask,
-    stop: Arc<AtomicBool>,
-    counters: Arc<BackgroundCounters>,
 ) -> Background {
     let executor = resources.executor();
+    let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
     let flusher = executor.spawn("flush", Box::new(flush));
     buffers.set_flusher(flusher.clone());
     let syncer = executor.spawn("interval sync", Box::new(sync));
-    Background { stop, tasks: vec![flusher, syncer], counters }
+    let merge = |number: usize| {
+        let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
+        executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
+    };
+    let merges: Vec<_> = (0..MERGES).map(merge).collect();
+    compactor.set_tasks(merges.clone());
+    let tasks = [flusher, syncer].into_iter().chain(merges).collect();
+    Background { stop, tasks, counters }
 }
 
 fn open_manifest(

@@ -170,9 +170,13 @@ impl Resources {
 
     /// Charged by compaction jobs, all together. Its cap is theirs whatever others do: a merge of
     /// twelve runs fits the least memory.
-    #[allow(dead_code, reason = "jobs come with the compaction task")]
     pub(crate) fn compaction_account(&self) -> Account {
         self.account(COMPACTION)
+    }
+
+    /// The most that all compaction jobs may charge, bytes.
+    pub(crate) fn compaction_bytes(&self) -> u64 {
+        self.0.plan.load().compaction
     }
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Codec, Durability, Error, Result};
 
 /// How one store behaves. Everything has a default that is right for most.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     /// When writes are acknowledged unless a write says otherwise.
     pub(crate) durability: Durability,
@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     /// Open even where the log is damaged, giving up what cannot be read in order. What was lost
     /// is in [`crate::Recovery`].
     pub(crate) recover_damaged_log: bool,
+    /// What shape merges give the tree.
+    pub(crate) compaction: compact::plan::Options,
 }
 
 impl Default for Settings {
@@ -28,6 +30,7 @@ impl Default for Settings {
             codec: Codec::Lz4,
             zstd_level: 3,
             recover_damaged_log: false,
+            compaction: compact::plan::Options::default(),
         }
     }
 }

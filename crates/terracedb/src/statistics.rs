@@ -5,6 +5,7 @@ use std::time::Duration;
 use cache::CacheStatistics;
 use media::Usage;
 
+use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
 use crate::ordered::TableFile;
 use crate::store::Store;
@@ -47,6 +48,8 @@ pub struct Statistics {
     pub flush_failures: u64,
     /// Why flushes fail now, if they do.
     pub flush_failing: Option<String>,
+    /// Merges of tables.
+    pub compaction: CompactionStatistics,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
     /// Time writers waited, all together, for memtables to be flushed.
@@ -123,6 +126,7 @@ impl Statistics {
             flush_bytes: background.flush_bytes.get(),
             flush_failures: background.flush_failures.get(),
             flush_failing: store.buffers.failure().map(|error| error.to_string()),
+            compaction: store.compactor.statistics(),
             poisoned: poisoned.map(|error| error.to_string()),
             stalled: store.buffers.stalled(),
             snapshots: store.snapshots.len(),

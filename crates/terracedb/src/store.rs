@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
+use crate::compaction::Compactor;
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{Edit, KeyspaceKind, Manifest};
+use crate::manifest::{Edit, KeyRange, KeyspaceKind, Manifest};
 use crate::open::Recovery;
 use crate::ordered::{Memtable, Tree, Version};
 use crate::read::{PageReader, QueuePool};
@@ -43,6 +44,7 @@ pub(crate) struct Store {
     pub(crate) ring: Arc<PublishRing>,
     pub(crate) trees: Arc<Trees>,
     pub(crate) buffers: Arc<Buffers>,
+    pub(crate) compactor: Arc<Compactor>,
     pub(crate) log: Arc<Log>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
@@ -133,6 +135,18 @@ impl Store {
         self.buffers.wait_until_flushed(trees)
     }
 
+    /// Asks for `range` of `trees` to be merged, memtables included; what to wait for.
+    pub(crate) fn compact(&self, trees: &[Arc<Tree>], range: &KeyRange) -> Result<Vec<u64>> {
+        self.flush(trees)?;
+        Ok(trees.iter().map(|tree| self.compactor.request(tree, range)).collect())
+    }
+
+    /// Waits until nothing is left to flush and to merge.
+    pub(crate) fn wait_until_settled(&self) -> Result<()> {
+        self.buffers.wait_until_flushed(&self.trees.all())?;
+        self.compactor.wait_until_settled()
+    }
+
     /// Makes everything acknowledged so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.log.sync(self.log.last())
@@ -142,6 +156,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.buffers.close();
+        self.compactor.close();
         self.background.stop(self.resources.executor());
         // What the process acknowledged survives it either way; a power cut right after a clean
         // close should lose nothing too. There is nobody left to tell of a failure.

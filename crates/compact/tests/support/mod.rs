@@ -59,6 +59,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
         dictionaries: Arc::new(NoDictionaries),
         operators: Arc::new(operators),
         account,
+        read_bytes: 8 << 20,
     }
 }
 

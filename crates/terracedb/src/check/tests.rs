@@ -10,7 +10,16 @@ use crate::manifest::{Edit, KeyRange, KeyspaceKind, TableEntry};
 
 /// A store of two tables in one keyspace, with records in the log that are in no table.
 fn store(medium: &Arc<dyn Medium>) {
-    let db = Db::on_medium(Arc::clone(medium)).memory(64 << 20).open().unwrap();
+    // Its tables stay as they are flushed.
+    let unmerged = compact::plan::Options {
+        fanout: 1000,
+        settled_runs: 1000,
+        space_max: 1000.0,
+        settled_space: 1000.0,
+        ..compact::plan::Options::default()
+    };
+    let builder = Db::on_medium(Arc::clone(medium)).memory(64 << 20);
+    let db = builder.compaction_options(unmerged).open().unwrap();
     let keyspace = db.keyspace("fruit").unwrap();
     for round in 0..3u32 {
         for number in 0..400u32 {

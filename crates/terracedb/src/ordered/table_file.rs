@@ -1,11 +1,12 @@
 //! A table file of an open store, shared by every version, snapshot and job that uses it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::Result;
 use cache::PageCache;
+use compact::plan::FileSummary;
 use media::Medium;
 use table::Table;
 
@@ -21,6 +22,7 @@ pub(crate) struct TableFile {
     space: u32,
     obsolete: AtomicBool,
     damaged: AtomicBool,
+    facts: OnceLock<Arc<FileSummary>>,
 }
 
 impl TableFile {
@@ -33,7 +35,8 @@ impl TableFile {
     ) -> Arc<Self> {
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
-        Arc::new(Self { table, entry, medium, cache, space, obsolete, damaged })
+        let facts = OnceLock::new();
+        Arc::new(Self { table, entry, medium, cache, space, obsolete, damaged, facts })
     }
 
     /// The table.
@@ -46,6 +49,11 @@ impl TableFile {
 
     pub(crate) fn entry(&self) -> &Arc<TableEntry> {
         &self.entry
+    }
+
+    /// What planners are told of it.
+    pub(crate) fn facts(&self) -> &Arc<FileSummary> {
+        self.facts.get_or_init(|| Arc::new(crate::compaction::facts(self)))
     }
 
     /// No manifest names the table any more: its file goes when its last reader does.

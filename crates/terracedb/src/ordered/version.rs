@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use base::{Error, Result, RunId, TableId};
-use table::Table;
+use table::{Bounds, Table, TableCursor};
 
 use super::TableFile;
 use crate::manifest::{KeyRange, TableEntry};
@@ -35,11 +35,6 @@ impl Piece {
         Self::new(file, range, level)
     }
 
-    /// The same piece at another level.
-    pub(crate) fn at_level(&self, level: u8) -> Arc<Self> {
-        Arc::new(Self { file: Arc::clone(&self.file), range: self.range.clone(), level })
-    }
-
     /// 0 for what a flush wrote; a merge's outputs lie deeper.
     pub(crate) fn level(&self) -> u8 {
         self.level
@@ -58,6 +53,18 @@ impl Piece {
     /// Why it could not be opened: reads of its key range cannot be answered.
     pub(crate) fn table(&self) -> Result<&Arc<Table>> {
         self.file.table()
+    }
+
+    /// A cursor over the keys of the table that count.
+    ///
+    /// # Errors
+    /// As [`Piece::table`].
+    pub(crate) fn cursor(&self) -> Result<TableCursor> {
+        let table = Arc::clone(self.table()?);
+        if self.range == self.entry().range {
+            return Ok(TableCursor::new(table));
+        }
+        Ok(TableCursor::with_bounds(table, Bounds::from(&self.range)))
     }
 
     pub(crate) fn file(&self) -> &Arc<TableFile> {
@@ -84,11 +91,6 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn id(&self) -> RunId {
         self.id
-    }
-
-    /// The deepest level of its tables.
-    pub(crate) fn level(&self) -> u8 {
-        self.pieces.iter().map(|piece| piece.level).max().unwrap_or(0)
     }
 
     /// The only piece of the run that may hold `key`.
@@ -142,6 +144,8 @@ pub(crate) struct Rectangle {
     pub(crate) oldest: RunId,
     pub(crate) newest: RunId,
     pub(crate) range: KeyRange,
+    /// About what the job takes in, and may write.
+    pub(crate) bytes: u64,
 }
 
 impl Rectangle {
@@ -151,7 +155,7 @@ impl Rectangle {
             && self.range.overlaps(&other.range)
     }
 
-    fn holds(&self, run: RunId) -> bool {
+    pub(crate) fn holds(&self, run: RunId) -> bool {
         self.oldest <= run && run <= self.newest
     }
 }

@@ -32,7 +32,8 @@ fn shown(version: &Version) -> Vec<(u64, Vec<String>)> {
 }
 
 fn rectangle(oldest: u64, newest: u64, first: &str, last: &str) -> Rectangle {
-    Rectangle { oldest: RunId(oldest), newest: RunId(newest), range: range(first, last) }
+    let range = range(first, last);
+    Rectangle { oldest: RunId(oldest), newest: RunId(newest), range, bytes: 0 }
 }
 
 #[test]

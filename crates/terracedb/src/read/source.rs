@@ -119,7 +119,7 @@ impl RunCursor {
         self.cursor = match tables.get(self.at) {
             None => None,
             Some(handle) => {
-                let mut cursor = TableCursor::new(Arc::clone(handle.table()?));
+                let mut cursor = handle.cursor()?;
                 match seek {
                     Seek::Last => cursor.seek_last(),
                     Seek::AtOrAfter(key, at) => cursor.seek(key, at),
@@ -145,7 +145,7 @@ impl RunCursor {
             self.cursor = match self.run.pieces().get(next) {
                 None => None,
                 Some(handle) => {
-                    let mut cursor = TableCursor::new(Arc::clone(handle.table()?));
+                    let mut cursor = handle.cursor()?;
                     if self.forward {
                         cursor.seek_first()
                     } else {

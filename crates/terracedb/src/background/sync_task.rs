@@ -1,0 +1,34 @@
+//! The sync task: interval writes become durable within the interval.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::{Progress, Seqno, Task};
+use log::Log;
+
+use super::BackgroundCounters;
+
+/// Makes interval writes durable within the interval.
+pub(crate) struct SyncTask {
+    pub(crate) log: Arc<Log>,
+    /// The highest sequence number owed durability.
+    pub(crate) owed: Arc<AtomicU64>,
+    pub(crate) interval: Duration,
+    pub(crate) counters: Arc<BackgroundCounters>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Task for SyncTask {
+    fn step(&mut self) -> Progress {
+        if self.stop.load(Ordering::Acquire) {
+            return Progress::Done;
+        }
+        let owed = Seqno::checked(self.owed.load(Ordering::Relaxed)).unwrap_or(Seqno::ZERO);
+        if owed > self.log.durable() && self.log.sync(owed).is_err() {
+            // The log is poisoned now: writers hear of it.
+            self.counters.sync_failures.add(1);
+        }
+        Progress::IdleFor(self.interval)
+    }
+}

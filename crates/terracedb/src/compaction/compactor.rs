@@ -1,0 +1,428 @@
+//! Finds what to merge, and keeps count: shared by the tasks that merge and by those who ask.
+//!
+//! Concurrency: `state` is a short lock, taken after a tree's shape and never before it. Planning
+//! happens under the shape of the tree it is about: a few milliseconds for a thousand tables, in
+//! which a flush of the same keyspace waits to be installed; readers and writers never wait.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use base::{Error, ErrorKind, Result, Seqno, TaskHandle};
+use compact::Operators;
+use compact::plan::{self, Plan};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::book::Seen;
+use super::counters::Merged;
+use super::merge_job::WRITER_BYTES;
+use super::state::State;
+use super::{CompactionStatistics, Counters, MergeJob, summary};
+use crate::Resources;
+use crate::manifest::Edit;
+use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree};
+use crate::trees::Trees;
+
+/// What a job takes for reading, at most.
+const READ_BYTES_MAX: usize = 8 << 20;
+
+/// A look moves or drops tables at most this often before it leaves the rest to the next.
+const CHANGES_A_LOOK: usize = 64;
+
+/// See the module.
+pub(crate) struct Compactor {
+    pub(super) env: Arc<FlushEnv>,
+    operators: Arc<Operators>,
+    trees: Arc<Trees>,
+    pub(super) resources: Resources,
+    options: plan::Options,
+    pub(super) tasks: OnceLock<Vec<TaskHandle>>,
+    /// Only makes a task leave its thread to the flush: `Relaxed`.
+    flushing: AtomicBool,
+    counters: Counters,
+    pub(super) state: Mutex<State>,
+    /// Signalled when a merge ends, and when nothing is left to do.
+    pub(super) changed: Condvar,
+}
+
+impl Compactor {
+    pub(crate) fn new(
+        env: Arc<FlushEnv>,
+        trees: Arc<Trees>,
+        resources: Resources,
+        options: plan::Options,
+    ) -> Self {
+        let operators = Arc::default();
+        let (tasks, flushing, counters) = Default::default();
+        let (state, changed) = Default::default();
+        Self {
+            env,
+            operators,
+            trees,
+            resources,
+            options,
+            tasks,
+            flushing,
+            counters,
+            state,
+            changed,
+        }
+    }
+
+    /// Names the tasks to wake when there may be something to merge.
+    pub(crate) fn set_tasks(&self, tasks: Vec<TaskHandle>) {
+        // Called once, at open.
+        let _ = self.tasks.set(tasks);
+    }
+
+    pub(crate) fn env(&self) -> &FlushEnv {
+        &self.env
+    }
+
+    pub(super) fn wake(&self) {
+        self.tasks.get().into_iter().flatten().for_each(TaskHandle::wake);
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.resources.clock().monotonic()
+    }
+
+    pub(crate) fn set_flushing(&self, flushing: bool) {
+        self.flushing.store(flushing, Ordering::Relaxed);
+    }
+
+    /// Whether a flush is under way.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing.load(Ordering::Relaxed)
+    }
+
+    /// A flush of `tree` wrote a table of `bytes`.
+    pub(crate) fn flushed(&self, tree: &Tree, bytes: u64) {
+        let version = Arc::clone(&tree.view().version);
+        let all: u64 = version.files().iter().map(|file| file.entry().file_bytes).sum();
+        self.state.lock().books.entry(tree.id()).or_default().turnover.flushed(bytes, all);
+        self.wake();
+    }
+
+    /// What a job works with, as the memory number is now.
+    fn job_env(&self) -> compact::Env {
+        let read_bytes = (self.resources.compaction_bytes() / 4) as usize;
+        compact::Env {
+            medium: Arc::clone(&self.env.medium),
+            dictionaries: Arc::clone(&self.env.dictionaries) as _,
+            operators: Arc::clone(&self.operators),
+            account: self.resources.compaction_account(),
+            read_bytes: read_bytes.min(READ_BYTES_MAX),
+        }
+    }
+
+    /// What is planned by: no more runs at once than memory for one job has room for.
+    fn job_options(&self) -> plan::Options {
+        let room = (self.resources.compaction_bytes() as usize).saturating_sub(WRITER_BYTES);
+        let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
+        plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
+    }
+
+    /// The next merge, reserved for the caller; none where there is nothing to do now.
+    pub(crate) fn next_job(&self) -> Option<MergeJob> {
+        // A manifest that failed takes no record of what would be merged.
+        if self.env.manifest.poisoned().is_some() {
+            self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
+            return None;
+        }
+        let before = self.state.lock().ended;
+        for tree in self.by_urgency() {
+            match self.look(&tree) {
+                Ok(Some(job)) => return Some(job),
+                Ok(None) => {}
+                Err(error) => self.note_failure(&tree, error),
+            }
+        }
+        let mut state = self.state.lock();
+        if state.running == 0 && state.ended == before {
+            state.idle_looks += 1;
+            self.changed.notify_all();
+        }
+        None
+    }
+
+    /// The keyspaces, first those with the fullest trees at the last look.
+    fn by_urgency(&self) -> Vec<Arc<Tree>> {
+        let mut trees = self.trees.all();
+        let mut state = self.state.lock();
+        state.books.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
+        for request in state.requests.values_mut().filter(|request| request.ended.is_none()) {
+            if !trees.iter().any(|tree| tree.id() == request.keyspace) {
+                request.ended = Some(Err(Error::closed("keyspace")));
+            }
+        }
+        let urgency = |tree: &Arc<Tree>| {
+            let debt = state.books.get(&tree.id()).map(|book| book.debt).unwrap_or_default();
+            debt.fullness.max(debt.space_fullness)
+        };
+        trees.sort_by(|one, other| urgency(other).total_cmp(&urgency(one)));
+        trees
+    }
+
+    /// Looks at one keyspace: does what takes no merge, and returns a merge if there is one to do.
+    fn look(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
+        let options = self.job_options();
+        for _ in 0..CHANGES_A_LOOK {
+            let mut shape = tree.shape();
+            if tree.is_dropped() {
+                return Ok(None);
+            }
+            let Some((summary, seen, request)) = self.summary(tree, &shape) else {
+                return Ok(None);
+            };
+            let planned = plan::Shape::new(&summary, &options);
+            let (plan, debt) = (planned.plan(), planned.debt());
+            let is_busy = !shape.busy().is_empty();
+            let mut job = None;
+            match &plan {
+                Some(Plan::Drop(pieces)) => self.drop_pieces(tree, &shape, pieces)?,
+                Some(Plan::Move(moves)) => self.move_pieces(tree, &shape, moves)?,
+                Some(Plan::Merge(merge)) => {
+                    job = self.start(tree, &mut shape, merge, summary.now_ms)?;
+                }
+                None => {}
+            }
+            let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
+            let mut state = self.state.lock();
+            state.running += usize::from(job.is_some());
+            state.memory += job.as_ref().map_or(0, MergeJob::memory);
+            state.ended += u64::from(is_changed);
+            let book = state.books.entry(tree.id()).or_default();
+            book.debt = debt;
+            if job.is_none() && !is_changed {
+                book.set_fruitless(seen);
+            }
+            if let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) {
+                request.set_left(debt.manual_bytes);
+                // What is left then cannot be merged: it is damaged.
+                if debt.manual_bytes == 0 || (plan.is_none() && !is_busy) {
+                    request.end();
+                    self.changed.notify_all();
+                }
+            }
+            if !is_changed {
+                return Ok(job);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts a merge; none where it has to wait for another's memory or keys.
+    fn start(
+        &self,
+        tree: &Arc<Tree>,
+        shape: &mut Shape<'_>,
+        merge: &plan::Merge,
+        now_ms: u64,
+    ) -> Result<Option<MergeJob>> {
+        let (id, running, taken) = {
+            let mut state = self.state.lock();
+            (state.id(), state.running, state.memory)
+        };
+        let env = self.job_env();
+        let started = MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms));
+        // The only job is never refused: what it finds short is told by its failure.
+        match started {
+            Err(error) if error.is_retryable() && running > 0 => Ok(None),
+            Ok(Some(job))
+                if running > 0 && taken + job.memory() > self.resources.compaction_bytes() =>
+            {
+                job.release(shape);
+                Ok(None)
+            }
+            started => started,
+        }
+    }
+
+    /// What the planner is told of `tree`, and the request it is asked about; none where a look can
+    /// find nothing new.
+    fn summary(
+        &self,
+        tree: &Tree,
+        shape: &Shape<'_>,
+    ) -> Option<(plan::Summary, Seen, Option<u64>)> {
+        let (version, now) = (shape.version(), self.now());
+        let horizon = self.env.snapshots.horizon(&self.env.ring);
+        let mut state = self.state.lock();
+        let quiet = state.is_quiet(self.env.ring.visible(), now);
+        let requests = state.requests.iter();
+        let mut own = requests.filter(|(_, it)| it.keyspace == tree.id() && it.ended.is_none());
+        let request = own.next().map(|(id, request)| (*id, request.range.clone()));
+        let (id, manual) = request.unzip();
+        let seen = Seen::new(&version, shape.busy().len(), quiet, id, now);
+        let book = state.books.entry(tree.id()).or_default();
+        if book.was_fruitless(&seen) || book.is_paused(now) && manual.is_none() {
+            return None;
+        }
+        let superseding = book.turnover.superseding();
+        drop(state);
+        let summary = plan::Summary {
+            runs: summary::runs(&version),
+            busy: summary::areas(shape.busy()),
+            free_bytes: None,
+            now_ms: self.resources.clock().unix_millis(),
+            oldest_reader: horizon.seqnos().first().copied().unwrap_or(Seqno::ZERO),
+            quiet,
+            manual,
+            unit_bytes: self.resources.memtable_bytes() / 2,
+            superseding,
+        };
+        Some((summary, seen, id))
+    }
+
+    /// The piece of the tree that the planner means, unless a job works on it.
+    fn piece(
+        &self,
+        shape: &Shape<'_>,
+        run: base::RunId,
+        piece: &plan::Piece,
+    ) -> Option<Arc<Piece>> {
+        let version = shape.version();
+        let found = version.run(run)?.find(&piece.first)?;
+        let same = found.entry().id == piece.file.id && found.range().first == piece.first;
+        same.then(|| Arc::clone(found))
+    }
+
+    /// Drops pieces in which there is nothing that anyone can read, or that hides anything.
+    fn drop_pieces(
+        &self,
+        tree: &Tree,
+        shape: &Shape<'_>,
+        pieces: &[(base::RunId, plan::Piece)],
+    ) -> Result<()> {
+        let mut changes = Vec::new();
+        let mut edits = Vec::new();
+        for (run, planned) in pieces {
+            let Some(piece) = self.piece(shape, *run, planned) else { continue };
+            let (table, range) = (piece.entry().id, piece.range().clone());
+            edits.push(Edit::TableCut { keyspace: tree.id(), table, range: range.clone() });
+            let rectangle = Rectangle { oldest: *run, newest: *run, range, bytes: 0 };
+            changes.push(Change { rectangle, inputs: vec![table], outputs: Vec::new() });
+        }
+        self.change(shape, edits, &changes)?;
+        changes.iter().for_each(|_| self.counters.dropped());
+        Ok(())
+    }
+
+    /// Lets pieces sink to older runs.
+    fn move_pieces(&self, tree: &Tree, shape: &Shape<'_>, moves: &[plan::Move]) -> Result<()> {
+        let mut changes = Vec::new();
+        let mut edits = Vec::new();
+        for plan::Move { piece: planned, from, into } in moves {
+            let Some(piece) = self.piece(shape, *from, planned) else { continue };
+            let (keyspace, table, range) = (tree.id(), piece.entry().id, piece.range().clone());
+            let (run, level) = (*into, piece.level());
+            edits.push(Edit::TableMoved { keyspace, table, range: range.clone(), run, level });
+            let rectangle = Rectangle { oldest: *from, newest: *from, range, bytes: 0 };
+            changes.push(Change { rectangle, inputs: vec![table], outputs: vec![(run, piece)] });
+        }
+        self.change(shape, edits, &changes)?;
+        changes.iter().for_each(|_| self.counters.moved());
+        Ok(())
+    }
+
+    /// Records `changes`, then installs them.
+    fn change(&self, shape: &Shape<'_>, edits: Vec<Edit>, changes: &[Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Err(Error::invalid("plan").expected("pieces that are there"));
+        }
+        self.env.manifest.append(edits)?;
+        changes.iter().for_each(|change| shape.install_changed(change));
+        Ok(())
+    }
+
+    /// `job` is installed.
+    pub(crate) fn merged(&self, job: MergeJob, merged: &Merged) {
+        self.counters.merged(merged);
+        let (id, memory) = (job.tree().id(), job.memory());
+        drop(job);
+        let mut state = self.state.lock();
+        let book = state.books.entry(id).or_default();
+        book.succeeded();
+        if let Some((newer, oldest)) = merged.turnover {
+            book.turnover.merged(newer, oldest, merged.bytes_written);
+        }
+        self.job_ended(state, memory);
+    }
+
+    /// `job` was given up.
+    pub(crate) fn cancelled(&self, job: MergeJob) {
+        self.counters.cancelled();
+        let memory = job.memory();
+        job.cancel(&self.env);
+        self.job_ended(self.state.lock(), memory);
+    }
+
+    /// `job` failed: nothing happened.
+    pub(crate) fn failed(&self, job: MergeJob, error: Error) {
+        let tree = Arc::clone(job.tree());
+        if tree.is_dropped() {
+            return self.cancelled(job);
+        }
+        let (error, memory) = (error.at(job.place()), job.memory());
+        drop(job);
+        self.note_failure(&tree, error);
+        self.job_ended(self.state.lock(), memory);
+    }
+
+    fn job_ended(&self, mut state: MutexGuard<'_, State>, memory: u64) {
+        state.running -= 1;
+        state.memory -= memory;
+        state.ended += 1;
+        self.changed.notify_all();
+        drop(state);
+        // What the others could not take may be free now.
+        self.wake();
+    }
+
+    fn note_failure(&self, tree: &Tree, error: Error) {
+        self.counters.failed();
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.books.entry(tree.id()).or_default().failed(error.clone(), now);
+        let own = state.requests.values_mut().filter(|request| request.keyspace == tree.id());
+        for request in own.filter(|request| request.ended.is_none()) {
+            if error.kind() == ErrorKind::Corrupt {
+                request.damage.get_or_insert_with(|| error.clone());
+            } else {
+                request.ended = Some(Err(error.clone()));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Sends everyone away who waits.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn statistics(&self) -> CompactionStatistics {
+        let damaged = |tree: &Arc<Tree>| {
+            let version = Arc::clone(&tree.view().version);
+            version.files().iter().filter(|file| file.is_damaged()).count()
+        };
+        let damaged_tables = self.trees.all().iter().map(damaged).sum();
+        let state = self.state.lock();
+        let failure = state.books.values().find_map(|book| book.failure.as_ref());
+        CompactionStatistics {
+            running: state.running,
+            failing: failure.map(ToString::to_string),
+            debt_bytes: state.books.values().map(|book| book.debt.bytes).sum(),
+            damaged_tables,
+            ..self.counters.statistics()
+        }
+    }
+}
+
+impl fmt::Debug for Compactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Compactor({:?})", self.options)
+    }
+}

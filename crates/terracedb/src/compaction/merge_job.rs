@@ -1,0 +1,314 @@
+//! A merge of one rectangle: made of a plan, run in steps, verified, installed.
+//!
+//! Why a merge is safe whatever happens beside it:
+//!
+//! - The rectangle is reserved: no other job works in it, and no new table is put below what it may
+//!   write ([`crate::ordered::Shape`]), so that its inputs are there until it is installed and its
+//!   outputs keep the order of age (I4). Tables come and go above and beside it.
+//! - The horizon was taken after the version whose tables it merges, so every version in them was
+//!   visible by then. A snapshot made later reads at a number that is not below the horizon's
+//!   newest, sees whatever the newest reader of the horizon sees, and misses nothing that was left
+//!   out. Iterators read the version they began with.
+//! - What older tables outside the rectangle may hold is said by `below`. Nothing older than the
+//!   job's inputs can appear there later: what is flushed or ingested meanwhile is newer, and goes
+//!   above the rectangle where it may share a key with it. So a delete that was dropped hid nothing
+//!   (I5).
+
+use std::sync::Arc;
+
+use base::{Codec, Error, ErrorKind, Result, TableId};
+use compact::job::{Input, InputRun, Output};
+use compact::plan::{Merge, Reason};
+use compact::{Job, Outcome, Run, Verification};
+use table::Table;
+
+use super::counters::Merged;
+use super::summary::bytes_of;
+use crate::manifest::{Edit, KeyRange, TableEntry};
+use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, Version};
+
+/// Ids beyond those that outputs of the planned length need.
+const SPARE_IDS: u64 = 4;
+
+/// What a job takes beside its inputs, about.
+pub(super) const WRITER_BYTES: usize = 3 << 20;
+
+/// A merge in progress. Holds its rectangle until it is dropped; unfinished outputs go with it.
+#[derive(Debug)]
+pub(crate) struct MergeJob {
+    tree: Arc<Tree>,
+    rectangle: Rectangle,
+    reserved: bool,
+    level: u8,
+    reason: Reason,
+    /// The pieces merged.
+    inputs: Vec<Arc<Piece>>,
+    /// Bytes of inputs above the oldest run, and in it, where nothing older lies below.
+    turnover: Option<(u64, u64)>,
+    job: Job,
+    compact: compact::Env,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Running(Box<Run>),
+    /// The outcome, the half of it that verification does not keep.
+    Verifying(Box<Verification>, Outcome),
+    /// The outputs are the version's, or no longer known to be nobody's.
+    Over,
+}
+
+impl MergeJob {
+    /// A job for `merge`, its rectangle reserved; none where another job works in a part of it.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short; the manifest's, where it gives no ids.
+    pub(super) fn new(
+        env: &FlushEnv,
+        compact: &compact::Env,
+        tree: &Arc<Tree>,
+        shape: &mut Shape<'_>,
+        merge: &Merge,
+        (id, now_ms): (u64, u64),
+    ) -> Result<Option<Self>> {
+        let version = shape.version();
+        let rectangle = Rectangle {
+            oldest: merge.into,
+            newest: merge.newest(),
+            range: KeyRange { first: merge.first.clone(), end: merge.end.clone() },
+            bytes: merge.bytes,
+        };
+        let Some((runs, inputs)) = inputs_of(&version, &rectangle)? else { return Ok(None) };
+        if !shape.reserve(&rectangle) {
+            return Ok(None);
+        }
+        let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
+        let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
+        let (mut newer, mut oldest) = (0, 0);
+        for (run, piece) in &inputs {
+            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) += bytes_of(piece);
+        }
+        Ok(Some(Self {
+            tree: Arc::clone(tree),
+            rectangle,
+            reserved: true,
+            level: merge.level,
+            reason: merge.reason,
+            inputs: inputs.into_iter().map(|(_, piece)| piece).collect(),
+            turnover: merge.oldest.then_some((newer, oldest)),
+            job,
+            compact: compact.clone(),
+            stage: Stage::Running(Box::new(run)),
+        }))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a job is made of, once")]
+    fn start(
+        env: &FlushEnv,
+        compact: &compact::Env,
+        tree: &Tree,
+        merge: &Merge,
+        version: &Version,
+        rectangle: &Rectangle,
+        inputs: Vec<InputRun>,
+        (id, now_ms): (u64, u64),
+    ) -> Result<(Job, Run)> {
+        // After the version: see the module.
+        let horizon = env.snapshots.horizon(&env.ring);
+        let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
+        let dictionary = match env.codec {
+            Codec::Zstd => env.manifest.dictionary(tree.id()).0,
+            _ => None,
+        };
+        let job = Job {
+            id,
+            epoch: 0,
+            part: 0,
+            store: env.store,
+            keyspace: tree.id(),
+            inputs,
+            bounds: rectangle.range.clone(),
+            horizon,
+            now_ms,
+            below: below(version, rectangle),
+            output: Output {
+                codec: env.codec,
+                zstd_level: env.zstd_level,
+                dictionary,
+                filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
+                table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
+                ids: env.manifest.reserve_tables(tables)?,
+            },
+            operator: None,
+            hot: Vec::new(),
+        };
+        let run = Run::new(job.clone(), compact)?;
+        Ok((job, run))
+    }
+
+    pub(crate) fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Does one bounded step; what the merge did with the last.
+    ///
+    /// # Errors
+    /// As [`Run::step`]: nothing happened, and the job is to be dropped.
+    pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Merged>> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Running(mut run) => {
+                let stepped = run.step().inspect_err(|_| self.blame(run.blame()))?;
+                self.stage = match stepped {
+                    None => Stage::Running(run),
+                    Some(outcome) => {
+                        let (job, compact) = (&self.job, &self.compact);
+                        let started =
+                            Verification::new(job, outcome.clone(), compact, &env.account);
+                        let started = started.inspect_err(|_| self.discard(env))?;
+                        Stage::Verifying(Box::new(started), outcome)
+                    }
+                };
+                Ok(None)
+            }
+            Stage::Verifying(mut verification, outcome) => {
+                match verification.step().inspect_err(|_| self.discard(env))? {
+                    Some(tables) => return self.install(env, &outcome, tables).map(Some),
+                    None => self.stage = Stage::Verifying(verification, outcome),
+                }
+                Ok(None)
+            }
+            Stage::Over => Err(Error::invalid("step of a merge").expected("one not over")),
+        }
+    }
+
+    /// Keeps the input in which damage was met out of later jobs.
+    fn blame(&self, table: Option<TableId>) {
+        let blamed = self.inputs.iter().filter(|piece| Some(piece.entry().id) == table);
+        blamed.for_each(|piece| piece.file().mark_damaged());
+    }
+
+    /// Puts the outputs in the place of the inputs.
+    fn install(
+        &self,
+        env: &FlushEnv,
+        outcome: &Outcome,
+        tables: Vec<Arc<Table>>,
+    ) -> Result<Merged> {
+        let id = self.tree.id();
+        let Rectangle { oldest, range, .. } = &self.rectangle;
+        let mut edits = Vec::with_capacity(self.inputs.len() + tables.len());
+        for piece in &self.inputs {
+            let range = piece.range().intersection(range);
+            edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
+        }
+        let mut outputs = Vec::with_capacity(tables.len());
+        for (summary, table) in outcome.tables.iter().zip(tables) {
+            let entry = Arc::new(TableEntry::of(summary, *oldest, self.level));
+            edits.push(Edit::TableAdded { keyspace: id, table: Arc::clone(&entry) });
+            outputs.push((*oldest, Piece::whole(env.table_file(Ok(table), entry))));
+        }
+        let shape = self.tree.shape();
+        env.manifest.append(edits).inspect_err(|_| {
+            // A manifest that failed may name them all the same (I3).
+            if env.manifest.poisoned().is_none() {
+                self.discard(env);
+            }
+        })?;
+        let inputs = self.inputs.iter().map(|piece| piece.entry().id).collect();
+        let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
+        shape.install_changed(&change);
+        Ok(Merged {
+            reason: self.reason,
+            bytes_read: outcome.bytes_read,
+            bytes_written: outcome.bytes_written(),
+            counts: outcome.counts,
+            pages_passed: outcome.pages_passed,
+            turnover: self.turnover,
+        })
+    }
+
+    /// Removes outputs that nobody names.
+    fn discard(&self, env: &FlushEnv) {
+        // What stays behind goes at the next open.
+        let _ = self.job.discard_outputs(&*env.medium);
+    }
+
+    /// Gives the job up.
+    pub(super) fn cancel(self, env: &FlushEnv) {
+        if matches!(self.stage, Stage::Verifying(..)) {
+            self.discard(env);
+        }
+    }
+
+    /// About the memory it may take, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let runs = self.job.inputs.len() * compact::Env::RUN_BYTES_MIN;
+        (runs + self.compact.read_bytes + WRITER_BYTES) as u64
+    }
+
+    /// Gives the job up before its first step, while its tree's shape is held.
+    pub(super) fn release(mut self, shape: &mut Shape<'_>) {
+        shape.release(&self.rectangle);
+        self.reserved = false;
+    }
+
+    /// What it merges, for messages.
+    pub(super) fn place(&self) -> String {
+        let Rectangle { oldest, newest, range, .. } = &self.rectangle;
+        format!("merge of runs {oldest} to {newest} of `{}`, keys {range}", self.tree.name())
+    }
+}
+
+impl Drop for MergeJob {
+    fn drop(&mut self) {
+        if self.reserved {
+            self.tree.shape().release(&self.rectangle);
+        }
+    }
+}
+
+type Inputs = (Vec<InputRun>, Vec<(base::RunId, Arc<Piece>)>);
+
+/// All that `version` holds within `rectangle`, newest run first; none where that is nothing.
+///
+/// # Errors
+/// `Corrupt` where a part of it is damaged.
+fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>> {
+    let mut runs = Vec::new();
+    let mut pieces = Vec::new();
+    for run in version.runs().iter().filter(|run| rectangle.holds(run.id())) {
+        let mut tables = Vec::new();
+        for piece in run.overlapping(&rectangle.range) {
+            if piece.file().is_damaged() {
+                let error = Error::corrupt("table of a merge").at(piece.entry().id);
+                return Err(error.expected("one without damage"));
+            }
+            let entry = piece.entry();
+            tables.push(Input {
+                id: entry.id,
+                file_bytes: entry.file_bytes,
+                digest: piece.table()?.footer().digest,
+                bounds: piece.range().intersection(&rectangle.range),
+                seqno: entry.seqno,
+            });
+            pieces.push((run.id(), Arc::clone(piece)));
+        }
+        if !tables.is_empty() {
+            runs.push(InputRun { tables });
+        }
+    }
+    Ok((!runs.is_empty()).then_some((runs, pieces)))
+}
+
+/// The keys within `rectangle` that older tables may hold.
+fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
+    let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
+    let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));
+    pieces.map(|piece| piece.range().intersection(&rectangle.range)).collect()
+}
+
+/// Whether a failure says nothing of the store, only of what it has at the moment.
+pub(super) fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Retry | ErrorKind::NoSpace)
+}

@@ -1,0 +1,46 @@
+//! What the compactor knows between looks, under one short lock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{KeyspaceId, Seqno};
+
+use super::book::Book;
+use super::request::Request;
+
+/// Nobody wrote for this long: time to settle.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) books: BTreeMap<KeyspaceId, Book>,
+    pub(super) requests: BTreeMap<u64, Request>,
+    /// Ids of jobs and requests.
+    pub(super) next_id: u64,
+    /// Jobs handed out and not ended, and the memory that they may take.
+    pub(super) running: usize,
+    pub(super) memory: u64,
+    /// Jobs and other changes that ended.
+    pub(super) ended: u64,
+    /// Looks at all keyspaces that found nothing to do while no job was running.
+    pub(super) idle_looks: u64,
+    /// Callers that wait until everything is settled.
+    pub(super) settling: usize,
+    /// The newest visible number, and since when it is.
+    pub(super) visible: (Seqno, Duration),
+    pub(super) closed: bool,
+}
+
+impl State {
+    pub(super) fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(super) fn is_quiet(&mut self, visible: Seqno, now: Duration) -> bool {
+        if self.visible.0 != visible {
+            self.visible = (visible, now);
+        }
+        self.settling > 0 || now.saturating_sub(self.visible.1) >= QUIET_AFTER
+    }
+}

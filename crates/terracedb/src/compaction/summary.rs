@@ -1,0 +1,74 @@
+//! What the planner is told of a tree: plain data made from a version.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use compact::plan;
+
+use crate::ordered::{Piece, Rectangle, Run, TableFile, Version};
+
+/// The runs of `version`, newest first.
+pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
+    let run = |run: &Arc<Run>| plan::RunSummary {
+        id: run.id(),
+        pieces: run.pieces().iter().map(|it| piece(it)).collect(),
+    };
+    version.runs().iter().map(run).collect()
+}
+
+fn piece(piece: &Piece) -> plan::Piece {
+    let range = piece.range();
+    plan::Piece {
+        file: Arc::clone(piece.file().facts()),
+        level: piece.level(),
+        first: range.first.clone(),
+        end: range.end.clone(),
+        damaged: piece.file().is_damaged(),
+    }
+}
+
+/// The rectangles that jobs work on.
+pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
+    let area = |rectangle: &Rectangle| plan::Area {
+        newest: rectangle.newest,
+        oldest: rectangle.oldest,
+        first: rectangle.range.first.clone(),
+        end: rectangle.range.end.clone(),
+        bytes: rectangle.bytes,
+    };
+    busy.iter().map(area).collect()
+}
+
+/// What does not change about a table file.
+pub(crate) fn facts(file: &TableFile) -> plan::FileSummary {
+    let entry = file.entry();
+    let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
+    plan::FileSummary {
+        id: entry.id,
+        bytes: entry.file_bytes,
+        entries: entry.entries,
+        deletes: entry.deletes,
+        range_deletes: entry.range_deletes,
+        latest_expiry: entry.latest_expiry,
+        seqno_max: entry.seqno_max,
+        splits: splits.into_iter().map(|(key, bytes)| (Bytes::from(key), bytes)).collect(),
+        values: entry.values.clone(),
+    }
+}
+
+/// About the bytes that `piece` has of its file.
+pub(crate) fn bytes_of(piece: &Piece) -> u64 {
+    let (file, range) = (piece.file().facts(), piece.range());
+    if *range == piece.entry().range {
+        return file.bytes;
+    }
+    let before = |key: &[u8]| {
+        let at = file.splits.partition_point(|(split, _)| &**split <= key);
+        at.checked_sub(1).and_then(|at| file.splits.get(at)).map_or(0, |(_, bytes)| *bytes)
+    };
+    let end = match &range.end {
+        Some(end) if piece.entry().range.is_end_after(end) => before(end),
+        _ => file.bytes,
+    };
+    end.saturating_sub(before(&range.first))
+}

@@ -1,0 +1,64 @@
+//! A task that merges: asks the compactor for a job, runs it step by step, asks for the next.
+//!
+//! Several may run at once, each with a job of its own. While a flush is under way only the first
+//! goes on, so that the flush never waits for a thread behind merges.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::{Progress, Task};
+
+use super::{Compactor, MergeJob};
+
+/// How often a task looks for work where nothing wakes it: for what time brings.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// How long a task makes way for a flush.
+const MAKE_WAY: Duration = Duration::from_millis(5);
+
+/// See the module.
+pub(crate) struct CompactTask {
+    pub(crate) compactor: Arc<Compactor>,
+    /// The first of the tasks never makes way.
+    pub(crate) first: bool,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) job: Option<MergeJob>,
+}
+
+impl Task for CompactTask {
+    fn step(&mut self) -> Progress {
+        if self.stop.load(Ordering::Acquire) {
+            // Unfinished outputs go with the run.
+            if let Some(job) = self.job.take() {
+                self.compactor.cancelled(job);
+            }
+            return Progress::Done;
+        }
+        if !self.first && self.compactor.is_flushing() {
+            return Progress::IdleFor(MAKE_WAY);
+        }
+        match self.job.take() {
+            Some(job) => self.go_on(job),
+            None => {
+                self.job = self.compactor.next_job();
+                if self.job.is_some() { Progress::Again } else { Progress::IdleFor(LOOK_AROUND) }
+            }
+        }
+    }
+}
+
+impl CompactTask {
+    fn go_on(&mut self, mut job: MergeJob) -> Progress {
+        if job.tree().is_dropped() {
+            self.compactor.cancelled(job);
+            return Progress::Again;
+        }
+        match job.step(self.compactor.env()) {
+            Ok(None) => self.job = Some(job),
+            Ok(Some(merged)) => self.compactor.merged(job, &merged),
+            Err(error) => self.compactor.failed(job, error),
+        }
+        Progress::Again
+    }
+}

@@ -1,0 +1,105 @@
+//! Those who ask for merges and wait for them.
+
+use std::time::Duration;
+
+use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle};
+use compact::plan::ManualRange;
+
+use super::request::Request;
+use super::state::State;
+use super::{CompactionProgress, Compactor};
+use crate::manifest::KeyRange;
+use crate::ordered::Tree;
+
+impl Compactor {
+    pub(super) fn end_requests(&self, keyspace: Option<KeyspaceId>, why: &dyn Fn() -> Error) {
+        let mut state = self.state.lock();
+        let open = state.requests.values_mut().filter(|request| request.ended.is_none());
+        for request in open.filter(|it| keyspace.is_none_or(|id| it.keyspace == id)) {
+            request.ended = Some(Err(why()));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Asks for `range` of `tree` to be merged into one run; its number.
+    pub(crate) fn request(&self, tree: &Tree, range: &KeyRange) -> u64 {
+        let newest = tree.view().version.runs().first().map_or(base::RunId(0), |run| run.id());
+        let range = ManualRange { first: range.first.clone(), end: range.end.clone(), newest };
+        let mut state = self.state.lock();
+        let id = state.id();
+        state.requests.insert(id, Request::new(tree.id(), range));
+        drop(state);
+        self.wake();
+        id
+    }
+
+    /// Takes requests back.
+    pub(crate) fn withdraw(&self, requests: &[u64]) {
+        let mut state = self.state.lock();
+        requests.iter().for_each(|id| drop(state.requests.remove(id)));
+    }
+
+    pub(crate) fn progress(&self, requests: &[u64]) -> CompactionProgress {
+        let state = self.state.lock();
+        let own = || requests.iter().filter_map(|id| state.requests.get(id));
+        let bytes_total = own().map(|request| request.total).sum();
+        CompactionProgress { bytes_total, bytes_left: own().map(|request| request.left).sum() }
+    }
+
+    /// Waits until all of `requests` are done; the first failure.
+    pub(crate) fn wait(&self, requests: &[u64]) -> Result<()> {
+        self.wait_until(|state| {
+            let mut own = requests.iter().filter_map(|id| state.requests.get(id));
+            if own.clone().any(|request| request.ended.is_none()) {
+                return None;
+            }
+            Some(own.find_map(|request| request.ended.clone()?.err()).map_or(Ok(()), Err))
+        })
+    }
+
+    /// Waits until no keyspace has anything to merge, as if nobody wrote.
+    ///
+    /// # Errors
+    /// Why merges fail.
+    pub(crate) fn wait_until_settled(&self) -> Result<()> {
+        let start = {
+            let mut state = self.state.lock();
+            state.settling += 1;
+            state.idle_looks
+        };
+        self.wake();
+        // The look under way when this began may have been taken before.
+        let waited = self.wait_until(|state| {
+            let failed = state.books.values().filter(|book| book.is_paused(self.now()));
+            if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
+                return Some(Err(error));
+            }
+            (state.idle_looks > start + 1).then_some(Ok(()))
+        });
+        self.state.lock().settling -= 1;
+        waited
+    }
+
+    fn wait_until(&self, mut is_done: impl FnMut(&State) -> Option<Result<()>>) -> Result<()> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(result) = is_done(&state) {
+                    return result;
+                }
+                if state.closed {
+                    return Err(Error::closed("store"));
+                }
+                let tasks = self.tasks.get();
+                if tasks.is_some_and(|tasks| tasks.iter().all(TaskHandle::is_finished)) {
+                    return Err(Error::new(ErrorKind::Poisoned, "merges").got("a panic"));
+                }
+                self.changed.wait_for(&mut state, Duration::from_millis(1));
+            }
+            if !self.resources.executor().help() {
+                // Asleep until its time comes, where nothing else wakes it.
+                self.wake();
+            }
+        }
+    }
+}
