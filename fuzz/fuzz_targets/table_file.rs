@@ -1,5 +1,5 @@
 //! Reads arbitrary bytes as a table file whose checksums all match: describes it, opens it, checks
-//! it, walks it both ways and looks keys up.
+//! it, salvages it, walks it both ways and looks keys up.
 
 #![no_main]
 
@@ -9,7 +9,9 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Result, Seqno, Trailer, key_hash};
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Purpose};
-use table::{NoDictionaries, Pages, PointRead, Span, Step, Table, TableCursor};
+use table::{
+    NoDictionaries, Pages, PointRead, Salvaged, Span, Step, Table, TableCursor, salvage,
+};
 use terrace_fuzz::{medium_of, seal_pages};
 
 /// More entries than an input can hold are a walk that does not end.
@@ -25,13 +27,33 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = table::describe(&*medium, &name, &account, true, &mut |fact| {
         let _ = fact.to_string();
     });
+    let mut last = None;
+    let mut visit = |salvaged: Salvaged<'_>| {
+        if let Salvaged::Version { key, trailer, .. } = salvaged {
+            let version = (key.to_vec(), std::cmp::Reverse(trailer));
+            assert!(last.as_ref().is_none_or(|last| *last < version), "in order");
+            last = Some(version);
+        }
+        Ok(())
+    };
+    let salvaged = salvage(&*medium, store, id, &NoDictionaries, &account, &mut visit);
+    let salvaged = salvaged.expect("memory");
     let dictionaries = Arc::new(NoDictionaries);
     let opened = Table::open(&*medium, store, id, None, None, dictionaries, &account);
     let Ok(table) = opened else { return };
     let report = table.check(&account, &mut |done, total| assert!(done <= total)).expect("memory");
     let keys = walk(&table, true);
     let back = walk(&table, false);
+    let deletes = table.range_deletes();
+    for (before, next) in deletes.iter().zip(deletes.iter().skip(1)) {
+        assert!(before.start < before.end && before.end <= next.start);
+    }
+    for fragment in deletes.iter() {
+        let newest = fragment.seqnos.first().copied();
+        assert_eq!(deletes.newest_covering(fragment.start, Seqno::MAX), newest);
+    }
     if report.is_clean() {
+        assert_eq!(salvaged.versions, report.entries, "a clean table is salvaged whole");
         // What passes the check reads the same whichever way.
         assert_eq!(keys.as_ref().ok().map(Vec::len), back.ok().map(|keys| keys.len()));
         assert_eq!(keys.as_ref().ok().map(|keys| keys.len() as u64), Some(report.entries));

@@ -10,14 +10,14 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Codec, EntryKind, KeyspaceId, Seqno, StoreId, TableId, Trailer};
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Medium, MemoryMedium, Purpose};
-use table::{NoDictionaries, Pages, Spec, Step, Table, TableCursor, Writer};
+use table::{NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table, TableCursor, Writer};
 
 /// How many times each value stands in the table's, so that inputs of a few bytes make blocks of
 /// several pages.
 const REPEATS: usize = 32;
 
-fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>)| {
-    let (choice, entries) = input;
+fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)| {
+    let (choice, entries, deletes) = input;
     let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice % 3)];
     let repeats = if choice & 0x80 > 0 { REPEATS } else { 1 };
     let model: BTreeMap<Vec<u8>, Vec<u8>> = entries
@@ -46,10 +46,19 @@ fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>)| {
     for (key, value) in &model {
         writer.add(key, trailer, value).expect("an entry");
     }
+    let deletes = RangeDeletes::build(deletes.into_iter().map(|(start, end, seqno)| {
+        let seqno = Seqno::new(u64::from(seqno));
+        RangeDelete { start: start.into(), end: end.into(), seqno }
+    }));
+    for fragment in deletes.iter() {
+        let added = writer.add_range_delete(fragment.start, fragment.end, fragment.seqnos);
+        added.expect("fragments are in order");
+    }
     let summary = writer.finish().expect("a table");
     let bytes = Some(summary.file_bytes);
     let table = Table::open(&*medium, store, id, bytes, None, Arc::new(NoDictionaries), &account);
     let table = table.expect("what was written opens");
+    assert_eq!(*table.range_deletes(), deletes);
     let report = table.check(&account, &mut |_, _| ()).expect("memory");
     assert!(report.is_clean(), "{report:?}");
     let mut cursor = TableCursor::new(Arc::clone(&table));

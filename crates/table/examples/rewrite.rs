@@ -3,13 +3,21 @@
 //!
 //! A table of 16-byte keys and values half of which is noise is read from end to end and written
 //! again: entry by entry, and block by block as they are. Also each half of the first alone. Raw
-//! megabytes for each second of processor time of this thread; the medium is memory.
+//! megabytes for each second of processor time of this thread. Pages are in memory, and what is written
+//! is thrown away: no device's time counts, nor the kernel's.
 
+use std::any::Any;
 use std::sync::Arc;
 
+use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, EntryKind, KeyspaceId, Result, Rng, Seqno, StoreId, TableId, Trailer};
-use media::{Buf, Medium, MemoryMedium, Purpose};
+use base::{
+    Account, Codec, EntryKind, Error, KeyspaceId, Result, Rng, Seqno, StoreId, TableId, Trailer,
+};
+use media::{
+    Access, Buf, Capabilities, Completion, File, Listing, Medium, MemoryMedium, Purpose, Queue,
+    Refused, Request,
+};
 use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
     FILTER_BITS_DEFAULT, NoDictionaries, Pages, Spec, Step, Summary, Table, TableCursor, Writer,
@@ -17,6 +25,7 @@ use terrace_table::{
 };
 
 const STORE: StoreId = StoreId(1);
+const TABLE: TableId = TableId(1);
 const TABLE_BYTES: u64 = 96 << 20;
 const ROUNDS: usize = 3;
 
@@ -26,21 +35,128 @@ fn now() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A table in memory.
+/// A table, all of whose pages are in memory.
 struct Written {
     table: Arc<Table>,
+    frames: Vec<Frame>,
+}
+
+/// A device that takes everything and keeps nothing.
+#[derive(Debug)]
+struct Sink;
+
+struct SinkQueue(Vec<Completion>);
+
+impl Queue for SinkQueue {
+    fn submit(&mut self, request: Request) -> std::result::Result<(), Refused> {
+        let Request { op, token, .. } = request;
+        self.0.push(Completion { token, buf: op.into_buf(), result: Ok(()) });
+        Ok(())
+    }
+
+    fn complete(&mut self, _: usize, out: &mut Vec<Completion>) -> Result<()> {
+        out.append(&mut self.0);
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+
+    fn depth(&self) -> usize {
+        8
+    }
+}
+
+impl File for Sink {
+    fn name(&self) -> &str {
+        "sink"
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn read(&self, _: u64, buf: Buf, _: Purpose) -> (Buf, Result<()>) {
+        (buf, Err(Error::corrupt("a sink")))
+    }
+
+    fn write(&self, _: u64, buf: Buf, _: Purpose) -> (Buf, Result<()>) {
+        (buf, Ok(()))
+    }
+
+    fn store(&self, _: u64, _: &[u8], _: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self, _: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Medium for Sink {
+    fn capabilities(&self) -> Capabilities {
+        MemoryMedium::new().capabilities()
+    }
+
+    fn create(&self, _: &str, _: Access, _: u64) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(Self))
+    }
+
+    fn open(&self, _: &str, _: Access) -> Result<Arc<dyn File>> {
+        Err(Error::corrupt("a sink"))
+    }
+
+    fn remove(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn link(&self, _: &str, _: &dyn Medium) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn list(&self) -> Result<Vec<Listing>> {
+        Ok(Vec::new())
+    }
+
+    fn sync_names(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        Ok(Box::new(()))
+    }
+
+    fn queue(&self, _: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(SinkQueue(Vec::new())))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
+    }
 }
 
 fn write(
-    id: u64,
+    medium: &Arc<dyn Medium>,
     codec: Codec,
     fill: impl FnOnce(&mut Writer) -> Result<()>,
-) -> Result<(Written, Summary)> {
-    let (medium, account) = (Arc::new(MemoryMedium::new()), Account::unlimited("rewrite"));
-    let medium: Arc<dyn Medium> = medium;
+) -> Result<Summary> {
+    let account = Account::unlimited("rewrite");
     let spec = Spec {
         store: STORE,
-        table: TableId(id),
+        table: TABLE,
         keyspace: KeyspaceId(1),
         codec,
         level: 1,
@@ -48,18 +164,16 @@ fn write(
         filter_bits: FILTER_BITS_DEFAULT,
         purpose: Purpose::Compaction,
     };
-    let mut writer = Writer::create(&medium, spec, &account)?;
+    let mut writer = Writer::create(medium, spec, &account)?;
     fill(&mut writer)?;
-    let summary = writer.finish()?;
-    let dictionaries = Arc::new(NoDictionaries);
-    let table = Table::open(&*medium, STORE, TableId(id), None, None, dictionaries, &account)?;
-    Ok((Written { table }, summary))
+    writer.finish()
 }
 
 fn source(codec: Codec, value_bytes: usize) -> Result<Written> {
     let mut rng = Rng::new(7);
     let mut value = vec![b'.'; value_bytes];
-    let (written, _) = write(1, codec, |writer| {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    write(&medium, codec, |writer| {
         for number in 0..TABLE_BYTES / (16 + value_bytes as u64) {
             let key = format!("{number:016}");
             rng.fill(value.get_mut(..value_bytes / 2).unwrap_or_default());
@@ -68,63 +182,45 @@ fn source(codec: Codec, value_bytes: usize) -> Result<Written> {
         }
         Ok(())
     })?;
-    Ok(written)
-}
-
-/// Steps a cursor, reading a mebibyte at once as a merge does, and verifying each page.
-struct Reader<'a> {
-    written: &'a Written,
-    ahead: Buf,
-    first: u32,
-}
-
-impl Reader<'_> {
-    const AHEAD_PAGES: u32 = 256;
-
-    fn pages(&mut self, first: u32, pages: u32) -> Result<Buf> {
-        let held = (self.ahead.len() / PAGE_BYTES) as u32;
-        if first < self.first || first + pages > self.first + held {
-            let table = &self.written.table;
-            let count = Self::AHEAD_PAGES.min(table.footer().pages - first).max(pages);
-            let buf = Buf::pages(count as usize);
-            let (buf, result) =
-                table.file().read(u64::from(first) * PAGE_BYTES as u64, buf, Purpose::Compaction);
-            result?;
-            (self.ahead, self.first) = (buf, first);
-        }
-        let mut out = Buf::pages(pages as usize);
-        let at = (first - self.first) as usize * PAGE_BYTES;
-        let from = self.ahead.get(at..at + out.len()).unwrap_or_default();
-        out.copy_from_slice(from);
-        for (number, page) in (first..).zip(out.chunks(PAGE_BYTES)) {
-            verify_page(self.written.table.seed(), number, page)?;
-        }
-        Ok(out)
+    let account = Account::unlimited("rewrite");
+    let dictionaries = Arc::new(NoDictionaries);
+    let table = Table::open(&*medium, STORE, TABLE, None, None, dictionaries, &account)?;
+    let mut frames = Vec::new();
+    for page in 0..table.footer().pages {
+        let (at, buf) = (u64::from(page) * PAGE_BYTES as u64, Buf::pages(1));
+        let (buf, result) = table.file().read(at, buf, Purpose::Data);
+        result?;
+        frames.extend(buf.as_array().map(|page| Frame::heap(&account, page)));
     }
+    Ok(Written { table, frames })
+}
 
-    fn step(&mut self, cursor: &mut TableCursor) -> Result<bool> {
-        let mut supplied = None;
-        loop {
-            match cursor.step(supplied.take())? {
-                Step::Ready(valid) => return Ok(valid),
-                Step::Need(span) => {
-                    supplied = Some(Pages::Run(self.pages(span.first, span.pages)?));
+/// Steps a cursor. Each page is verified, as a merge does.
+fn step(written: &Written, cursor: &mut TableCursor) -> Result<bool> {
+    let mut supplied = None;
+    loop {
+        match cursor.step(supplied.take())? {
+            Step::Ready(valid) => return Ok(valid),
+            Step::Need(span) => {
+                let range = span.first as usize..(span.first + span.pages) as usize;
+                let frames = written.frames.get(range).unwrap_or_default();
+                for (number, page) in (span.first..).zip(frames) {
+                    verify_page(written.table.seed(), number, page)?;
                 }
+                supplied = Some(match frames {
+                    [one] => Pages::Frame(one.clone()),
+                    many => Pages::Frames(many.to_vec()),
+                });
             }
         }
     }
 }
 
-fn reader(written: &Written) -> Reader<'_> {
-    Reader { written, ahead: Buf::pages(1), first: u32::MAX / 2 }
-}
-
 fn scan(written: &Written) -> Result<u64> {
     let mut cursor = TableCursor::new(Arc::clone(&written.table));
-    let mut reader = reader(written);
     let mut bytes = 0;
     cursor.seek_first();
-    while reader.step(&mut cursor)? {
+    while step(written, &mut cursor)? {
         bytes += (cursor.key().len() + cursor.value_bytes().len()) as u64;
         cursor.next();
     }
@@ -132,28 +228,30 @@ fn scan(written: &Written) -> Result<u64> {
 }
 
 fn rewrite(written: &Written, codec: Codec) -> Result<Summary> {
-    let (_, summary) = write(2, codec, |writer| {
+    write(&sink(), codec, |writer| {
         let mut cursor = TableCursor::new(Arc::clone(&written.table));
-        let mut reader = reader(written);
         cursor.seek_first();
-        while reader.step(&mut cursor)? {
+        while step(written, &mut cursor)? {
             if let Some(trailer) = cursor.trailer() {
                 writer.add(cursor.key(), trailer, cursor.value_bytes())?;
             }
             cursor.next();
         }
         Ok(())
-    })?;
-    Ok(summary)
+    })
 }
 
-/// Adds the same entry over and over: what the writer alone takes.
+fn sink() -> Arc<dyn Medium> {
+    Arc::new(Sink)
+}
+
+/// Adds entries of its own: what the writer alone takes.
 fn write_only(written: &Written, codec: Codec, value_bytes: usize) -> Result<Summary> {
     let mut rng = Rng::new(7);
     let noise: Vec<u8> = (0..1 << 20).map(|_| rng.next_u64() as u8).collect();
     let mut value = vec![b'.'; value_bytes];
     let mut key = *b"0000000000000000";
-    let (_, summary) = write(3, codec, |writer| {
+    write(&sink(), codec, |writer| {
         for number in 0..written.table.properties().entries {
             let at = (number as usize * 191) % (noise.len() - value_bytes);
             let half = noise.get(at..at + value_bytes / 2).unwrap_or_default();
@@ -167,17 +265,15 @@ fn write_only(written: &Written, codec: Codec, value_bytes: usize) -> Result<Sum
             writer.add(&key, Trailer::new(seqno, EntryKind::Put), &value)?;
         }
         Ok(())
-    })?;
-    Ok(summary)
+    })
 }
 
 fn pass(written: &Written, codec: Codec) -> Result<Summary> {
-    let (_, summary) = write(4, codec, |writer| {
+    write(&sink(), codec, |writer| {
         let mut cursor = TableCursor::new(Arc::clone(&written.table));
         cursor.keep_stored(true);
-        let mut reader = reader(written);
         cursor.seek_first();
-        while reader.step(&mut cursor)? {
+        while step(written, &mut cursor)? {
             match cursor.raw_block()? {
                 Some(block) if writer.accepts(block) => writer.add_block(block)?,
                 _ => println!("a block that cannot be passed"),
@@ -185,8 +281,7 @@ fn pass(written: &Written, codec: Codec) -> Result<Summary> {
             cursor.next_block();
         }
         Ok(())
-    })?;
-    Ok(summary)
+    })
 }
 
 /// The best of some rounds, in megabytes for each second.

@@ -128,8 +128,9 @@ impl Encoder {
         self.out.len() + sequence + 1 + extension_bytes(literals) + literals
     }
 
-    /// Ends the block with `tail`, at least [`TAIL_BYTES_MIN`] long: the compressed block.
-    pub(crate) fn finish(&mut self, source: &[u8], tail: &[u8]) -> &[u8] {
+    /// Ends the block with `tail`, at least [`TAIL_BYTES_MIN`] long, and exchanges `out` for the
+    /// compressed block.
+    pub(crate) fn finish(&mut self, source: &[u8], tail: &[u8], out: &mut Vec<u8>) {
         debug_assert!(tail.len() >= TAIL_BYTES_MIN);
         self.advance(source);
         if self.state.open.length > 0 {
@@ -139,15 +140,14 @@ impl Encoder {
         put_token(&mut self.out, literals.len() + tail.len(), 0);
         self.out.extend_from_slice(literals);
         self.out.extend_from_slice(tail);
-        &self.out
+        std::mem::swap(&mut self.out, out);
     }
 
     /// Searches the next match and leaves it open. False where there is none.
     fn find(&mut self, source: &[u8]) -> bool {
         let Some(last) = source.len().checked_sub(MATCH_BYTES_MIN) else { return false };
-        let mut tries = 1 << SKIP_SHIFT;
-        while self.state.at <= last {
-            let at = self.state.at;
+        let (mut at, mut tries) = (self.state.at, 1 << SKIP_SHIFT);
+        while at <= last {
             let word = word_at(source, at);
             let hash = (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize;
             let slot = self.table.get_mut(hash);
@@ -156,12 +156,12 @@ impl Encoder {
                 self.state.open = self.grow_back(source, candidate, at);
                 return true;
             }
-            self.state.at += tries >> SKIP_SHIFT;
+            at += tries >> SKIP_SHIFT;
             tries += 1;
         }
         // The search may have jumped past bytes that the next ones complete to a word; what an
         // earlier match took is not searched again.
-        self.state.at = self.state.at.min(last + 1).max(self.state.anchor);
+        self.state.at = at.min(last + 1).max(self.state.anchor);
         false
     }
 

@@ -100,7 +100,7 @@ impl MetaBuilder {
     /// Replaces `out` by the payload of the partition's page.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<MetaSize> {
         let width = self.fitting_width();
-        let (seed, slots) = self.filter.build(&mut self.hashes, width);
+        let (seed, slots) = self.filter.build(&self.hashes, width);
         let stored_width = if width == FILTER_BITS_DEFAULT { 0 } else { u16::from(width) };
         let flags = if self.has_runs { HAS_RUNS } else { 0 } | stored_width << WIDTH_SHIFT;
         out.clear();

@@ -80,8 +80,10 @@ pub(crate) struct Packer {
     first_key: Vec<u8>,
     last_trailer: Trailer,
     hashes: Vec<u64>,
-    /// The whole block, tail included.
+    /// The whole block, tail included, for what compresses only that.
     raw: Vec<u8>,
+    /// What follows the entries.
+    tail: Vec<u8>,
     payload: Vec<u8>,
     /// Of a block of zstd: its length when it was last compressed, and what that came to.
     measured: (usize, usize),
@@ -114,6 +116,7 @@ impl Packer {
             last_trailer: Trailer::from_word(0),
             hashes: Vec::new(),
             raw: Vec::new(),
+            tail: Vec::new(),
             payload: Vec::new(),
             measured: (0, 0),
             compressed: false,
@@ -192,9 +195,8 @@ impl Packer {
         let Added { key, trailer, kind, value } = added;
         self.block.stage_head(key, trailer.seqno(), kind, value.len());
         self.keep(added);
-        self.raw.clear();
-        self.block.put_tail(&mut self.raw);
-        let payload = Pieces::new(self.block.entries(), value, &self.raw);
+        self.end_block();
+        let payload = Pieces::new(self.block.entries(), value, &self.tail);
         self.padding.add(run_pages(payload.len()), payload.len());
         emit(Packed {
             payload,
@@ -338,6 +340,11 @@ impl Packer {
         Ok(self.payload.len().min(self.raw.len()))
     }
 
+    fn end_block(&mut self) {
+        self.tail.clear();
+        self.block.put_tail(&mut self.tail);
+    }
+
     fn assemble(&mut self) {
         self.raw.clear();
         self.raw.extend_from_slice(self.block.entries());
@@ -346,9 +353,12 @@ impl Packer {
 
     /// Compresses a block of one long entry.
     fn compress_alone(&mut self) -> Result<()> {
+        if matches!(self.fit, Fit::Stored) {
+            return Ok(());
+        }
         self.assemble();
         match &mut self.fit {
-            Fit::Stored => return Ok(()),
+            Fit::Stored => {}
             Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
             Fit::Zstd(_, compressor) => compressor.compress(&self.raw, &mut self.payload)?,
         }
@@ -359,15 +369,12 @@ impl Packer {
     /// Emits the present block, or as much of it as fits its pages.
     fn close(&mut self, emit: Emit<'_>) -> Result<()> {
         match &mut self.fit {
-            Fit::Stored => self.assemble(),
+            Fit::Stored => {}
             Fit::Lz4(encoder) => {
-                self.raw.clear();
-                self.block.put_tail(&mut self.raw);
-                let payload = encoder.finish(self.block.entries(), &self.raw);
-                self.payload.clear();
-                self.payload.extend_from_slice(payload);
+                self.tail.clear();
+                self.block.put_tail(&mut self.tail);
+                encoder.finish(self.block.entries(), &self.tail, &mut self.payload);
                 self.compressions += 1;
-                self.assemble();
             }
             Fit::Zstd(..) => {
                 let used = self.compress_block()?;
@@ -423,7 +430,9 @@ impl Packer {
 
     /// Hands over the present block, compressed or as it is, and starts the next.
     fn emit(&mut self, emit: Emit<'_>) -> Result<()> {
-        let stored = run_pages(self.raw.len());
+        self.end_block();
+        let raw_bytes = self.block.raw_bytes();
+        let stored = run_pages(raw_bytes);
         let (codec, dictionary) = match &self.fit {
             _ if self.payload.is_empty() || stored <= run_pages(self.payload.len()) => {
                 (Codec::None, DictionaryId(0))
@@ -432,13 +441,16 @@ impl Packer {
             Fit::Lz4(_) => (Codec::Lz4, DictionaryId(0)),
             Fit::Zstd(_, compressor) => (Codec::Zstd, compressor.dictionary_id()),
         };
-        let payload = if codec == Codec::None { &self.raw } else { &self.payload };
+        let payload = match codec {
+            Codec::None => Pieces::new(self.block.entries(), &self.tail, &[]),
+            _ => Pieces::from(self.payload.as_slice()),
+        };
         self.padding.add(run_pages(payload.len()), payload.len());
         emit(Packed {
-            payload: Pieces::from(payload.as_slice()),
+            payload,
             codec,
             dictionary,
-            raw_bytes: self.raw.len(),
+            raw_bytes,
             first_key: &self.first_key,
             last: (self.block.last_key(), self.last_trailer),
             hashes: &self.hashes,

@@ -25,7 +25,7 @@ pub(super) fn everything(codec: Codec) -> (Model, Vec<u8>) {
     (model, content)
 }
 
-fn with_content(content: Vec<u8>) -> Arc<dyn Medium> {
+pub(super) fn with_content(content: Vec<u8>) -> Arc<dyn Medium> {
     let memory = MemoryMedium::new();
     memory.insert(&crate::file_name(TABLE), content).unwrap();
     Arc::new(memory)

@@ -6,6 +6,7 @@ mod golden;
 mod kinds;
 mod model;
 mod pass;
+mod salvage;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

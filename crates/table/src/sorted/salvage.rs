@@ -1,0 +1,438 @@
+//! Salvage: reading what can be read of a table that cannot be opened, or not be trusted.
+//!
+//! Nothing is needed but the identity of the table: every page names its kind and carries a checksum
+//! of its place, so the file is scanned from front to back and every block that verifies (I8) is
+//! handed out, in order. What lies between two such blocks and does not verify is told as the range
+//! of keys between them. Footer, top level, properties and metadata pages only help to tell pages
+//! that held keys from pages that did not.
+//!
+//! Memory is one buffer, one block and the ranges lost in one partition, charged (I10).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
+use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, Trailer};
+use bytes::Bytes;
+use media::{Access, Buf, File, Medium, Purpose};
+
+use super::block::{Block, Place};
+use super::footer::Footer;
+use super::meta::MetaPage;
+use super::properties::Properties;
+use super::range_section;
+use super::read::{decode_run, read_pages, read_raw, section};
+use crate::dictionary::Dictionaries;
+use crate::name::file_name;
+use crate::page::{Header, PageKind, verify_page};
+use crate::range_deletes::Fragment;
+
+/// Pages read at once, blocks that are longer apart.
+const CHUNK_PAGES: u32 = 64;
+
+/// Ranges held back until a metadata page tells more of them.
+const PENDING_MAX: usize = 256;
+
+/// A piece of what a salvage finds, or does not.
+#[derive(Debug)]
+pub enum Salvaged<'a> {
+    /// A version. They come in the order of the table.
+    Version {
+        /// Its key.
+        key: &'a [u8],
+        /// Its stored sequence number, and its kind.
+        trailer: Trailer,
+        /// Its value, as its kind says.
+        value: &'a [u8],
+    },
+    /// A fragment of range deletes. They come after the versions, ascending.
+    RangeDelete(Fragment<'a>),
+    /// Versions that may have been there.
+    Lost(LostKeys),
+}
+
+/// A range of keys of which some versions may be lost: all those of keys between two that were read,
+/// and some of these two.
+#[derive(Clone, Debug)]
+pub struct LostKeys {
+    /// The pages that do not verify.
+    pub pages: Range<u32>,
+    /// The last key before them; `None` where they begin the table.
+    pub after: Option<Vec<u8>>,
+    /// The first key behind them; `None` where nothing was read there.
+    pub before: Option<Vec<u8>>,
+    /// What is wrong with the first of the pages.
+    pub error: Error,
+}
+
+/// What is known of the range deletes of a table that was salvaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeDeletesFound {
+    /// All were read; there may be none.
+    All,
+    /// There are some, and they are lost: what they deleted in older tables would come back.
+    Lost,
+    /// None were read, and nothing that is left tells whether there were any.
+    Unknown,
+}
+
+/// What a salvage came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SalvageReport {
+    /// Versions read.
+    pub versions: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Pages of versions, metadata and range deletes that do not verify.
+    pub lost_pages: u64,
+    /// Ranges of keys that may be lost.
+    pub lost_ranges: u64,
+    /// The range deletes.
+    pub range_deletes: RangeDeletesFound,
+}
+
+/// Reads what is left of `table` of `store`.
+///
+/// # Errors
+/// `Invalid` where there is no such file, `Retry` where memory is short, and what `visit` says.
+/// Damage is no error.
+pub fn salvage(
+    medium: &dyn Medium,
+    store: StoreId,
+    table: TableId,
+    dictionaries: &dyn Dictionaries,
+    account: &Account,
+    visit: &mut dyn FnMut(Salvaged<'_>) -> Result<()>,
+) -> Result<SalvageReport> {
+    let charge = account.charge(u64::from(2 * CHUNK_PAGES) * PAGE_BYTES as u64)?;
+    let file = medium.open(&file_name(table), Access::Direct)?;
+    // A part of a page at the end is nothing.
+    let pages = (file.size()? / PAGE_BYTES as u64).min(TABLE_PAGES_MAX) as u32;
+    let mut salvage = Salvage {
+        file,
+        seed: PageSeed::new(store, table),
+        pages,
+        dictionaries,
+        account,
+        visit,
+        chunk: Chunk { buf: Buf::pages(1), pages: 0..0 },
+        _charge: charge,
+        place: Place::new(),
+        last: None,
+        gap: None,
+        pending: Vec::new(),
+        report: SalvageReport {
+            versions: 0,
+            blocks: 0,
+            lost_pages: 0,
+            lost_ranges: 0,
+            range_deletes: RangeDeletesFound::Unknown,
+        },
+    };
+    let footer = salvage.footer(store, table)?;
+    let end = salvage.versions(footer.map(|footer| footer.range_deletes))?;
+    salvage.finish_versions(end)?;
+    salvage.range_deletes(footer, end)?;
+    Ok(salvage.report)
+}
+
+/// Pages read ahead.
+struct Chunk {
+    buf: Buf,
+    pages: Range<u32>,
+}
+
+struct Salvage<'a> {
+    file: Arc<dyn File>,
+    seed: PageSeed,
+    pages: u32,
+    dictionaries: &'a dyn Dictionaries,
+    account: &'a Account,
+    visit: &'a mut dyn FnMut(Salvaged<'_>) -> Result<()>,
+    chunk: Chunk,
+    _charge: Charge,
+    place: Place,
+    /// The last version read.
+    last: Option<(Vec<u8>, Trailer)>,
+    /// The pages lost since.
+    gap: Option<LostKeys>,
+    /// Ranges lost that may turn out to be a metadata page only.
+    pending: Vec<LostKeys>,
+    report: SalvageReport,
+}
+
+/// What damage is to a salvage: nothing, unless memory is short.
+fn readable<T>(read: Result<T>) -> Result<Result<T, Error>> {
+    match read {
+        Err(error) if error.is_retryable() => Err(error),
+        read => Ok(read),
+    }
+}
+
+impl Salvage<'_> {
+    /// The footer, where it verifies.
+    fn footer(&mut self, store: StoreId, table: TableId) -> Result<Option<Footer>> {
+        let Some(last) = self.pages.checked_sub(1) else { return Ok(None) };
+        let read = self.read(last, 1).and_then(|buf| {
+            verify_page(self.seed, last, &buf)?;
+            Footer::parse(&buf, self.pages)?.expect(store, table)
+        });
+        Ok(readable(read)?.ok())
+    }
+
+    /// Reads all blocks up to page `end`, where that is known; where it is not, up to the first page
+    /// that tells that no block follows. The end, where it is known now.
+    fn versions(&mut self, end: Option<u32>) -> Result<Option<u32>> {
+        // The last page is the footer, readable or not.
+        let scanned = end.unwrap_or(self.pages.saturating_sub(1));
+        let mut page = 0;
+        while page < scanned {
+            let header = match readable(self.header(page))? {
+                Ok(header) => header,
+                Err(error) => {
+                    self.lose(page, error);
+                    page += 1;
+                    continue;
+                }
+            };
+            page += match (header.kind, header.number) {
+                (PageKind::Data, 0) => self.block(page, header.run_pages() as u32)?,
+                (PageKind::Data, number) => {
+                    let error =
+                        Error::corrupt("page of a run").got(format_args!("number {number}"));
+                    self.lose(page, error);
+                    1
+                }
+                (PageKind::Meta, _) => {
+                    self.partition_ended(page)?;
+                    1
+                }
+                _ => return Ok(Some(page)),
+            };
+        }
+        Ok(end)
+    }
+
+    fn header(&mut self, page: u32) -> Result<Header> {
+        self.fetch(page, 1)?;
+        let bytes = self.chunk.bytes(page, 1);
+        verify_page(self.seed, page, bytes)?;
+        Header::parse(bytes)
+    }
+
+    /// Reads the block of `count` pages at `page`, which is handed out whole or not at all. The pages
+    /// passed.
+    fn block(&mut self, page: u32, count: u32) -> Result<u32> {
+        let bytes = match readable(self.decode(page, count))? {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // What follows the first page may be whole, or the start of something else.
+                self.lose(page, error);
+                return Ok(1);
+            }
+        };
+        let block = Block::parse(&bytes)?;
+        self.place.first(block)?;
+        if let Some(mut lost) = self.gap.take() {
+            lost.before = Some(self.place.key().to_vec());
+            self.hold(lost)?;
+        }
+        self.report.blocks += 1;
+        while let Some(entry) = self.place.entry() {
+            let (key, trailer) = (self.place.key(), entry.trailer);
+            (self.visit)(Salvaged::Version { key, trailer, value: block.value(entry) })?;
+            self.report.versions += 1;
+            match &mut self.last {
+                Some((last, last_trailer)) => {
+                    last.clear();
+                    last.extend_from_slice(key);
+                    *last_trailer = trailer;
+                }
+                none => *none = Some((key.to_vec(), trailer)),
+            }
+            self.place.next(block)?;
+        }
+        Ok(count)
+    }
+
+    /// The block at `page`, decompressed: all of its entries can be read, and are in order.
+    fn decode(&mut self, page: u32, count: u32) -> Result<Bytes> {
+        self.fetch(page, count)?;
+        let cut = self.chunk.bytes(page, count);
+        for (number, page) in (page..).zip(cut.chunks_exact(PAGE_BYTES)) {
+            verify_page(self.seed, number, page)?;
+        }
+        let pages = cut.chunks_exact(PAGE_BYTES);
+        let bytes = decode_run(pages, count, self.dictionaries, self.account)?;
+        let block = Block::parse(&bytes)?;
+        let mut previous = self.last.clone();
+        self.place.first(block)?;
+        while let Some(entry) = self.place.entry() {
+            let (key, trailer) = (self.place.key(), entry.trailer);
+            if let Some((last, last_trailer)) = &mut previous {
+                if key.cmp(last).then_with(|| trailer.cmp(last_trailer).reverse()).is_le() {
+                    return Err(Error::corrupt("order of versions")
+                        .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())));
+                }
+                last.clear();
+                last.extend_from_slice(key);
+                *last_trailer = trailer;
+            } else {
+                previous = Some((key.to_vec(), trailer));
+            }
+            self.place.next(block)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Notes a page that does not verify.
+    fn lose(&mut self, page: u32, error: Error) {
+        self.report.lost_pages += 1;
+        let after = || self.last.as_ref().map(|(key, _)| key.clone());
+        let gap = self.gap.get_or_insert_with(|| LostKeys {
+            pages: page..page,
+            after: after(),
+            before: None,
+            error,
+        });
+        gap.pages.end = page + 1;
+    }
+
+    /// Holds a lost range back until the next metadata page.
+    fn hold(&mut self, lost: LostKeys) -> Result<()> {
+        self.pending.push(lost);
+        if self.pending.len() < PENDING_MAX { Ok(()) } else { self.tell() }
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        for lost in self.pending.drain(..) {
+            self.report.lost_ranges += 1;
+            (self.visit)(Salvaged::Lost(lost))?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the metadata page `page`: the page before its partition's first is the metadata page
+    /// of the partition before, whether it verifies or not.
+    fn partition_ended(&mut self, page: u32) -> Result<()> {
+        let meta = MetaPage::parse(self.chunk.bytes(page, 1)).map(|meta| meta.data_pages());
+        let first = meta.map_or(page, |(first, _)| first);
+        self.metadata_before(first);
+        self.tell()
+    }
+
+    /// The page before `page` held no keys.
+    fn metadata_before(&mut self, page: u32) {
+        for lost in &mut self.pending {
+            if lost.pages.end == page {
+                lost.pages.end -= 1;
+            }
+        }
+        self.pending.retain(|lost| !lost.pages.is_empty());
+    }
+
+    /// Tells of what is lost at the end of the versions, at page `end` where that is known.
+    fn finish_versions(&mut self, end: Option<u32>) -> Result<()> {
+        let mut gap = self.gap.take();
+        if end.is_none() {
+            // More may have followed, and be cut off.
+            let after = self.last.as_ref().map(|(key, _)| key.clone());
+            let at = self.pages.saturating_sub(1);
+            let error = Error::corrupt("end of a table").got("no page that belongs there");
+            gap = gap.or(Some(LostKeys { pages: at..self.pages, after, before: None, error }));
+        }
+        self.pending.extend(gap);
+        if let Some(end) = end {
+            self.metadata_before(end);
+        }
+        self.tell()
+    }
+
+    /// Reads the range deletes, which begin at page `end` where there are any.
+    fn range_deletes(&mut self, footer: Option<Footer>, end: Option<u32>) -> Result<()> {
+        let (first, count) = match (footer, end) {
+            (Some(Footer { range_deletes, top, .. }), _) => (range_deletes, top - range_deletes),
+            (None, None) => return Ok(()),
+            (None, Some(end)) => match readable(self.header(end))? {
+                Ok(Header { kind: PageKind::Top, .. }) => (end, 0),
+                Ok(header) if header.kind == PageKind::RangeDeletes && header.number == 0 => {
+                    (end, header.run_pages() as u32)
+                }
+                Ok(Header { kind: PageKind::Properties, .. }) => {
+                    // Pages before it did not verify.
+                    let properties = self.pages.saturating_sub(1).saturating_sub(end);
+                    let read = self.section(PageKind::Properties, end, properties);
+                    let known = readable(read.and_then(|bytes| Properties::decode(&bytes)))?;
+                    self.report.range_deletes = match known {
+                        Ok(Properties { range_deletes: 0, .. }) => RangeDeletesFound::All,
+                        Ok(_) => RangeDeletesFound::Lost,
+                        Err(_) => RangeDeletesFound::Unknown,
+                    };
+                    return Ok(());
+                }
+                Ok(Header { kind: PageKind::RangeDeletes, .. }) => {
+                    self.report.range_deletes = RangeDeletesFound::Lost;
+                    return Ok(());
+                }
+                Ok(_) | Err(_) => return Ok(()),
+            },
+        };
+        self.report.range_deletes = RangeDeletesFound::All;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
+        let read = self.section(PageKind::RangeDeletes, first, count);
+        let deletes = read.and_then(|bytes| range_section::decode(&bytes.into(), &mut charge));
+        match readable(deletes)? {
+            Ok(deletes) => deletes
+                .iter()
+                .try_for_each(|fragment| (self.visit)(Salvaged::RangeDelete(fragment))),
+            Err(_) => {
+                self.report.lost_pages += u64::from(count);
+                self.report.range_deletes = RangeDeletesFound::Lost;
+                Ok(())
+            }
+        }
+    }
+
+    fn section(&self, kind: PageKind, first: u32, count: u32) -> Result<Vec<u8>> {
+        if first.checked_add(count).is_none_or(|end| end > self.pages) {
+            return Err(Error::corrupt("section of a table").expected("its pages in the file"));
+        }
+        let pages = read_pages(&*self.file, self.seed, first, count, Purpose::Scrub)?;
+        section(kind, &pages)
+    }
+
+    /// Sees to it that the chunk holds `count` pages from `first` on.
+    fn fetch(&mut self, first: u32, count: u32) -> Result<()> {
+        let end = first.checked_add(count).filter(|end| *end <= self.pages);
+        let end = end.ok_or_else(|| Error::corrupt("pages of a block").expected("in the file"))?;
+        if self.chunk.pages.start <= first && end <= self.chunk.pages.end {
+            return Ok(());
+        }
+        self.chunk = Chunk { buf: Buf::pages(1), pages: 0..0 };
+        let ahead = CHUNK_PAGES.min(self.pages - first).max(count);
+        // A bad sector fails the whole read: then these pages are read alone.
+        let (buf, pages) = match self.read(first, ahead) {
+            Ok(buf) => (buf, ahead),
+            Err(_) => (self.read(first, count)?, count),
+        };
+        self.chunk = Chunk { buf, pages: first..first + pages };
+        Ok(())
+    }
+
+    fn read(&self, first: u32, count: u32) -> Result<Buf> {
+        // Long blocks are charged for the time of the read; what is decoded of them, by the decoder.
+        let more = u64::from(count.saturating_sub(CHUNK_PAGES)) * PAGE_BYTES as u64;
+        let _charge = self.account.charge(more)?;
+        read_raw(&*self.file, first, count, Purpose::Scrub)
+    }
+}
+
+impl Chunk {
+    fn bytes(&self, first: u32, count: u32) -> &[u8] {
+        let at = first.saturating_sub(self.pages.start) as usize * PAGE_BYTES;
+        self.buf.get(at..at + count as usize * PAGE_BYTES).unwrap_or_default()
+    }
+}

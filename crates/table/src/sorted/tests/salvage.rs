@@ -1,0 +1,147 @@
+//! What can be read of a damaged table is read, and what cannot is told.
+
+use super::damage::{everything, with_content};
+use super::*;
+use crate::sorted::salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
+use crate::{Fragment, Header, PageKind, RangeDelete, RangeDeletes};
+
+/// What a salvage handed out.
+struct Left {
+    versions: Vec<(Vec<u8>, Trailer, Vec<u8>)>,
+    lost: Vec<LostKeys>,
+    ranges: Vec<RangeDelete>,
+    report: SalvageReport,
+}
+
+impl Left {
+    fn of(medium: &Arc<dyn Medium>) -> Self {
+        let (mut versions, mut lost, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+        let account = Account::unlimited("test");
+        let mut visit = |salvaged: Salvaged<'_>| {
+            match salvaged {
+                Salvaged::Version { key, trailer, value } => {
+                    versions.push((key.to_vec(), trailer, value.to_vec()));
+                }
+                Salvaged::Lost(keys) => lost.push(keys),
+                Salvaged::RangeDelete(Fragment { start, end, seqnos }) => {
+                    ranges.extend(seqnos.iter().map(|seqno| RangeDelete {
+                        start: start.clone(),
+                        end: end.clone(),
+                        seqno: *seqno,
+                    }));
+                }
+            }
+            Ok(())
+        };
+        let report =
+            salvage(&**medium, STORE, TABLE, &NoDictionaries, &account, &mut visit).unwrap();
+        assert_eq!(account.used(), 0);
+        assert_eq!(report.versions, versions.len() as u64);
+        assert_eq!(report.lost_ranges, lost.len() as u64);
+        Self { versions, lost, ranges, report }
+    }
+
+    /// Every version is there, or its key lies in a range that is told to be lost; nothing else is.
+    fn check(&self, model: &Model, place: &str) {
+        let mut left = self.versions.iter().peekable();
+        for ((key, trailer), value) in model {
+            if left.next_if(|it| it.0 == *key && it.1 == trailer.0 && it.2 == *value).is_some() {
+                continue;
+            }
+            let covers = |lost: &LostKeys| {
+                lost.after.as_ref().is_none_or(|after| after <= key)
+                    && lost.before.as_ref().is_none_or(|before| key <= before)
+            };
+            assert!(self.lost.iter().any(covers), "{place}: `{}`", key.escape_ascii());
+        }
+        assert!(left.next().is_none(), "{place}: something that was never written");
+    }
+}
+
+/// The content of [`everything`], and range deletes behind it.
+fn with_ranges(codec: Codec) -> (Model, Vec<u8>) {
+    let (model, _) = everything(codec);
+    let memory = Arc::new(MemoryMedium::new());
+    let shared: Arc<dyn Medium> = memory.clone();
+    let mut writer = Writer::create(&shared, spec(codec), &Account::unlimited("test")).unwrap();
+    for ((key, trailer), value) in &model {
+        writer.add(key, trailer.0, value).unwrap();
+    }
+    writer.add_range_delete(b"a", b"b", &[Seqno::new(9)]).unwrap();
+    writer.add_range_delete(b"x", b"y", &[Seqno::new(9), Seqno::new(4)]).unwrap();
+    writer.finish().unwrap();
+    (model, memory.content(&crate::file_name(TABLE)).unwrap())
+}
+
+#[test]
+fn a_whole_table_is_salvaged_whole() {
+    let codecs = codecs();
+    for codec in codecs {
+        let (model, content) = with_ranges(codec);
+        let left = Left::of(&with_content(content));
+        left.check(&model, "whole");
+        assert!(left.lost.is_empty() && left.report.lost_pages == 0);
+        assert_eq!(left.report.range_deletes, RangeDeletesFound::All);
+        assert_eq!(RangeDeletes::build(left.ranges).seqnos().len(), 3);
+    }
+}
+
+/// Whichever page is hit, all versions that are not on it come back, and those on it are named.
+#[test]
+fn every_page_costs_what_is_on_it() {
+    let (model, content) = with_ranges(Codec::Lz4);
+    let clean = open(&with_content(content.clone())).unwrap();
+    let footer = *clean.footer();
+    for page in 0..footer.pages {
+        let mut damaged = content.clone();
+        damaged[page as usize * PAGE_BYTES + 77] ^= 4;
+        let header = Header::parse(&content[page as usize * PAGE_BYTES..][..PAGE_BYTES]).unwrap();
+        let left = Left::of(&with_content(damaged));
+        let place = format!("page {page} ({})", header.kind.name());
+        left.check(&model, &place);
+        let lost = model.len() - left.versions.len();
+        let is_data = header.kind == PageKind::Data;
+        assert_eq!((lost > 0, left.lost.len()), (is_data, usize::from(is_data)), "{place}");
+        assert!(lost <= 2048, "{place}: {lost} are more than a block has");
+        if let [range] = &left.lost[..] {
+            assert!(range.pages.contains(&page), "{place}: {range:?}");
+        }
+        let ranges = match header.kind {
+            PageKind::RangeDeletes => RangeDeletesFound::Lost,
+            _ => RangeDeletesFound::All,
+        };
+        assert_eq!(left.report.range_deletes, ranges, "{place}");
+    }
+}
+
+/// Any number of damaged pages, without footer, or with the end cut off.
+#[test]
+fn any_damage_leaves_what_verifies() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (model, content) = with_ranges(Codec::Lz4);
+    let pages = (content.len() / PAGE_BYTES) as u64;
+    for round in 0..150 {
+        let mut damaged = content.clone();
+        let flips = if rng.one_in(3) { 2 * pages } else { 6 };
+        for _ in 0..rng.below(flips) {
+            let at = rng.below(content.len() as u64) as usize;
+            damaged[at] ^= 1 << rng.below(8);
+        }
+        match rng.below(4) {
+            0 => damaged.truncate(rng.below(content.len() as u64) as usize),
+            1 => {
+                let tail = damaged.len() - PAGE_BYTES * (1 + rng.below(5) as usize);
+                damaged[tail..].fill(0);
+            }
+            _ => {}
+        }
+        let left = Left::of(&with_content(damaged));
+        left.check(&model, &format!("seed {seed} round {round}"));
+    }
+    for content in [Vec::new(), vec![0; 100], vec![0; 5 * PAGE_BYTES]] {
+        let left = Left::of(&with_content(content));
+        assert!(left.versions.is_empty() && left.lost.len() == 1);
+        assert_eq!(left.report.range_deletes, RangeDeletesFound::Unknown);
+    }
+}
