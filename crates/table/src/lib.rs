@@ -5,6 +5,7 @@
 //! whoever holds the caches and queues. The formats are in docs/format/table.md and
 //! docs/format/dictionary.md.
 
+mod accounts;
 mod bounds;
 mod codec;
 mod dictionary;
@@ -16,6 +17,7 @@ mod pointer;
 mod range_deletes;
 mod sorted;
 
+pub use accounts::Accounts;
 pub use bounds::Bounds;
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name};

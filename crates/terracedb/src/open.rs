@@ -14,7 +14,7 @@ use base::{Error, ErrorKind, KeyspaceId, ReclaimOrder, Result, Seqno, StoreId, T
 use log::Log;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
-use table::{Dictionaries, Dictionary, Table, file_name, parse_file_name};
+use table::{Accounts, Dictionaries, Dictionary, Table, file_name, parse_file_name};
 
 use crate::Resources;
 use crate::background::{Background, FlushTask, LogLimits, SyncTask};
@@ -98,7 +98,10 @@ pub(crate) fn open(
         snapshots: Arc::default(),
         ring: Arc::new(PublishRing::new(Seqno::ZERO)),
         make_durable: Box::new(|_| Ok(())),
-        account: resources.account("tables"),
+        accounts: Accounts {
+            pinned: resources.account("tables"),
+            values: resources.reads_account(),
+        },
         writer_account: resources.flush_account(),
         codec: settings.codec,
         zstd_level: settings.zstd_level,
@@ -291,7 +294,7 @@ fn open_trees(
                 Some(table.entry.file_bytes),
                 table.entry.seqno,
                 Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>,
-                &env.account,
+                &env.accounts,
             );
             let opened = opened.or_else(|error| damage(&*env.medium, id, error));
             if let Err(error) = &opened {

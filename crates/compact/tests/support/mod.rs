@@ -252,7 +252,8 @@ pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
             return Bytes::new();
         }
         let file: Arc<dyn File> = medium.open(name, media::Access::Direct).unwrap();
-        let (buf, result) = file.read(0, Buf::pages((len as usize).div_ceil(PAGE_BYTES)), Purpose::Scrub);
+        let (buf, result) =
+            file.read(0, Buf::pages((len as usize).div_ceil(PAGE_BYTES)), Purpose::Scrub);
         result.unwrap();
         Bytes::copy_from_slice(&buf)
     };

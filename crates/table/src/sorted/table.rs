@@ -25,6 +25,7 @@ use super::range_section;
 use super::read::{decode_block, read_pages, read_raw, section};
 use super::step::{Pages, Span};
 use super::top::{Partition, Top};
+use crate::Accounts;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{PageKind, verify_page};
@@ -48,6 +49,7 @@ pub struct Table {
     /// What every entry's sequence number is, instead of the stored one.
     seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
+    /// Charged for long values.
     account: Account,
     charge: Charge,
 }
@@ -67,14 +69,15 @@ impl Table {
         expected_bytes: Option<u64>,
         seqno: Option<Seqno>,
         dictionaries: Arc<dyn Dictionaries>,
-        account: &Account,
+        accounts: impl Into<Accounts>,
     ) -> Result<Arc<Self>> {
+        let Accounts { pinned, values } = accounts.into();
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
         let place = |error: Error| error.at(&name);
-        let mut tail = Tail::read(&*file, expected_bytes, account).map_err(place)?;
+        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
         let footer = tail.footer.expect(store, table).map_err(place)?;
-        tail.complete(&*file, account).map_err(place)?;
+        tail.complete(&*file, &pinned).map_err(place)?;
         let Sections { top, properties, mut range_deletes, charge } =
             tail.sections().map_err(place)?;
         if let Some(seqno) = seqno {
@@ -97,7 +100,7 @@ impl Table {
             range_deletes,
             seqno,
             dictionaries,
-            account: account.clone(),
+            account: values,
             charge,
         }))
     }

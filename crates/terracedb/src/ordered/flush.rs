@@ -12,7 +12,7 @@ use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
 use cache::PageCache;
 use compact::Horizon;
 use media::{Medium, Purpose};
-use table::{Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Spec, Table, Writer};
+use table::{Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Spec, Table, Writer};
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
@@ -34,8 +34,8 @@ pub(crate) struct FlushEnv {
     /// Makes the log durable up to a sequence number. A table must not outlive the log records
     /// before it: a batch over several keyspaces would come back in part.
     pub(crate) make_durable: Box<dyn Fn(Seqno) -> Result<()> + Send + Sync>,
-    /// Charged for the table's pinned metadata.
-    pub(crate) account: Account,
+    /// Charged for tables' pinned metadata, and for long values in flight.
+    pub(crate) accounts: Accounts,
     /// Charged for the writer's buffers.
     pub(crate) writer_account: Account,
     pub(crate) codec: Codec,
@@ -193,7 +193,7 @@ impl FlushJob {
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
-            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.account)
+            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)
         };
         let opened = env.medium.sync_names().and_then(|()| open());
         // Its place holds until it is installed there.

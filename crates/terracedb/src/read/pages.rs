@@ -254,9 +254,10 @@ impl ReadAhead {
         let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
         let first = if backward { (span.first + 1).saturating_sub(pages) } else { span.first };
         let end = (first + pages).min(table.footer().pages).max(span.first + 1);
-        // The last one first: there is memory for one.
-        self.window = None;
-        let buf = Buf::pages((end - first) as usize);
+        // There is memory for one window: the last one's is used again, or goes first.
+        let bytes = (end - first) as usize * PAGE_BYTES;
+        let last = self.window.take().map(|window| window.buf).filter(|buf| buf.len() == bytes);
+        let buf = last.unwrap_or_else(|| Buf::pages((end - first) as usize));
         let at = u64::from(first) * PAGE_BYTES as u64;
         let (buf, result) = table.file().read(at, buf, Purpose::ReadAhead);
         if result.is_err() {
