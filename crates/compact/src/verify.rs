@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result, hash64};
 use media::{Buf, Purpose};
-use table::{Summary, Table, verify_page};
+use table::{Accounts, Summary, Table, verify_page};
 
 use crate::{Env, Job, Outcome};
 
@@ -26,8 +26,8 @@ const CHUNK_PAGES: u32 = 64;
 pub struct Verification {
     env: Env,
     job: Job,
-    /// Charged with what the tables pin.
-    account: Account,
+    /// Charged with what the tables pin, and for what is read of them afterwards.
+    accounts: Accounts,
     /// The tables to come, the next one last.
     summaries: Vec<Summary>,
     /// The table whose pages are read, the next page, and the digest of those before.
@@ -45,7 +45,12 @@ impl Verification {
     /// # Errors
     /// `Invalid` where it is of another job or attempt, `Corrupt` where its numbers do not fit,
     /// `Retry` where memory is short.
-    pub fn new(job: &Job, outcome: Outcome, env: &Env, tables: &Account) -> Result<Self> {
+    pub fn new(
+        job: &Job,
+        outcome: Outcome,
+        env: &Env,
+        tables: impl Into<Accounts>,
+    ) -> Result<Self> {
         outcome.expect(job)?;
         let wrong = |what, expected: u64, got: u64| {
             let error = Error::corrupt("outcome").at(format_args!("{what}, job {}", job.id));
@@ -69,7 +74,7 @@ impl Verification {
         Ok(Self {
             env: env.clone(),
             job: job.clone(),
-            account: tables.clone(),
+            accounts: tables.into(),
             summaries,
             present: None,
             end: Vec::new(),
@@ -108,8 +113,8 @@ impl Verification {
             return Err(error.expected(format_args!("one of {}..{}", ids.start, ids.end)));
         }
         let (bytes, dictionaries) = (Some(*file_bytes), Arc::clone(&env.dictionaries));
-        let (medium, account) = (&*env.medium, &self.account);
-        let table = Table::open(medium, job.store, *id, bytes, None, dictionaries, account)?;
+        let (medium, accounts) = (&*env.medium, &self.accounts);
+        let table = Table::open(medium, job.store, *id, bytes, None, dictionaries, accounts)?;
         if table.footer().digest != *digest || table.properties() != properties {
             return Err(wrong("output of a job").expected("the table its outcome describes"));
         }

@@ -164,7 +164,7 @@ impl MergeJob {
                     Some(outcome) => {
                         let (job, compact) = (&self.job, &self.compact);
                         let started =
-                            Verification::new(job, outcome.clone(), compact, &env.account);
+                            Verification::new(job, outcome.clone(), compact, &env.accounts);
                         let started = started.inspect_err(|_| self.discard(env))?;
                         Stage::Verifying(Box::new(started), outcome)
                     }
