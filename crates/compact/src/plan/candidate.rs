@@ -28,6 +28,8 @@ pub(super) struct Candidate {
 
 /// More urgent than what has just become due: somebody waits for it.
 const MANUAL_SCORE: f64 = 1.5;
+/// However much space is wasted.
+const SPACE_SCORE_MAX: f64 = 2.0;
 /// A delete of a range weighs as many deletes: it hides more than one entry.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
 /// Candidates tried until one fits the free space.
@@ -96,20 +98,21 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
         if let Some(candidate) = tiered(shape, number, column) {
             offer(candidate);
         }
-        let gain = gain(column);
+        let gain = gain(shape, column);
         let bottom = |reason, runs, score| {
             let level = column.cells.last().map_or(0, |cell| cell.level);
             Candidate { column: number, runs, reason, bottom: true, level, score, gain }
         };
         if column.cells.len() >= 2 && column.is_free(whole) {
             if over_space > 1.0 {
-                offer(bottom(Reason::Space, whole, over_space));
+                // Not before a column that is far too high: that costs every read.
+                offer(bottom(Reason::Space, whole, over_space.min(SPACE_SCORE_MAX)));
             } else if settle_space {
                 offer(bottom(Reason::Settle, whole, 0.9));
             }
         }
         let share = deletes_share(shape, column, whole);
-        let most = shape.options.deletes_share / if quiet { 4.0 } else { 1.0 };
+        let most = deletes_share_max(shape, quiet);
         if share > most && column.is_free(whole) {
             offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
         }
@@ -127,14 +130,21 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     found
 }
 
-/// The share of a column that newer runs hold.
-pub(super) fn gain(column: &Column<'_>) -> f64 {
+/// What merging all of a column gives back, as far as is known, for each byte it costs.
+pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
     let (all, oldest) = (column.bytes(), column.cells.last().map_or(0, |cell| cell.bytes));
-    if all == 0 { 0.0 } else { (all - oldest) as f64 / all as f64 }
+    let superseded = (all - oldest) as f64 * shape.summary.superseding;
+    let dead: u64 = column.cells.iter().map(|cell| cell.dead).sum();
+    if all == 0 { 0.0 } else { (superseded + dead as f64) / all as f64 }
+}
+
+/// The share of deletes that a column may have.
+pub(super) fn deletes_share_max(shape: &Shape<'_>, quiet: bool) -> f64 {
+    shape.options.deletes_share / if quiet { 4.0 } else { 1.0 }
 }
 
 /// The share of entries that are deletes, or expired, which a merge down to the oldest run drops.
-fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) -> f64 {
+pub(super) fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) -> f64 {
     let (mut entries, mut deletes) = (0.0, 0.0);
     for cell in column.within(runs) {
         let file = &cell.piece.file;
@@ -162,10 +172,8 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let group = group.get(group.len().saturating_sub(options.runs_max.max(2))..)?;
     let (first, last) = (group.first()?, group.last()?);
-    let mut runs = Runs { newest: first.run, oldest: last.run };
-    let mut level = last.level;
-    take_small(column, &mut runs, &mut level);
-    let gain = gain(column);
+    let (runs, level) = (Runs { newest: first.run, oldest: last.run }, last.level);
+    let gain = gain(shape, column);
     column.is_free(runs).then_some(Candidate {
         column: number,
         runs,
@@ -175,21 +183,6 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
         score,
         gain,
     })
-}
-
-/// Takes in what lies below while it is small beside what is merged: a run less, for little.
-fn take_small(column: &Column<'_>, runs: &mut Runs, level: &mut u8) {
-    let mut merged: u64 = column.within(*runs).iter().map(|cell| cell.bytes).sum();
-    let oldest = runs.oldest;
-    for cell in column.cells.iter().filter(|cell| cell.run > oldest) {
-        let wider = Runs { newest: runs.newest, oldest: cell.run };
-        if cell.bytes > merged / 2 || !column.is_free(wider) {
-            break;
-        }
-        *runs = wider;
-        *level = (*level).max(cell.level);
-        merged += cell.bytes;
-    }
 }
 
 /// The runs of a column that a user asked to be merged.
@@ -210,12 +203,10 @@ fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>, oldest: usize) -
 fn settled(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
     let over = column.cells.len().checked_sub(shape.options.settled_runs.max(1))?;
     let last = column.cells.get(over).filter(|_| over > 0)?;
-    let mut runs = Runs { newest: column.cells.first()?.run, oldest: last.run };
-    let mut level = last.level;
+    let (runs, level) = (Runs { newest: column.cells.first()?.run, oldest: last.run }, last.level);
     if !column.is_free(runs) {
         return None;
     }
-    take_small(column, &mut runs, &mut level);
     let (score, gain) = (0.5, over as f64);
     let reason = Reason::Settle;
     Some(Candidate { column: number, runs, reason, bottom: false, level, score, gain })

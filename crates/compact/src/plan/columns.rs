@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use base::TableId;
 use bytes::Bytes;
 
 use super::{Piece, Summary};
@@ -28,6 +29,8 @@ pub(super) struct Cell<'a> {
     pub(super) piece: &'a Piece,
     /// About its bytes in this column.
     pub(super) bytes: u64,
+    /// About the bytes that go with these: of its file, in no piece any more.
+    pub(super) dead: u64,
     /// The piece's level, or that of a newer one above it where that is higher: levels only grow with
     /// age, so that those of one level stand together.
     pub(super) level: u8,
@@ -107,7 +110,31 @@ impl<'a> Columns<'a> {
                 edges.extend(inner.iter().skip(every - 1).step_by(every));
             }
         }
-        if edges.len() == coarse.edges.len() { coarse } else { Self::with_edges(summary, edges) }
+        let fine = edges.len() > coarse.edges.len();
+        let mut columns = if fine { Self::with_edges(summary, edges) } else { coarse };
+        columns.spread_dead();
+        columns
+    }
+
+    /// Gives each cell its part of what its file has in no piece any more: merging all that is left
+    /// of a file frees that too, so a series that cut it goes on beside where it was.
+    fn spread_dead(&mut self) {
+        let mut live: HashMap<TableId, u64> = HashMap::new();
+        for cell in self.all.iter().flat_map(|column| &column.cells) {
+            *live.entry(cell.piece.file.id).or_default() += cell.bytes;
+        }
+        for cell in self.all.iter_mut().flat_map(|column| &mut column.cells) {
+            let file = &cell.piece.file;
+            let live = live.get(&file.id).copied().unwrap_or(0);
+            let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes);
+            cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Bytes of pieces, and of their files beside them.
+    pub(super) fn live_and_dead(&self) -> (u64, u64) {
+        let cells = self.all.iter().flat_map(|column| &column.cells);
+        cells.fold((0, 0), |(live, dead), cell| (live + cell.bytes, dead + cell.dead))
     }
 
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
@@ -128,7 +155,7 @@ impl<'a> Columns<'a> {
                     let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
                     let above = column.cells.last().map_or(0, |cell| cell.level);
                     let level = piece.level.max(above);
-                    column.cells.push(Cell { run: number, piece, bytes, level });
+                    column.cells.push(Cell { run: number, piece, bytes, dead: 0, level });
                 }
             }
         }
@@ -165,13 +192,4 @@ fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
         *last = piece.file.bytes;
     }
     marks
-}
-
-/// Bytes of all files, and those in pieces: what lies between was merged elsewhere, and goes with the
-/// last piece of its file.
-pub(super) fn stored_and_live(summary: &Summary, columns: &Columns<'_>) -> (u64, u64) {
-    let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
-    let files: HashMap<_, _> = pieces.map(|piece| (piece.file.id, piece.file.bytes)).collect();
-    let live: u64 = columns.all.iter().map(Column::bytes).sum();
-    (files.values().sum::<u64>().max(live), live)
 }

@@ -39,6 +39,15 @@ mod slice;
 mod summary;
 mod turnover;
 
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+mod tests;
+
 pub use action::{Merge, Move, Plan, Reason};
 pub use options::{Options, filter_bits};
 pub use shape::{Debt, Shape};

@@ -13,11 +13,9 @@ pub struct Options {
     pub settled_space: f64,
     /// The share of deletes among the entries of a column above which it is merged down.
     pub deletes_share: f64,
-    /// About how much one job takes in, bytes.
+    /// About how much one job takes in, bytes, of a tree of up to 256 times as much; of a larger one a
+    /// 256th, up to eight times as much, so that tables do not become too many.
     pub slice_bytes: u64,
-    /// The longest table of the oldest run, bytes; those above are a quarter as long, so that a slice
-    /// leaves little behind of the files that it cuts.
-    pub table_bytes: u64,
     /// The most runs one job takes in.
     pub runs_max: usize,
 }
@@ -25,13 +23,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            fanout: 16,
+            fanout: 12,
             settled_runs: 4,
             space_max: 1.5,
             settled_space: 1.25,
             deletes_share: 0.2,
-            slice_bytes: 128 << 20,
-            table_bytes: 64 << 20,
+            slice_bytes: 64 << 20,
             runs_max: 64,
         }
     }
@@ -45,4 +42,18 @@ impl Default for Options {
 pub fn filter_bits(oldest: bool) -> f32 {
     // Ribbon filters: 0.3 % and 0.03 % false positives.
     if oldest { 9.0 } else { 12.0 }
+}
+
+impl Options {
+    /// About how much one job of a tree of `bytes` takes in, bytes.
+    pub(super) fn slice_of(&self, bytes: u64) -> u64 {
+        let least = self.slice_bytes.max(1);
+        (bytes / 256).clamp(least, least.saturating_mul(8))
+    }
+}
+
+/// The longest table, bytes, where jobs take in `slice`: above the oldest run a quarter as long, so
+/// that a slice leaves little behind of the files that it cuts.
+pub(super) fn table_bytes(slice: u64, oldest: bool) -> u64 {
+    (slice / if oldest { 2 } else { 8 }).max(1)
 }

@@ -1,7 +1,7 @@
 //! A tree as the planner sees it: in columns, with its totals.
 
 use super::candidate;
-use super::columns::{Columns, stored_and_live};
+use super::columns::Columns;
 use super::{Options, Plan, Summary};
 
 /// A tree's shape at one moment: made once, asked for a plan and for the debt.
@@ -10,6 +10,8 @@ pub struct Shape<'a> {
     pub(super) summary: &'a Summary,
     pub(super) options: &'a Options,
     pub(super) columns: Columns<'a>,
+    /// About how much one job takes in, bytes.
+    pub(super) slice: u64,
     /// Bytes of all files.
     pub(super) stored: u64,
     /// Bytes in pieces.
@@ -39,11 +41,14 @@ impl<'a> Shape<'a> {
     /// The shape of what `summary` tells.
     #[must_use]
     pub fn new(summary: &'a Summary, options: &'a Options) -> Self {
-        let columns = Columns::new(summary, options.slice_bytes / 4);
-        let (stored, live) = stored_and_live(summary, &columns);
+        let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
+        // Files in several pieces count for each: near enough for a size of jobs.
+        let slice = options.slice_of(pieces.map(|piece| piece.file.bytes).sum());
+        let columns = Columns::new(summary, slice / 4);
+        let (live, dead) = columns.live_and_dead();
         let oldest = |cells: &[super::columns::Cell<'_>]| cells.last().map_or(0, |cell| cell.bytes);
         let newer = live - columns.all.iter().map(|column| oldest(&column.cells)).sum::<u64>();
-        Self { summary, options, columns, stored, live, newer }
+        Self { summary, options, columns, slice, stored: live + dead, live, newer }
     }
 
     /// What to do next, if anything.
@@ -74,12 +79,19 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Stored bytes over what would be left if all were merged, as far as is known. What a merge will
-    /// free of the files it cuts is counted as used.
+    /// Stored bytes over what would be left if all were merged, as far as is known. What lies in no
+    /// piece any more counts until its file goes.
     pub(super) fn space(&self) -> f64 {
         let garbage = self.newer as f64 * self.summary.superseding;
         let content = self.live as f64 - garbage;
-        if self.live == 0 { 1.0 } else { (self.live as f64 / content.max(1.0)).min(100.0) }
+        if self.live == 0 { 1.0 } else { (self.stored as f64 / content.max(1.0)).min(100.0) }
+    }
+
+    /// What merging all of it would give back for each byte it costs.
+    pub(super) fn gain(&self) -> f64 {
+        let dead = self.stored - self.live;
+        let superseded = self.newer as f64 * self.summary.superseding;
+        (superseded + dead as f64) / (self.live as f64).max(1.0)
     }
 
     /// The most that [`Self::space`] should be: less where the device is nearly full.

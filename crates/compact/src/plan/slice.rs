@@ -4,9 +4,9 @@ use base::RunId;
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
-use super::candidate::{Candidate, gain};
+use super::candidate::{Candidate, deletes_share, deletes_share_max, gain};
 use super::columns::{Column, Edge, Runs};
-use super::options::filter_bits;
+use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
 use super::{Options, Piece};
 
@@ -15,40 +15,74 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &shape.columns.all;
     let wanted =
         |number: usize| columns.get(number).is_some_and(|column| wants(shape, column, candidate));
-    let bytes =
-        |number: usize| columns.get(number).map_or(0, |column| taken(column, candidate.runs));
-    let most = shape.options.slice_bytes.min(shape.room());
-    if bytes(candidate.column) > most && shape.room() < shape.options.slice_bytes {
-        return None;
-    }
     // Columns to the left that want the same come first: a series goes from left to right.
     let mut from = candidate.column;
     while from.checked_sub(1).is_some_and(wanted) {
         from -= 1;
     }
-    let mut to = from + 1;
-    let mut all = bytes(from);
-    while wanted(to) && all + bytes(to) <= most.saturating_mul(2) {
-        all += bytes(to);
+    let mut to = candidate.column + 1;
+    while wanted(to) {
         to += 1;
     }
-    if all > most {
-        // What is left for the next slice should not be too little to be worth a job.
-        let half = if all > most / 2 * 3 { most } else { all / 2 };
-        to = from + 1;
-        all = bytes(from);
-        while wanted(to) && all + bytes(to) <= half {
-            all += bytes(to);
-            to += 1;
-        }
-    }
-    let region = columns.get(from..to)?;
     // Columns at the ends in which there is nothing are no part of it.
     let is_used = |column: &Column<'_>| taken(column, candidate.runs) > 0;
-    let (start, last) = (region.iter().position(is_used)?, region.iter().rposition(is_used)?);
-    let (first, end) =
-        (shape.columns.edges.get(from + start)?, shape.columns.edges.get(from + last + 1)?);
-    make(shape, candidate, region.get(start..=last)?, *first, *end)
+    let region = columns.get(from..to)?;
+    to = from + region.iter().rposition(is_used)? + 1;
+    from += region.iter().position(is_used)?;
+    let most = shape.slice.min(shape.room());
+    let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
+    let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
+    let end = cut(columns.get(from..to)?, runs, most)? + from;
+    let region = columns.get(from..end)?;
+    // A column is the least there is, wherever it cannot be cut; without the space for it, none.
+    let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
+    if bytes > shape.room() {
+        return None;
+    }
+    make(
+        shape,
+        candidate.reason,
+        runs,
+        region,
+        (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?),
+    )
+}
+
+/// How many of the columns make one slice of about `most` bytes.
+fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
+    let total: u64 = columns.iter().map(|column| taken(column, runs)).sum();
+    // What is left for the next slice should not be too little to be worth a job.
+    let target = if total > most && total / 3 < most / 2 { total / 2 } else { most };
+    let mut bytes = 0;
+    let fitting = columns.iter().take_while(|column| {
+        bytes += taken(column, runs);
+        bytes <= target
+    });
+    Some(fitting.count().max(1).min(columns.len()))
+}
+
+/// With the older runs that are small beside what is merged: a run less, for little. The oldest is
+/// taken in while it is about as long, as far as it is superseded: what would become a run beside it
+/// would soon be merged again, with it, for the space.
+fn with_small(shape: &Shape<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
+    let bytes = |runs: Runs| -> u64 {
+        columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
+    };
+    let mut wide = runs;
+    loop {
+        let older = Runs { newest: wide.oldest + 1, oldest: usize::MAX };
+        let cells = || columns.iter().flat_map(|column| column.within(older));
+        let Some(next) = cells().map(|cell| cell.run).min() else { return wide };
+        let is_oldest = cells().all(|cell| cell.run == next);
+        let part = if is_oldest { 1.5 * shape.summary.superseding } else { 0.0 };
+        let wider = Runs { newest: runs.newest, oldest: next };
+        let length = bytes(Runs { newest: next, oldest: next });
+        let is_small = length as f64 <= bytes(wide) as f64 * part.max(0.5);
+        if !is_small || !columns.iter().all(|column| column.is_free(wider)) {
+            return wide;
+        }
+        wide = wider;
+    }
 }
 
 fn taken(column: &Column<'_>, runs: Runs) -> u64 {
@@ -64,8 +98,12 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool 
     if cells.is_empty() {
         return true;
     }
+    if candidate.reason == Reason::Deletes {
+        let share = deletes_share(shape, column, candidate.runs);
+        return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
+    }
     if candidate.bottom {
-        return cells.len() >= 2 && gain(column) >= candidate.gain / 2.0;
+        return cells.len() >= 2 && gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
     }
     let Options { fanout, settled_runs, .. } = *shape.options;
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
@@ -78,20 +116,20 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool 
 
 fn make(
     shape: &Shape<'_>,
-    candidate: &Candidate,
+    reason: Reason,
+    runs: Runs,
     region: &[Column<'_>],
-    from: Edge<'_>,
-    to: Edge<'_>,
+    (from, to): (Edge<'_>, Edge<'_>),
 ) -> Option<Merge> {
     let Edge::Key(first) = from else { return None };
     let end = match to {
         Edge::Key(key) => Some(key),
         Edge::End => None,
     };
-    let cells = || region.iter().flat_map(|column| column.within(candidate.runs));
+    let cells = || region.iter().flat_map(|column| column.within(runs));
     let into = cells().map(|cell| cell.run).max()?;
     let mut inputs: Vec<(RunId, Vec<Piece>)> = Vec::new();
-    for number in candidate.runs.newest..=into {
+    for number in runs.newest..=into {
         let mut pieces: Vec<&Piece> =
             cells().filter(|cell| cell.run == number).map(|cell| cell.piece).collect();
         pieces.dedup_by(|a, b| std::ptr::eq(*a, *b));
@@ -102,17 +140,16 @@ fn make(
     }
     let below = Runs { newest: into + 1, oldest: usize::MAX };
     let oldest = region.iter().all(|column| column.within(below).is_empty());
-    let table_bytes = shape.options.table_bytes / if oldest { 1 } else { 4 };
     Some(Merge {
         into: inputs.last()?.0,
         inputs,
         first: Bytes::copy_from_slice(first),
         end: end.map(Bytes::copy_from_slice),
-        level: level(shape, candidate, region),
+        level: level(shape, runs, region),
         oldest,
-        reason: candidate.reason,
+        reason,
         bytes: cells().map(|cell| cell.bytes).sum(),
-        table_bytes,
+        table_bytes: table_bytes(shape.slice, oldest),
         filter_bits: filter_bits(oldest),
     })
 }
@@ -131,15 +168,15 @@ fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
 
 /// The level of what comes out: one below the inputs', where two or more of these were of one level
 /// and about as long as runs of it are. Short ones, flushed from a nearly idle keyspace, stay.
-fn level(shape: &Shape<'_>, candidate: &Candidate, region: &[Column<'_>]) -> u8 {
-    let columns = || region.iter().map(|column| column.within(candidate.runs));
+fn level(shape: &Shape<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
+    let columns = || region.iter().map(|column| column.within(runs));
     let top = columns().flatten().map(|cell| cell.level).max().unwrap_or(0);
     let at_top = columns().map(|cells| cells.iter().filter(|cell| cell.level == top).count());
     if at_top.max().unwrap_or(0) < 2 {
         return top;
     }
-    let runs = shape.summary.runs.get(candidate.runs.newest..=candidate.runs.oldest);
-    let pieces = runs.unwrap_or_default().iter().flat_map(|run| &run.pieces);
+    let inputs = shape.summary.runs.get(runs.newest..=runs.oldest);
+    let pieces = inputs.unwrap_or_default().iter().flat_map(|run| &run.pieces);
     let length: u64 = pieces.map(|piece| piece.file.bytes).sum();
     let full = shape.options.fanout as f64;
     let least = shape.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;

@@ -76,7 +76,7 @@ fn merge(
         oldest,
         reason: Reason::Runs,
         bytes,
-        table_bytes: options.table_bytes / 4,
+        table_bytes: options.slice_bytes / 4,
         filter_bits: 9.0,
     })
 }

@@ -63,11 +63,12 @@ fn line(name: &str, tree: &mut Tree) -> String {
     tree.settle();
     let after = &tree.figures;
     format!(
-        "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {} | {} | {:.0} | {} | {:.0} | {:?} |",
+        "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {} | {} | {:.0} | {} | {:.0} | {:?} |",
         during.rewrites(),
         after.rewrites(),
         1.05 + 0.5 + 0.5 * after.rewrites(),
         during.space_max,
+        during.temporary_max,
         tree.stored() / tree.distinct(),
         during.depth_mean(),
         during.depth_max,
@@ -89,11 +90,14 @@ type Change = fn(&mut Tree);
 #[ignore = "prints the table of docs/performance.md; minutes"]
 fn table() {
     let ratio: usize = std::env::var("RATIO").ok().and_then(|r| r.parse().ok()).unwrap_or(260);
-    let shapes: [(&str, Change); 7] = [
-        ("chosen, 16", |_| {}),
-        ("chosen, 8", |tree| tree.options.fanout = 8),
-        ("chosen, 12", |tree| tree.options.fanout = 12),
-        ("chosen, 24", |tree| tree.options.fanout = 24),
+    let shapes: [(&str, Change); 10] = [
+        ("chosen", |_| {}),
+        ("fanout 8", |tree| tree.options.fanout = 8),
+        ("fanout 16", |tree| tree.options.fanout = 16),
+        ("fanout 24", |tree| tree.options.fanout = 24),
+        ("space 1.4", |tree| tree.options.space_max = 1.4),
+        ("space 1.6", |tree| tree.options.space_max = 1.6),
+        ("slices 128 MiB", |tree| tree.options.slice_bytes = 128 << 20),
         ("tiered, 8", |tree| {
             tree.options = Options {
                 fanout: 8,
@@ -108,7 +112,7 @@ fn table() {
     ];
     println!("ratio {ratio}");
     println!(
-        "| load, shape | rewrites during | after | bytes a user byte | space peak | settled | runs mean | peak | settled | largest job MB | jobs | MB a file | by reason"
+        "| load, shape | rewrites during | after | bytes a user byte | space peak | temp | settled | runs mean | peak | settled | largest job MB | jobs | MB a file | by reason"
     );
     let only = std::env::var("SHAPE").unwrap_or_default();
     for (name, change) in shapes.iter().filter(|(name, _)| name.contains(&only)) {
@@ -143,4 +147,58 @@ fn table() {
         queue(&mut tree, ratio);
         println!("{}", line(&format!("queue {name}"), &mut tree));
     }
+}
+
+#[test]
+fn a_load_is_written_little_and_ends_in_few_runs() {
+    for population in [130.0 * UNIT / ENTRY, f64::INFINITY] {
+        let mut tree = Tree::new(UNIT, population);
+        even(&mut tree, 130);
+        assert!(tree.figures.rewrites() < 2.3, "{:?}", tree.figures);
+        tree.settle();
+        assert!(tree.figures.rewrites() < 2.8, "{:?}", tree.figures);
+        assert!(tree.depth() <= tree.options.settled_runs);
+        assert!(tree.stored() / tree.distinct() < 1.26);
+        assert!(tree.figures.largest_job < 90e6, "{:?}", tree.figures);
+        assert!(tree.figures.temporary_max < 0.35, "{:?}", tree.figures);
+    }
+}
+
+#[test]
+fn overwriting_takes_a_bounded_part_of_the_space() {
+    let mut tree = Tree::new(UNIT, 130.0 * UNIT / ENTRY);
+    even(&mut tree, 3 * 130);
+    tree.settle();
+    tree.figures = tree::Figures::default();
+    even(&mut tree, 2 * 130);
+    let figures = &tree.figures;
+    assert!(figures.space_max < 1.8 && figures.rewrites() < 3.0, "{figures:?}");
+    assert!(figures.depth_max < 40 && figures.depth_mean() < 24.0, "{figures:?}");
+}
+
+#[test]
+fn slow_merges_leave_runs_but_no_disorder() {
+    let mut tree = Tree::new(UNIT, 60.0 * UNIT / ENTRY);
+    tree.merge_speed = 1.5;
+    even(&mut tree, 120);
+    tree.settle();
+    assert!(tree.depth() <= tree.options.settled_runs);
+    assert!(tree.stored() / tree.distinct() < 1.26);
+}
+
+#[test]
+fn keys_in_order_are_never_rewritten() {
+    let mut tree = Tree::new(UNIT, f64::INFINITY);
+    ordered(&mut tree, 130);
+    tree.settle();
+    assert_eq!((tree.figures.jobs, tree.depth()), (0, 1));
+}
+
+#[test]
+fn a_queue_is_cleaned_where_it_is_deleted() {
+    let mut tree = Tree::new(UNIT, f64::INFINITY);
+    queue(&mut tree, 130);
+    tree.settle();
+    assert!(tree.stored() / tree.distinct() < 1.3);
+    assert!(tree.figures.rewrites() < 2.0, "{:?}", tree.figures);
 }

@@ -202,9 +202,13 @@ impl Tree {
         let running: f64 = self.running.iter().map(|(job, left)| job.bytes as f64 - left).sum();
         let stored = self.stored() + running;
         let distinct = self.distinct();
-        self.figures.space_max = self.figures.space_max.max(stored / distinct.max(self.unit * 8.0));
-        let temporary = stored - self.live();
-        self.figures.temporary_max = self.figures.temporary_max.max(temporary / distinct);
+        // A young tree is all temporary.
+        if distinct > self.unit * 100.0 {
+            let figures = &mut self.figures;
+            figures.space_max = figures.space_max.max(stored / distinct);
+            let temporary = stored - self.live();
+            self.figures.temporary_max = self.figures.temporary_max.max(temporary / distinct);
+        }
     }
 
     /// Bytes of files.

@@ -1,0 +1,364 @@
+//! Random trees under random plans: every merge is whole, nobody meets, it ends, and no key's newest
+//! version is ever passed by an older one (I4).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use base::{Rng, RunId, Seqno, TableId};
+use bytes::Bytes;
+
+use super::*;
+
+/// A tree of one-byte keys, with what each file holds: the version of each key.
+struct Model {
+    rng: Rng,
+    options: Options,
+    runs: BTreeMap<u64, Vec<Piece>>,
+    files: HashMap<u64, BTreeMap<u8, u64>>,
+    running: Vec<Merge>,
+    next: u64,
+    newest: BTreeMap<u8, u64>,
+}
+
+fn key(key: u8) -> Bytes {
+    Bytes::copy_from_slice(&[key])
+}
+
+fn meets(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> bool {
+    let before = |key: &[u8], end: Option<&[u8]>| end.is_none_or(|end| key < end);
+    before(&piece.first, end) && before(first, piece.end.as_deref())
+}
+
+fn holds(piece: &Piece, at: u8) -> bool {
+    meets(piece, &[at], Some(&[at, 0]))
+}
+
+impl Model {
+    fn new(mut rng: Rng) -> Self {
+        let options = Options {
+            fanout: 2 + rng.below(5) as usize,
+            settled_runs: 1 + rng.below(4) as usize,
+            slice_bytes: 100 + rng.below(2000),
+            ..Options::default()
+        };
+        let (runs, files, running, newest) = Default::default();
+        Self { rng, options, runs, files, running, next: 1, newest }
+    }
+
+    fn piece(&mut self, content: BTreeMap<u8, u64>, level: u8) -> Piece {
+        self.next += 1;
+        let (first, last) = (*content.keys().next().unwrap(), *content.keys().last().unwrap());
+        let splits = content.keys().enumerate().skip(1).map(|(n, k)| (key(*k), n as u64 * 10));
+        let file = Arc::new(FileSummary {
+            id: TableId(self.next),
+            bytes: content.len() as u64 * 10,
+            entries: content.len() as u64,
+            deletes: self.rng.below(content.len() as u64),
+            range_deletes: u64::from(self.rng.one_in(10)),
+            seqno_max: Seqno::new(self.next),
+            splits: splits.collect(),
+            ..FileSummary::default()
+        });
+        self.files.insert(file.id.0, content);
+        Piece { file, level, first: key(first), end: last.checked_add(1).map(key), damaged: false }
+    }
+
+    fn flush(&mut self) {
+        let (from, span) = (self.rng.below(200) as u8, 1 + self.rng.below(255));
+        let mut content = BTreeMap::new();
+        for _ in 0..=self.rng.below(30) {
+            let at = from.saturating_add(self.rng.below(span) as u8);
+            content.insert(at, self.next);
+            self.newest.insert(at, self.next);
+        }
+        let mut piece = self.piece(content, 0);
+        piece.damaged = self.rng.one_in(40);
+        let overlapping = |pieces: &[Piece]| {
+            pieces.iter().any(|other| meets(other, &piece.first, piece.end.as_deref()))
+        };
+        let blocked =
+            self.runs.iter().rev().find(|(_, pieces)| overlapping(pieces)).map(|(id, _)| *id);
+        let above =
+            self.runs.keys().find(|id| blocked.is_none_or(|blocked| **id > blocked)).copied();
+        let busy =
+            |id: u64| self.running.iter().any(|job| job.into.0 <= id && id <= job.newest().0);
+        let run = above.filter(|id| !busy(*id)).unwrap_or(self.next);
+        self.insert(run, piece);
+    }
+
+    fn insert(&mut self, run: u64, piece: Piece) {
+        let pieces = self.runs.entry(run).or_default();
+        let overlaps = pieces.iter().any(|other| meets(other, &piece.first, piece.end.as_deref()));
+        assert!(!overlaps, "tables of a run overlap");
+        pieces.push(piece);
+        pieces.sort_by(|a, b| a.first.cmp(&b.first));
+    }
+
+    fn summary(&mut self, quiet: bool) -> Summary {
+        let runs = self.runs.iter().rev();
+        let area = |job: &Merge| Area {
+            newest: job.newest(),
+            oldest: job.into,
+            first: job.first.clone(),
+            end: job.end.clone(),
+            bytes: job.bytes,
+        };
+        let manual = self.rng.one_in(5).then(|| ManualRange {
+            first: key(self.rng.below(100) as u8),
+            end: self.rng.one_in(2).then(|| key(150)),
+            newest: RunId(self.rng.below(self.next + 1)),
+        });
+        Summary {
+            runs: runs.map(|(id, p)| RunSummary { id: RunId(*id), pieces: p.clone() }).collect(),
+            busy: self.running.iter().map(area).collect(),
+            quiet,
+            manual: manual.filter(|_| !quiet),
+            unit_bytes: 100,
+            superseding: self.rng.unit(),
+            ..Summary::default()
+        }
+    }
+
+    /// Every piece that lies in the rectangle is an input, whole up to the bounds; none is damaged;
+    /// no other job works there.
+    fn check(&self, job: &Merge) {
+        let end = job.end.as_deref();
+        for (id, pieces) in self.runs.range(job.into.0..=job.newest().0) {
+            let inside: Vec<_> = pieces.iter().filter(|p| meets(p, &job.first, end)).collect();
+            let given = job.inputs.iter().find(|(run, _)| run.0 == *id);
+            let given = given.map_or(&[][..], |(_, pieces)| pieces);
+            assert_eq!(inside.len(), given.len(), "run {id} is not whole");
+            for (piece, part) in inside.into_iter().zip(given) {
+                assert_eq!(piece.file.id, part.file.id);
+                assert!(!piece.damaged, "a damaged table is merged");
+                assert_eq!(part.first, (&piece.first).max(&job.first));
+                assert!(part.end == piece.end || part.end == job.end);
+                assert!(
+                    part.first < *part.end.as_ref().unwrap_or(&Bytes::from_static(&[255, 255]))
+                );
+            }
+        }
+        assert!(job.inputs.is_sorted_by(|a, b| a.0 > b.0));
+        let older = self.runs.range(..job.into.0).flat_map(|(_, pieces)| pieces);
+        let below = older.filter(|piece| meets(piece, &job.first, end)).count();
+        assert!(!job.oldest || below == 0, "something older lies below");
+        for other in &self.running {
+            let keys = other.end.as_ref().is_none_or(|end| job.first < end)
+                && end.is_none_or(|end| *other.first < *end);
+            let runs = other.into <= job.newest() && job.into <= other.newest();
+            assert!(!(keys && runs), "two jobs meet");
+        }
+    }
+
+    fn install(&mut self, job: &Merge) {
+        let mut merged = BTreeMap::new();
+        for (_, pieces) in &job.inputs {
+            for piece in pieces {
+                for (at, version) in &self.files[&piece.file.id.0] {
+                    if holds(piece, *at) {
+                        merged.entry(*at).or_insert(*version);
+                    }
+                }
+            }
+        }
+        for (run, _) in &job.inputs {
+            self.cut(run.0, &job.first, job.end.as_deref());
+        }
+        if !merged.is_empty() {
+            let mut piece = self.piece(merged, job.level);
+            let file = Arc::make_mut(&mut piece.file);
+            if job.oldest {
+                (file.deletes, file.range_deletes) = (0, 0);
+            }
+            self.insert(job.into.0, piece);
+        }
+    }
+
+    fn cut(&mut self, run: u64, first: &[u8], end: Option<&[u8]>) {
+        let mut left = Vec::new();
+        for piece in self.runs.remove(&run).unwrap() {
+            if !meets(&piece, first, end) {
+                left.push(piece);
+                continue;
+            }
+            if &*piece.first < first {
+                let end = Some(Bytes::copy_from_slice(first));
+                left.push(Piece { end, ..piece.clone() });
+            }
+            if let Some(end) = end.filter(|end| piece.end.as_deref().is_none_or(|own| own > *end)) {
+                left.push(Piece { first: Bytes::copy_from_slice(end), ..piece.clone() });
+            }
+        }
+        if !left.is_empty() {
+            self.runs.insert(run, left);
+        }
+    }
+
+    /// For every key, what a read finds first is the newest, and so on downwards.
+    fn check_order(&self, lost: bool) {
+        for (at, newest) in &self.newest {
+            let pieces = self.runs.values().rev().flatten().filter(|piece| holds(piece, *at));
+            let versions = pieces.filter_map(|piece| self.files[&piece.file.id.0].get(at));
+            let versions: Vec<_> = versions.collect();
+            assert!(versions.is_sorted_by(|a, b| a > b), "key {at}: {versions:?}");
+            assert!(lost || versions.first() == Some(&newest), "key {at}: {versions:?}");
+        }
+    }
+
+    /// Does one thing that is planned; whether there was one.
+    fn step(&mut self, quiet: bool) -> bool {
+        let summary = self.summary(quiet);
+        match plan(&summary, &self.options) {
+            None => return false,
+            Some(Plan::Merge(job)) => {
+                self.check(&job);
+                self.running.push(job);
+            }
+            Some(Plan::Move(moves)) => {
+                for Move { piece, from, into } in moves {
+                    self.cut(from.0, &piece.first, piece.end.as_deref());
+                    self.insert(into.0, piece);
+                }
+            }
+            Some(Plan::Drop(_)) => panic!("nothing here is all deletes"),
+        }
+        true
+    }
+
+    fn finish_one(&mut self) {
+        if !self.running.is_empty() {
+            let number = self.rng.below(self.running.len() as u64) as usize;
+            let job = self.running.remove(number);
+            self.install(&job);
+        }
+    }
+}
+
+#[test]
+fn random_trees_keep_their_order_and_come_to_rest() {
+    let (mut rng, seed) = Rng::from_env();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 5000 } else { 150 };
+    for round in 0..rounds {
+        println!("TERRACE_SEED={seed}, round {round}");
+        let mut model = Model::new(Rng::new(rng.next_u64()));
+        for _ in 0..60 {
+            model.flush();
+            while model.running.len() < 3 && model.step(false) {}
+            while model.rng.one_in(2) && !model.running.is_empty() {
+                model.finish_one();
+            }
+            model.check_order(false);
+        }
+        let mut steps = 0;
+        while model.step(true) || !model.running.is_empty() {
+            model.finish_one();
+            model.check_order(false);
+            steps += 1;
+            assert!(steps < 10_000, "it does not end");
+        }
+        let summary = model.summary(true);
+        assert_eq!(debt(&summary, &model.options).bytes, 0);
+        if !summary.runs.iter().flat_map(|run| &run.pieces).any(|piece| piece.damaged) {
+            assert!(debt(&summary, &model.options).runs <= model.options.settled_runs);
+        }
+    }
+}
+
+fn table(id: u64, level: u8, first: &str, end: &str, bytes: u64) -> Piece {
+    let file = FileSummary { id: TableId(id), bytes, entries: bytes, ..FileSummary::default() };
+    let (first, end) =
+        (Bytes::copy_from_slice(first.as_bytes()), Bytes::copy_from_slice(end.as_bytes()));
+    Piece { file: Arc::new(file), level, first, end: Some(end), damaged: false }
+}
+
+fn tree(runs: Vec<Vec<Piece>>) -> Summary {
+    let ids = (1..=runs.len() as u64).rev();
+    let runs = ids.zip(runs).map(|(id, pieces)| RunSummary { id: RunId(id), pieces });
+    Summary { runs: runs.collect(), unit_bytes: 10, ..Summary::default() }
+}
+
+fn merge(summary: &Summary, options: &Options) -> Merge {
+    match plan(summary, options) {
+        Some(Plan::Merge(merge)) => merge,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_full_level_becomes_a_run_of_the_next() {
+    let options = Options { fanout: 4, ..Options::default() };
+    let flushed = |id| vec![table(id, 0, "a", "z", 10)];
+    let mut runs = vec![flushed(9), flushed(8), flushed(7), vec![table(1, 2, "a", "z", 1000)]];
+    assert_eq!(plan(&tree(runs.clone()), &options), None);
+    runs.insert(0, flushed(10));
+    let job = merge(&tree(runs), &options);
+    assert_eq!(
+        (job.reason, job.newest(), job.into, job.level),
+        (Reason::Runs, RunId(5), RunId(2), 1)
+    );
+    assert_eq!((job.oldest, job.bytes), (false, 40));
+}
+
+#[test]
+fn garbage_goes_where_it_is_most() {
+    let upper = vec![table(5, 1, "a", "c", 10), table(6, 1, "m", "p", 60)];
+    let oldest = vec![table(1, 2, "a", "c", 60), table(2, 2, "m", "p", 60)];
+    let summary = tree(vec![upper, oldest]);
+    let job = merge(&summary, &Options::default());
+    assert_eq!((job.reason, &*job.first, job.oldest), (Reason::Space, &b"m"[..], true));
+    // New keys are no garbage.
+    let fresh = Summary { superseding: 0.0, ..summary };
+    assert_eq!(plan(&fresh, &Options::default()), None);
+}
+
+#[test]
+fn deletes_go_down_once_nobody_reads_below_them() {
+    let deletes = |seqno| {
+        let mut piece = table(5, 0, "a", "z", 10);
+        let file = Arc::make_mut(&mut piece.file);
+        (file.entries, file.deletes, file.seqno_max) = (50, 40, Seqno::new(seqno));
+        piece
+    };
+    let mut summary = tree(vec![vec![deletes(7)], vec![table(1, 1, "a", "z", 60)]]);
+    summary.oldest_reader = Seqno::new(6);
+    assert_eq!(plan(&summary, &Options::default()), None);
+    summary.oldest_reader = Seqno::new(7);
+    assert_eq!(merge(&summary, &Options::default()).reason, Reason::Deletes);
+}
+
+#[test]
+fn what_expired_goes_whole_and_only_where_nothing_older_lies_below() {
+    let mut expired = table(5, 0, "d", "f", 10);
+    Arc::make_mut(&mut expired.file).latest_expiry = 1000;
+    let mut summary = tree(vec![vec![expired.clone()], vec![table(1, 1, "k", "z", 60)]]);
+    summary.now_ms = 999;
+    assert_eq!(plan(&summary, &Options::default()), None);
+    summary.now_ms = 1000;
+    let dropped = Plan::Drop(vec![(RunId(2), expired.clone())]);
+    assert_eq!(plan(&summary, &Options::default()), Some(dropped));
+    let mut above = tree(vec![vec![expired], vec![table(1, 1, "a", "z", 40)]]);
+    above.now_ms = 1000;
+    let job = merge(&above, &Options::default());
+    assert_eq!((job.reason, job.oldest), (Reason::Deletes, true));
+}
+
+#[test]
+fn a_job_fits_the_free_space() {
+    let mut summary =
+        tree(vec![vec![table(2, 0, "a", "z", 500)], vec![table(1, 0, "a", "z", 500)]]);
+    assert!(plan(&summary, &Options::default()).is_some());
+    summary.free_bytes = Some(900);
+    assert_eq!(plan(&summary, &Options::default()), None, "1000 bytes to write and 40 for flushes");
+    summary.free_bytes = Some(1100);
+    assert!(plan(&summary, &Options::default()).is_some());
+}
+
+#[test]
+fn a_table_that_meets_nothing_sinks() {
+    let runs = vec![vec![table(3, 0, "a", "c", 10)], vec![table(2, 0, "k", "m", 10)]];
+    let mut summary = tree(runs);
+    assert_eq!(plan(&summary, &Options::default()), None, "two runs hurt nobody who writes");
+    summary.quiet = true;
+    let Some(Plan::Move(moves)) = plan(&summary, &Options::default()) else { panic!() };
+    assert_eq!((moves[0].from, moves[0].into), (RunId(2), RunId(1)));
+}
