@@ -24,7 +24,6 @@ fn tiny() -> Options {
         fanout: 3,
         settled_runs: 2,
         slice_bytes: 128 << 10,
-        table_bytes: 64 << 10,
         ..Options::default()
     }
 }
