@@ -8,6 +8,10 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Key<'a>(&'a [u8]);
 
+/// A bound after every key there can be: the end of a range that has none. One byte longer than a
+/// key, so that the range up to it holds the greatest key too.
+pub static AFTER_EVERY_KEY: [u8; KEY_BYTES_MAX + 1] = [0xff; KEY_BYTES_MAX + 1];
+
 impl<'a> Key<'a> {
     /// Bounds `bytes`.
     ///

@@ -11,6 +11,7 @@ mod clock;
 mod codec;
 mod error;
 mod executor;
+pub mod expiry;
 mod ids;
 mod key;
 mod kind;
@@ -27,7 +28,7 @@ pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_vari
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
 pub use ids::{DictionaryId, KeyspaceId, LaneId, RunId, SegmentId, StoreId, TableId};
-pub use key::Key;
+pub use key::{AFTER_EVERY_KEY, Key};
 pub use kind::{Codec, Durability, EntryKind};
 pub use rng::Rng;
 pub use seqno::{Seqno, Trailer};

@@ -7,6 +7,7 @@
 //! value, outputs are files and a description of them.
 
 mod below;
+mod builtin;
 mod counts;
 mod horizon;
 pub mod job;
@@ -21,6 +22,7 @@ mod sealed;
 mod verify;
 
 pub use below::Below;
+pub use builtin::{Append, I64Add, U64Max, U64Min};
 pub use counts::Counts;
 pub use horizon::Horizon;
 pub use job::Job;

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 
+use crate::{Append, I64Add, U64Max, U64Min};
+
 /// The longest name of an operator, bytes of UTF-8.
 pub const OPERATOR_NAME_BYTES_MAX: usize = 255;
 
@@ -41,6 +43,14 @@ impl Operators {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The operators that every store knows.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let all: [Arc<dyn MergeOperator>; 4] =
+            [Arc::new(I64Add), Arc::new(Append), Arc::new(U64Max), Arc::new(U64Min)];
+        Self(all.into_iter().map(|operator| (operator.name().to_owned(), operator)).collect())
     }
 
     /// Adds `operator` under its name.

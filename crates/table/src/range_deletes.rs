@@ -169,6 +169,23 @@ impl RangeDeletes {
         (key < &**fragment.end).then_some(fragment)
     }
 
+    /// The stretch around `key` within which no fragment begins or ends: its first key and its end,
+    /// each unless there is none, and the fragment that it is, or none where nothing is deleted.
+    #[must_use]
+    pub fn stretch_at(&self, key: &[u8]) -> (Option<&Bytes>, Option<&Bytes>, Option<Fragment<'_>>) {
+        let started = self.started(key);
+        let before = started.checked_sub(1).and_then(|before| self.fragment(before));
+        match before {
+            Some(inside) if key < &**inside.end => {
+                (Some(inside.start), Some(inside.end), Some(inside))
+            }
+            _ => {
+                let after = self.fragments.get(started).map(|after| &after.start);
+                (before.map(|before| before.end), after, None)
+            }
+        }
+    }
+
     /// The fragments, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Fragment<'_>> {
         (0..self.fragments.len()).filter_map(|index| self.fragment(index))

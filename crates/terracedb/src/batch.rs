@@ -1,16 +1,21 @@
 //! A write batch: operations over any keyspaces that become visible together or not at all.
 //!
-//! A batch is encoded as it is built, in the form the log stores (docs/format/batch.md), so that
-//! commit copies bytes and nothing else. Operation *i* takes the batch's first sequence number
-//! plus *i*.
+//! A batch is encoded as it is built, in the form the log stores (docs/format/batch.md), and counts
+//! what its keyspaces' memtables will need, so that commit copies bytes and nothing else. Operation
+//! *i* takes the batch's first sequence number plus *i*.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use base::{Cursor, EntryKind, Error, Key, KeyspaceId, Result, put_bytes, put_varint};
+use arena::OrderedMap;
+use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
+use base::{EntryKind, Error, Key, Result};
 
 use crate::Keyspace;
-use crate::ordered::Tree;
+use crate::expiry::unix_millis;
+use crate::op::{DeleteRange, Write};
+use crate::ordered::{DeletedRanges, Tree};
 
 /// Writes that commit atomically, over one or several keyspaces of one store.
 ///
@@ -19,7 +24,57 @@ use crate::ordered::Tree;
 pub struct WriteBatch {
     body: Vec<u8>,
     ops: u32,
-    trees: Vec<Arc<Tree>>,
+    parts: Vec<BatchPart>,
+}
+
+/// What a batch holds for one keyspace.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchPart {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) size: WriteSize,
+}
+
+/// What writes need of a memtable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteSize {
+    /// Entries of the map, and the bytes of their keys and values as stored.
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
+    /// Range deletes, and the bytes of their bounds.
+    pub(crate) ranges: usize,
+    pub(crate) range_bytes: usize,
+}
+
+impl WriteSize {
+    pub(crate) fn of(key: &[u8], write: Write<'_>) -> Self {
+        Self::of_op(write.kind(), key.len() + write.stored_bytes())
+    }
+
+    /// Of one operation, whose key and stored value are of `bytes`.
+    pub(crate) fn of_op(kind: EntryKind, bytes: usize) -> Self {
+        match kind {
+            EntryKind::DeleteRange => Self { ranges: 1, range_bytes: bytes, ..Self::default() },
+            _ => Self { entries: 1, bytes, ..Self::default() },
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+        self.ranges += other.ranges;
+        self.range_bytes += other.range_bytes;
+    }
+
+    /// Bytes of keys and values, and of the bounds of ranges.
+    pub(crate) fn user_bytes(self) -> usize {
+        self.bytes + self.range_bytes
+    }
+
+    /// What a memtable charges for them, bytes.
+    pub(crate) fn reserved_bytes(self) -> u64 {
+        let ranges = DeletedRanges::reserved_bytes(self.ranges, self.range_bytes);
+        OrderedMap::reserved_bytes(self.entries, self.bytes) + ranges
+    }
 }
 
 impl WriteBatch {
@@ -40,9 +95,52 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (key, value) = (Key::new(key.as_ref())?, value.as_ref());
-        keyspace.check_value(value)?;
-        self.push(keyspace.tree(), key, Some(value))
+        self.add(keyspace, key.as_ref(), Write::Put(value.as_ref()))
+    }
+
+    /// Sets `key` to `value` in `keyspace` until `ttl` from now: from when the batch is filled,
+    /// not from when it is written. As [`Keyspace::put_with_ttl`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]; the value may be 8 bytes shorter.
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expiry = keyspace.expiry_in(ttl);
+        self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
+    }
+
+    /// Sets `key` to `value` in `keyspace` until the moment `expiry`. As
+    /// [`Keyspace::put_expiring_at`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put_with_ttl`].
+    pub fn put_expiring_at(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: SystemTime,
+    ) -> Result<()> {
+        let expiry = unix_millis(expiry);
+        self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
+    }
+
+    /// Gives `key` in `keyspace` an operand for its merge operator. As [`Keyspace::merge`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`] and [`Keyspace::merge`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.add(keyspace, key.as_ref(), Write::Merge(operand.as_ref()))
     }
 
     /// Removes `key` from `keyspace`; no effect where it has no value.
@@ -50,16 +148,32 @@ impl WriteBatch {
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.push(keyspace.tree(), Key::new(key.as_ref())?, None)
+        self.add(keyspace, key.as_ref(), Write::Delete)
     }
 
-    pub(crate) fn push(
+    /// Removes every key of `keyspace` that lies within `bounds`. As [`Keyspace::delete_range`]:
+    /// one operation, whatever the number of keys.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`], for a bound.
+    pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
-        tree: &Arc<Tree>,
-        key: Key<'_>,
-        value: Option<&[u8]>,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
     ) -> Result<()> {
-        let bytes = op_bytes_max(key, value);
+        let Some(range) = DeleteRange::new(&bounds)? else { return Ok(()) };
+        self.push(keyspace.tree(), range.start(), range.write())
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
+        Key::new(key)?;
+        keyspace.check_write(write)?;
+        self.push(keyspace.tree(), key, write)
+    }
+
+    /// Appends an operation whose key and value were checked.
+    pub(crate) fn push(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
+        let bytes = write.encoded_bytes_max(key.len());
         if self.body.len() + bytes > BATCH_BYTES_MAX || self.ops as usize >= BATCH_OPS_MAX {
             return Err(Error::invalid("write batch size")
                 .expected(format_args!(
@@ -71,10 +185,12 @@ impl WriteBatch {
                     self.ops + 1
                 )));
         }
-        if !self.trees.iter().any(|known| Arc::ptr_eq(known, tree)) {
-            self.trees.push(Arc::clone(tree));
+        let size = WriteSize::of(key, write);
+        match self.parts.iter_mut().find(|part| Arc::ptr_eq(&part.tree, tree)) {
+            Some(part) => part.size.add(size),
+            None => self.parts.push(BatchPart { tree: Arc::clone(tree), size }),
         }
-        encode_op(&mut self.body, tree.id(), key, value);
+        write.encode(&mut self.body, tree.id(), key);
         self.ops += 1;
         Ok(())
     }
@@ -100,7 +216,7 @@ impl WriteBatch {
     /// Removes every operation, keeping the memory.
     pub fn clear(&mut self) {
         self.body.clear();
-        self.trees.clear();
+        self.parts.clear();
         self.ops = 0;
     }
 
@@ -112,122 +228,7 @@ impl WriteBatch {
         self.ops
     }
 
-    pub(crate) fn trees(&self) -> &[Arc<Tree>] {
-        &self.trees
-    }
-}
-
-pub(crate) fn value_too_long(len: usize, max: u64) -> Error {
-    Error::invalid("value length, bytes").expected(format_args!("at most {max}")).got(len)
-}
-
-/// The most bytes [`encode_op`] appends.
-fn op_bytes_max(key: Key<'_>, value: Option<&[u8]>) -> usize {
-    1 + 5 + 5 + key.bytes().len() + 5 + value.map_or(0, <[u8]>::len)
-}
-
-/// One operation as read back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchOp<'a> {
-    pub(crate) keyspace: KeyspaceId,
-    pub(crate) kind: EntryKind,
-    pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
-}
-
-/// Appends one operation: kind, keyspace, key, and for a put the value.
-pub(crate) fn encode_op(
-    out: &mut Vec<u8>,
-    keyspace: KeyspaceId,
-    key: Key<'_>,
-    value: Option<&[u8]>,
-) {
-    let kind = if value.is_some() { EntryKind::Put } else { EntryKind::Delete };
-    out.push(kind as u8);
-    put_varint(out, u64::from(keyspace.0));
-    put_bytes(out, key.bytes());
-    if let Some(value) = value {
-        put_bytes(out, value);
-    }
-}
-
-/// Reads the operations of an encoded batch in order. Ends after the first error.
-pub(crate) fn decode_ops(body: &[u8]) -> impl Iterator<Item = Result<BatchOp<'_>>> {
-    let mut cursor = Cursor::new("write batch", body);
-    let mut failed = false;
-    std::iter::from_fn(move || {
-        if failed || cursor.is_empty() {
-            return None;
-        }
-        let op = decode_op(&mut cursor);
-        failed = op.is_err();
-        Some(op)
-    })
-}
-
-fn decode_op<'a>(cursor: &mut Cursor<'a>) -> Result<BatchOp<'a>> {
-    let at = cursor.position();
-    let kind = EntryKind::decode(cursor.u8()?)?;
-    let keyspace = KeyspaceId(cursor.length(u32::MAX as usize)? as u32);
-    let key = cursor.bytes(KEY_BYTES_MAX)?;
-    if key.is_empty() {
-        return Err(Error::corrupt("write batch").at(format_args!("byte {at}")).expected("a key"));
-    }
-    let value = match kind {
-        EntryKind::Delete => &[][..],
-        EntryKind::Put => cursor.bytes(VALUE_BYTES_MAX)?,
-        other => {
-            return Err(Error::corrupt("write batch")
-                .at(format_args!("byte {at}"))
-                .expected("a put or a delete")
-                .got(format_args!("{other:?}")));
-        }
-    };
-    Ok(BatchOp { keyspace, kind, key, value })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample() -> Vec<u8> {
-        let mut body = Vec::new();
-        encode_op(&mut body, KeyspaceId(1), Key::new(b"apple").unwrap(), Some(b"red"));
-        encode_op(&mut body, KeyspaceId(300), Key::new(b"b").unwrap(), None);
-        encode_op(&mut body, KeyspaceId(1), Key::new(b"c").unwrap(), Some(b""));
-        body
-    }
-
-    #[test]
-    fn golden_bytes() {
-        let golden = include_str!("../golden/batch.hex");
-        let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, golden.split_whitespace().collect::<String>());
-    }
-
-    #[test]
-    fn operations_round_trip() {
-        let body = sample();
-        let ops: Vec<_> = decode_ops(&body).map(Result::unwrap).collect();
-        assert_eq!(ops.len(), 3);
-        assert_eq!((ops[0].key, ops[0].value), (&b"apple"[..], &b"red"[..]));
-        assert_eq!((ops[1].keyspace, ops[1].kind), (KeyspaceId(300), EntryKind::Delete));
-        assert_eq!((ops[2].kind, ops[2].value), (EntryKind::Put, &b""[..]));
-    }
-
-    #[test]
-    fn damaged_bytes_end_in_an_error_or_other_operations_never_in_a_panic() {
-        let body = sample();
-        for cut in 0..body.len() {
-            let read = decode_ops(&body[..cut]).take_while(Result::is_ok).count();
-            assert!(read < 3);
-        }
-        for at in 0..body.len() {
-            for bit in 0..8 {
-                let mut flipped = body.clone();
-                flipped[at] ^= 1 << bit;
-                assert!(decode_ops(&flipped).count() <= body.len());
-            }
-        }
+    pub(crate) fn parts(&self) -> &[BatchPart] {
+        &self.parts
     }
 }

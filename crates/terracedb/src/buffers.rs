@@ -16,6 +16,7 @@ use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, TaskHandle, for
 use log::Log;
 use parking_lot::{Condvar, Mutex};
 
+use crate::batch::WriteSize;
 use crate::counter::Counter;
 use crate::ordered::{Memtable, Tree};
 use crate::trees::Trees;
@@ -106,8 +107,7 @@ impl Buffers {
     /// Refuses a batch that the write buffers cannot hold: replaying it would need more memory than
     /// there is.
     pub(crate) fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
-        // A little more than its keys and values: an operation's names are a few bytes.
-        let bytes = OrderedMap::reserved_bytes(batch.len(), batch.bytes());
+        let bytes = batch.parts().iter().map(|part| part.size.reserved_bytes()).sum();
         let most = self.resources.batch_bytes_max();
         if bytes > most {
             return Err(Error::invalid("write batch's memory")
@@ -120,14 +120,14 @@ impl Buffers {
         Ok(())
     }
 
-    /// Makes room in `tree`'s memtable for `entries` of `bytes` of keys and values in all.
+    /// Makes room in `tree`'s memtable for writes of `size`.
     ///
     /// # Errors
     /// The last flush's error where there is no room because flushes fail, e.g. `NoSpace`;
     /// `Retry` where there is none for another reason.
-    pub(crate) fn admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
+    pub(crate) fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
         for _ in 0..READERS_WAITED_MAX {
-            match self.try_admit(tree, entries, bytes) {
+            match self.try_admit(tree, size) {
                 // A flush that found no memory was waited for long enough already.
                 Err(error) if self.failing.load(Ordering::Relaxed) => return Err(error),
                 // Readers that hold flushed memtables give them back when they are done.
@@ -137,7 +137,7 @@ impl Buffers {
                 result => return result,
             }
         }
-        self.try_admit(tree, entries, bytes)
+        self.try_admit(tree, size)
     }
 
     /// Whether readers hold memtables that were flushed.
@@ -154,7 +154,7 @@ impl Buffers {
         self.stalled.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn try_admit(&self, tree: &Tree, entries: usize, bytes: usize) -> Result<()> {
+    fn try_admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
         if self.failing.load(Ordering::Relaxed) {
             // What a refused write reserved stays reserved: no more of it than fits, or a flush
             // finds no memory once the device is well again.
@@ -163,14 +163,14 @@ impl Buffers {
         let mut waited = 0;
         loop {
             let view = tree.view();
-            let map = view.active.map();
-            if self.is_full(&view.active) && !map.is_empty() {
+            let active = &view.active;
+            if self.is_full(active) && !active.is_empty() {
                 self.seal_full(tree)?;
                 continue;
             }
-            let before = map.bytes();
-            match map.reserve(entries, bytes) {
-                Ok(()) if map.bytes() == before => return Ok(()),
+            let before = active.bytes();
+            match active.reserve(size) {
+                Ok(()) if active.bytes() == before => return Ok(()),
                 Ok(()) => {
                     drop(view);
                     return self.within_quota();
@@ -211,7 +211,7 @@ impl Buffers {
         let mut map = Some(OrderedMap::new(&self.account)?);
         self.log.barrier(&mut |next| {
             if let Some(map) = map.take() {
-                tree.seal(Memtable::with(map, next));
+                tree.seal(Memtable::with(map, &self.account, next));
             }
         });
         self.wake_flusher();
@@ -242,8 +242,8 @@ impl Buffers {
             let view = tree.view();
             let filled = view.active.filled_bytes();
             active += filled;
-            empty += view.active.map().bytes().saturating_sub(filled);
-            sealed += view.sealed.iter().map(|memtable| memtable.map().bytes()).sum::<u64>();
+            empty += view.active.bytes().saturating_sub(filled);
+            sealed += view.sealed.iter().map(|memtable| memtable.bytes()).sum::<u64>();
         }
         let quota = self.resources.write_buffer_bytes();
         (sealed + active, active, quota.saturating_sub(empty).max(quota / 4))

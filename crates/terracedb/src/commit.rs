@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::PublishRing;
-use base::{Durability, EntryKind, Error, Key, Result, Seqno, Trailer};
+use base::{Durability, Error, Result, Seqno, Trailer};
+use compact::Horizon;
 use log::{Batch, Log};
 
-use crate::batch::{WriteBatch, decode_ops, encode_op};
+use crate::batch::{BatchPart, WriteBatch, WriteSize};
 use crate::buffers::Buffers;
 use crate::counter::Counter;
+use crate::op::{Write, decode_ops};
 use crate::ordered::Tree;
+use crate::snapshot_list::SnapshotList;
 
 /// Takes writes of any number of threads at once.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub(crate) struct Committer {
     log: Arc<Log>,
     ring: Arc<PublishRing>,
     buffers: Arc<Buffers>,
+    snapshots: Arc<SnapshotList>,
     /// The highest sequence number that the interval sync owes durability.
     pub(crate) owed: Arc<AtomicU64>,
     /// User bytes (keys and values) and operations acknowledged.
@@ -39,36 +43,42 @@ thread_local! {
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 impl Committer {
-    pub(crate) fn new(log: Arc<Log>, ring: Arc<PublishRing>, buffers: Arc<Buffers>) -> Self {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        ring: Arc<PublishRing>,
+        buffers: Arc<Buffers>,
+        snapshots: Arc<SnapshotList>,
+    ) -> Self {
         let owed = Arc::default();
         let (user_bytes, ops) = Default::default();
-        Self { log, ring, buffers, owed, user_bytes, ops }
+        Self { log, ring, buffers, snapshots, owed, user_bytes, ops }
     }
 
-    /// Commits one put, or one delete where there is no value.
+    /// Commits one operation, whose key and value were checked.
     pub(crate) fn write(
         &self,
         tree: &Tree,
-        key: Key<'_>,
-        value: Option<&[u8]>,
+        key: &[u8],
+        write: Write<'_>,
         durability: Durability,
     ) -> Result<()> {
         usable(tree)?;
-        let bytes = key.bytes().len() + value.map_or(0, <[u8]>::len);
-        self.buffers.admit(tree, 1, bytes)?;
+        let size = WriteSize::of(key, write);
+        self.buffers.admit(tree, size)?;
         let first = BODY.with_borrow_mut(|body| {
             body.clear();
-            encode_op(body, tree.id(), key, value);
-            let first = self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body });
+            write.encode(body, tree.id(), key);
+            let first = self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body })?;
+            // The value as stored is what the operation ends with.
+            let stored = body.len().checked_sub(write.stored_bytes());
+            let value = stored.and_then(|from| body.get(from..)).unwrap_or_default();
+            let view = tree.view();
+            let trailer = Trailer::new(first, write.kind());
+            view.memtable_for(first).insert(key, trailer, value, || self.readers());
             body.shrink_to(SCRATCH_BYTES_MAX);
-            first
+            Ok::<_, Error>(first)
         })?;
-        let kind = if value.is_some() { EntryKind::Put } else { EntryKind::Delete };
-        let trailer = Trailer::new(first, kind);
-        let view = tree.view();
-        view.memtable_for(first).map().insert(key.bytes(), trailer, value.unwrap_or_default());
-        drop(view);
-        self.publish(first, 1, bytes, durability)
+        self.publish(first, 1, size.user_bytes(), durability)
     }
 
     /// Commits a batch, all or nothing.
@@ -87,20 +97,38 @@ impl Committer {
         append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
     ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
-        for tree in batch.trees() {
-            usable(tree)?;
-            let ops = decode_ops(batch.body()).filter_map(Result::ok);
-            let own = ops.filter(|op| op.keyspace == tree.id());
-            let (entries, bytes) =
-                own.fold((0, 0), |(n, bytes), op| (n + 1, bytes + op.key.len() + op.value.len()));
-            self.buffers.admit(tree, entries, bytes)?;
+        let mut bytes = 0;
+        for part in batch.parts() {
+            usable(&part.tree)?;
+            self.buffers.admit(&part.tree, part.size)?;
+            bytes += part.size.user_bytes();
         }
-        let keyspaces: Vec<_> = batch.trees().iter().map(|tree| tree.id()).collect();
+        let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
-        let bytes = apply(first, batch.body(), batch.trees());
+        self.apply(first, batch.body(), batch.parts());
         self.publish(first, u64::from(ops), bytes, durability)?;
         Ok(first)
+    }
+
+    /// Puts a logged batch in its memtables.
+    ///
+    /// The body was encoded by this process: it decodes.
+    fn apply(&self, first: Seqno, body: &[u8], parts: &[BatchPart]) {
+        for (number, op) in (0u64..).zip(decode_ops(body).filter_map(Result::ok)) {
+            let seqno = first.plus(number);
+            if let Some(part) = parts.iter().find(|part| part.tree.id() == op.keyspace) {
+                let view = part.tree.view();
+                let trailer = Trailer::new(seqno, op.kind);
+                let memtable = view.memtable_for(seqno);
+                memtable.insert(op.key, trailer, op.value, || self.readers());
+            }
+        }
+    }
+
+    /// Who reads, and what is visible.
+    fn readers(&self) -> Horizon {
+        self.snapshots.horizon(&self.ring)
     }
 
     fn publish(&self, first: Seqno, ops: u64, bytes: usize, durability: Durability) -> Result<()> {
@@ -124,21 +152,4 @@ fn usable(tree: &Tree) -> Result<()> {
         return Err(Error::closed("keyspace").at(format_args!("`{}`", tree.name())));
     }
     Ok(())
-}
-
-/// Puts a logged batch in its memtables; the bytes of its keys and values.
-///
-/// The body was encoded by this process: it decodes.
-fn apply(first: Seqno, body: &[u8], trees: &[Arc<Tree>]) -> usize {
-    let mut bytes = 0;
-    for (number, op) in (0u64..).zip(decode_ops(body).filter_map(Result::ok)) {
-        let seqno = first.plus(number);
-        bytes += op.key.len() + op.value.len();
-        if let Some(tree) = trees.iter().find(|tree| tree.id() == op.keyspace) {
-            let view = tree.view();
-            let map = view.memtable_for(seqno).map();
-            map.insert(op.key, Trailer::new(seqno, op.kind), op.value);
-        }
-    }
-    bytes
 }

@@ -15,19 +15,22 @@ pub(crate) struct CursorSource {
     pub(crate) reader: Arc<PageReader>,
     pub(crate) view: Arc<View>,
     pub(crate) at: Seqno,
+    /// The time that expiries are held against, Unix milliseconds.
+    pub(crate) now: u64,
 }
 
 impl CursorSource {
     pub(crate) fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor {
             reader: Arc::clone(&self.reader),
-            merge: Merge::new(Arc::clone(&self.view), self.at, self.reader.account())?,
+            merge: Merge::new(Arc::clone(&self.view), self.at, self.now, self.reader.account())?,
             ahead: ReadAhead::default(),
         })
     }
 }
 
-/// A position in a keyspace as of one moment.
+/// A position in a keyspace as of one moment: also what expires later is seen until the cursor is
+/// dropped.
 ///
 /// It stands on an entry or nowhere: before the first move, past either end, and after an error,
 /// from which a seek recovers. It keeps the memtables and tables it reads alive.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, Durability, Result};
+use compact::{MergeOperator, Operators};
 use media::{FileMedium, FileOptions, Medium};
 
 use crate::compaction::Compaction;
@@ -15,7 +16,7 @@ use crate::settings::Settings;
 use crate::statistics::Statistics;
 use crate::store::Store;
 use crate::transaction::transact;
-use crate::{Keyspace, Resources, Snapshot, Transaction, WriteBatch};
+use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch};
 
 /// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
 ///
@@ -45,6 +46,7 @@ pub struct Builder {
     memory: Option<u64>,
     resources: Option<Resources>,
     settings: Settings,
+    merge_operators: Vec<Arc<dyn MergeOperator>>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,8 @@ enum Place {
 impl Builder {
     fn new(place: Place) -> Self {
         let settings = Settings::default();
-        Self { place, create: true, memory: None, resources: None, settings }
+        let merge_operators = Vec::new();
+        Self { place, create: true, memory: None, resources: None, settings, merge_operators }
     }
 
     /// Whether to create a store where there is none; so by default.
@@ -126,10 +129,19 @@ impl Builder {
         self
     }
 
+    /// Makes `operator` known by its name, for the keyspaces that use it
+    /// ([`KeyspaceOptions::merge_operator`]). A store opens without the operators it once used: then
+    /// only what they should merge cannot be read.
+    #[must_use]
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.merge_operators.push(operator);
+        self
+    }
+
     /// Opens the store, recovering it from whatever state it was left in.
     ///
     /// # Errors
-    /// `Invalid` where a setting is out of range, another process has the store open, a newer
+    /// `Invalid` where a setting is out of range, two merge operators have one name, another process has the store open, a newer
     /// version wrote it, or there is none and none is to be created. `Corrupt` where the manifest
     /// or what must be in the log is damaged.
     pub fn open(self) -> Result<Db> {
@@ -146,7 +158,11 @@ impl Builder {
             }
             Place::Medium(medium) => medium,
         };
-        let store = open(medium, resources, self.settings, self.create)?;
+        let mut operators = Operators::builtin();
+        for operator in self.merge_operators {
+            operators.add(operator)?;
+        }
+        let store = open(medium, resources, self.settings, operators, self.create)?;
         Ok(Db { store: Arc::new(store) })
     }
 }
@@ -174,7 +190,16 @@ impl Db {
     /// `Invalid` where the name is empty, over 255 bytes or holds a zero byte, or there are 1,024
     /// keyspaces already.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let tree = self.store.keyspace(name)?;
+        self.keyspace_with(name, &KeyspaceOptions::new())
+    }
+
+    /// As [`Db::keyspace`] with options; one that exists takes on those it does not have yet.
+    ///
+    /// # Errors
+    /// As [`Db::keyspace`]; `Invalid` where the process does not know the merge operator, or the
+    /// keyspace has another.
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        let tree = self.store.keyspace(name, options)?;
         Ok(Keyspace::new(Arc::clone(&self.store), tree))
     }
 

@@ -1,18 +1,20 @@
 //! A keyspace as its users see it.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base::{Durability, Error, Key, Result, Seqno};
 use bytes::Bytes;
 
-use crate::batch::value_too_long;
 use crate::compaction::Compaction;
 use crate::cursor::Cursor;
+use crate::expiry::{Expiry, unix_millis};
 use crate::iter::Iter;
 use crate::manifest::KeyRange;
-use crate::ordered::Tree;
-use crate::read::{Completed, Lookup, ReadQueue};
+use crate::op::{DeleteRange, Write};
+use crate::ordered::{Tree, View};
+use crate::read::{Completed, Lookup, ReadQueue, Value};
 use crate::store::Store;
 
 /// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.
@@ -68,18 +70,162 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        let (key, value) = (Key::new(key.as_ref())?, value.as_ref());
-        self.check_value(value)?;
-        self.store.committer.write(&self.tree, key, Some(value), durability)
+        self.write(key.as_ref(), Write::Put(value.as_ref()), durability)
     }
 
-    /// Refuses a value over the limit or over the memory's part.
-    pub(crate) fn check_value(&self, value: &[u8]) -> Result<()> {
-        let max = self.store.resources.value_bytes_max();
-        if value.len() as u64 > max {
-            return Err(value_too_long(value.len(), max));
+    /// Sets `key` to `value` until `ttl` from now: from then on, reads of every kind find no value.
+    ///
+    /// Time is the wall clock's, but never runs back: not within a process, and, up to a minute, not
+    /// across a restart.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// use std::time::Duration;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put_with_ttl("token", "ada", Duration::from_secs(3600))?;
+    /// assert!(sessions.contains_key("token")?);
+    /// sessions.put_with_ttl("token", "ada", Duration::ZERO)?;
+    /// assert!(!sessions.contains_key("token")?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; the value may be 8 bytes shorter.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let write = Write::PutExpiring { expiry: self.expiry_in(ttl), value: value.as_ref() };
+        self.write(key.as_ref(), write, self.store.settings.durability)
+    }
+
+    /// Sets `key` to `value` until the moment `expiry`, to the millisecond; see
+    /// [`Keyspace::put_with_ttl`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with_ttl`].
+    pub fn put_expiring_at(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: SystemTime,
+    ) -> Result<()> {
+        self.put_expiring_at_with(key, value, expiry, self.store.settings.durability)
+    }
+
+    /// As [`Keyspace::put_expiring_at`] with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with_ttl`].
+    pub fn put_expiring_at_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: SystemTime,
+        durability: Durability,
+    ) -> Result<()> {
+        let write = Write::PutExpiring { expiry: unix_millis(expiry), value: value.as_ref() };
+        self.write(key.as_ref(), write, durability)
+    }
+
+    /// When the value of `key` expires; `None` where it has no value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let value = self.find(Key::new(key.as_ref())?)?;
+        Ok(value.map(|value| Expiry::of(value.expiry)))
+    }
+
+    /// The moment `ttl` from now, Unix milliseconds.
+    pub(crate) fn expiry_in(&self, ttl: Duration) -> u64 {
+        self.tree.view().semantics.timekeeper().in_time(ttl)
+    }
+
+    fn write(&self, key: &[u8], write: Write<'_>, durability: Durability) -> Result<()> {
+        Key::new(key)?;
+        self.check_write(write)?;
+        self.store.committer.write(&self.tree, key, write, durability)
+    }
+
+    /// Refuses a value over the limit or over the memory's part, and operands nobody can merge.
+    pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
+        if let Write::Merge(_) = write {
+            let view = self.tree.view();
+            view.semantics.operator().map_err(|e| e.at(format_args!("`{}`", self.name())))?;
+        }
+        let (len, max) = (write.stored_bytes(), self.store.resources.value_bytes_max());
+        if len as u64 > max {
+            return Err(Error::invalid("value length, bytes")
+                .expected(format_args!("at most {max}"))
+                .got(len));
         }
         Ok(())
+    }
+
+    /// Gives `key` an operand for the keyspace's merge operator, which makes the value of it and of
+    /// what the key had when it is next read: an increment, say, without a read before.
+    /// [`crate::KeyspaceOptions`] has an example.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; `Invalid` where the keyspace has no merge operator, or the process
+    /// does not know it.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_with(key, operand, self.store.settings.durability)
+    }
+
+    /// As [`Keyspace::merge`] with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write(key.as_ref(), Write::Merge(operand.as_ref()), durability)
+    }
+
+    /// Removes every key within `bounds`, as one operation, whatever the number of keys; no effect
+    /// where no key can lie in them.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// let events = db.keyspace("events")?;
+    /// for day in ["2024-12-31", "2025-01-01", "2025-01-02"] {
+    ///     events.put(day, "sunny")?;
+    /// }
+    /// events.delete_range(.."2025")?;
+    /// assert_eq!(events.iter()?.count(), 2);
+    /// events.delete_range::<&str>(..)?;
+    /// assert_eq!(events.iter()?.count(), 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`], for a bound.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        self.delete_range_with(bounds, self.store.settings.durability)
+    }
+
+    /// As [`Keyspace::delete_range`] with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete_range`].
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        bounds: impl RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<()> {
+        let Some(range) = DeleteRange::new(&bounds)? else { return self.usable() };
+        self.store.committer.write(&self.tree, range.start(), range.write(), durability)
     }
 
     /// Removes `key`; no effect where it has no value.
@@ -95,7 +241,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        self.store.committer.write(&self.tree, Key::new(key.as_ref())?, None, durability)
+        self.write(key.as_ref(), Write::Delete, durability)
     }
 
     /// The value of `key`, without a copy where it lies in a page: the bytes keep what they point
@@ -105,24 +251,28 @@ impl Keyspace {
     /// `Corrupt` where the page that should hold the key is damaged: other keys still read.
     /// `Closed` where the keyspace was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = Key::new(key.as_ref())?;
+        Ok(self.find(Key::new(key.as_ref())?)?.map(|value| value.bytes))
+    }
+
+    fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
         // The view first: everything at or below a number read later is in it or newer than it.
         let view = self.tree.view();
         self.usable()?;
         let at = self.store.ring.visible();
-        self.lookup(Lookup::new(key, view, at))
+        self.lookup(Lookup::new(key, view, at, None))
     }
 
     pub(crate) fn get_at(&self, key: Key<'_>, at: Seqno) -> Result<Option<Bytes>> {
         let view = self.tree.view();
         self.usable()?;
-        self.lookup(Lookup::new(key, view, at))
+        let value = self.lookup(Lookup::new(key, view, at, None))?;
+        Ok(value.map(|value| value.bytes))
     }
 
-    fn lookup<K: AsRef<[u8]> + Clone, V: std::ops::Deref<Target = Arc<crate::ordered::View>>>(
+    fn lookup<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>>(
         &self,
         mut lookup: Lookup<K, V>,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<Option<Value>> {
         let reader = &self.store.reader;
         let (value, depth) = reader.run(&mut lookup, None)?;
         reader.counters.lookup_ended(depth);
@@ -150,13 +300,14 @@ impl Keyspace {
     pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        view: Arc<crate::ordered::View>,
+        view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
         for key in keys {
             Key::new(key.as_ref())?;
         }
         let mut results: Vec<Result<Option<Bytes>>> = keys.iter().map(|_| Ok(None)).collect();
+        let now = Some(view.semantics.timekeeper().now());
         let mut done = Vec::new();
         let mut place = |done: &mut Vec<Completed>| {
             for Completed { token, result } in done.drain(..) {
@@ -171,7 +322,7 @@ impl Keyspace {
                     queue.wait(1, &mut done)?;
                     place(&mut done);
                 }
-                queue.start(Arc::clone(&view), Key::new(key.as_ref())?, at, token)?;
+                queue.start(Arc::clone(&view), Key::new(key.as_ref())?, at, now, token)?;
             }
             while queue.in_flight() > 0 {
                 queue.wait(1, &mut done)?;
@@ -194,7 +345,7 @@ impl Keyspace {
             return Err(Error::invalid("read queue").expected("a queue of the keyspace's store"));
         }
         let (view, at) = self.now()?;
-        queue.start(view, key, at, token)
+        queue.start(view, key, at, None, token)
     }
 
     /// Every key and value, in key order, as of now. Also backwards: `.rev()`.
@@ -233,27 +384,28 @@ impl Keyspace {
     }
 
     /// The view to read, with the moment to read it at.
-    fn now(&self) -> Result<(Arc<crate::ordered::View>, Seqno)> {
+    fn now(&self) -> Result<(Arc<View>, Seqno)> {
         let view = self.view()?;
         Ok((view, self.store.ring.visible()))
     }
 
     /// The view in force. A dropped keyspace's is empty, so the drop is looked for afterwards.
-    fn view(&self) -> Result<Arc<crate::ordered::View>> {
+    fn view(&self) -> Result<Arc<View>> {
         let view = self.tree.view_owned();
         self.usable()?;
         Ok(view)
     }
 
-    pub(crate) fn at(&self, seqno: Seqno) -> Result<(Arc<crate::ordered::View>, Seqno)> {
+    pub(crate) fn at(&self, seqno: Seqno) -> Result<(Arc<View>, Seqno)> {
         Ok((self.view()?, seqno))
     }
 
     pub(crate) fn cursor_source(
         &self,
-        (view, at): (Arc<crate::ordered::View>, Seqno),
+        (view, at): (Arc<View>, Seqno),
     ) -> crate::cursor::CursorSource {
-        crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader), view, at }
+        let now = view.semantics.timekeeper().now();
+        crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader), view, at, now }
     }
 
     /// Writes every memtable of this keyspace to tables and waits for it.

@@ -46,15 +46,18 @@ mod counter;
 mod cursor;
 mod db;
 mod dictionaries;
+mod expiry;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod iter;
 mod keyspace;
+mod keyspace_options;
 mod manifest;
 mod memory;
 mod memory_limit;
 mod memory_plan;
+mod op;
 mod open;
 mod ordered;
 mod read;
@@ -65,6 +68,7 @@ mod snapshot_list;
 mod statistics;
 mod store;
 mod store_file;
+mod timekeeper;
 mod transaction;
 mod trees;
 
@@ -76,11 +80,14 @@ pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
+pub use compact::MergeOperator;
 pub use compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
 pub use cursor::Cursor;
 pub use db::{Builder, Db};
+pub use expiry::Expiry;
 pub use iter::{Entry, Iter};
 pub use keyspace::Keyspace;
+pub use keyspace_options::KeyspaceOptions;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use memory::Memory;
 pub use open::Recovery;
@@ -89,3 +96,8 @@ pub use resources::{Resources, ResourcesBuilder};
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, Statistics};
 pub use transaction::{Transaction, TransactionIter};
+
+/// Merge operators that every store knows by their `NAME`.
+pub mod operators {
+    pub use compact::{Append, I64Add, U64Max, U64Min};
+}

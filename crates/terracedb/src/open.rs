@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arena::{OrderedMap, PublishRing};
+use arena::PublishRing;
 use base::{Error, ErrorKind, KeyspaceId, ReclaimOrder, Result, Seqno, StoreId, Trailer};
+use compact::{Horizon, Operators};
 use log::Log;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
@@ -18,17 +19,18 @@ use table::{Accounts, Dictionaries, Dictionary, Table, file_name, parse_file_nam
 
 use crate::Resources;
 use crate::background::{Background, FlushTask, LogLimits, SyncTask};
-use crate::batch::decode_ops;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
-use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, TableFile, Tree, Version};
+use crate::op::decode_ops;
+use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, Semantics, TableFile, Tree, Version};
 use crate::read::{PageReader, QueuePool};
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
 use crate::store::Store;
+use crate::timekeeper::{ClockTask, Timekeeper};
 use crate::transaction::Transactions;
 use crate::trees::Trees;
 
@@ -71,6 +73,7 @@ pub(crate) fn open(
     medium: Arc<dyn Medium>,
     resources: Resources,
     settings: Settings,
+    operators: Operators,
     create: bool,
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
@@ -103,12 +106,14 @@ pub(crate) fn open(
             values: resources.reads_account(),
         },
         writer_account: resources.flush_account(),
+        timekeeper: Arc::new(Timekeeper::new(Arc::clone(resources.clock()), state.clock_ms)),
         codec: settings.codec,
         zstd_level: settings.zstd_level,
     };
     let weak = Arc::downgrade(&env.dictionaries);
     resources.add_reclaimer(ReclaimOrder::Optional, weak);
-    let trees = open_trees(&env, &resources, &state, &mut recovery)?;
+    let operators = Arc::new(operators);
+    let trees = open_trees(&env, &resources, &state, &operators, &mut recovery)?;
     let (log, flushed) = replay_log(&env, &resources, &settings, &trees, &state, &mut recovery)?;
     for (keyspace, below) in flushed {
         log.flushed(keyspace, below);
@@ -122,7 +127,12 @@ pub(crate) fn open(
     let buffers = Arc::new(Buffers::new(resources.clone(), Arc::clone(&log), Arc::clone(&trees)));
     let weak = Arc::downgrade(&buffers);
     resources.add_reclaimer(ReclaimOrder::Buffers, weak);
-    let committer = Committer::new(Arc::clone(&log), Arc::clone(&ring), Arc::clone(&buffers));
+    let committer = Committer::new(
+        Arc::clone(&log),
+        Arc::clone(&ring),
+        Arc::clone(&buffers),
+        Arc::clone(&snapshots),
+    );
     let durable_log = Arc::clone(&log);
     let env = FlushEnv {
         snapshots: Arc::clone(&snapshots),
@@ -147,9 +157,16 @@ pub(crate) fn open(
         Arc::clone(&env),
         Arc::clone(&trees),
         resources.clone(),
+        Arc::clone(&operators),
         settings.compaction.clone(),
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let timekeeper = Arc::clone(&env.timekeeper);
+    let clock = ClockTask {
+        timekeeper: Arc::clone(&timekeeper),
+        manifest: Arc::clone(&manifest),
+        stop: Arc::clone(&stop),
+    };
     let flush = FlushTask {
         env,
         trees: Arc::clone(&trees),
@@ -173,7 +190,7 @@ pub(crate) fn open(
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
     };
-    let background = start_background(&resources, &buffers, &compactor, flush, sync);
+    let background = start_background(&resources, &buffers, &compactor, flush, (sync, clock));
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
@@ -192,6 +209,8 @@ pub(crate) fn open(
         log,
         manifest,
         dictionaries,
+        timekeeper,
+        operators,
         medium,
         holding,
         metered,
@@ -210,20 +229,21 @@ fn start_background(
     buffers: &Buffers,
     compactor: &Arc<Compactor>,
     flush: FlushTask,
-    sync: SyncTask,
+    (sync, clock): (SyncTask, ClockTask),
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
     let flusher = executor.spawn("flush", Box::new(flush));
     buffers.set_flusher(flusher.clone());
     let syncer = executor.spawn("interval sync", Box::new(sync));
+    let clock = executor.spawn("clock", Box::new(clock));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
     };
     let merges: Vec<_> = (0..MERGES).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, syncer].into_iter().chain(merges).collect();
+    let tasks = [flusher, syncer, clock].into_iter().chain(merges).collect();
     Background { stop, tasks, counters }
 }
 
@@ -279,6 +299,7 @@ fn open_trees(
     env: &FlushEnv,
     resources: &Resources,
     state: &State,
+    operators: &Operators,
     recovery: &mut Recovery,
 ) -> Result<Arc<Trees>> {
     let trees = Arc::new(Trees::default());
@@ -312,10 +333,20 @@ fn open_trees(
             pieces.extend(table.pieces.iter().map(piece));
         }
         let version = Version::of(pieces)?;
-        let name = entry.name.clone();
-        trees.insert(Tree::new(*id, name, version, &memtables, Seqno::ZERO)?);
+        let (name, semantics) = (entry.name.clone(), semantics(resources, &env.timekeeper));
+        if let Some(name) = entry.operator.clone() {
+            let operator = operators.get(&name).cloned();
+            semantics.set_operator(name, operator);
+        }
+        trees.insert(Tree::new(*id, name, version, semantics, &memtables, Seqno::ZERO)?);
     }
     Ok(trees)
+}
+
+/// How a keyspace's versions are read.
+pub(crate) fn semantics(resources: &Resources, timekeeper: &Arc<Timekeeper>) -> Arc<Semantics> {
+    let max = resources.value_bytes_max();
+    Semantics::new(Arc::clone(timekeeper), resources.account("reads"), max)
 }
 
 /// Why `table` could not be opened: damage, where its file is missing.
@@ -376,14 +407,15 @@ fn replay_log(
                 continue;
             }
             let view = tree.view();
-            let map = view.active.map();
-            map.reserve(1, op.key.len() + op.value.len())?;
-            map.insert(op.key, Trailer::new(seqno, op.kind), op.value);
+            view.active.reserve(op.size())?;
+            // Nobody reads yet.
+            let trailer = Trailer::new(seqno, op.kind);
+            view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
         let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
         if buffered > resources.write_buffer_bytes() / 2 {
             for tree in trees.all() {
-                let next_memtable = Memtable::with(OrderedMap::new(&memtables)?, next);
+                let next_memtable = Memtable::new(&memtables, next)?;
                 if flush_now(env, &tree, next_memtable)? {
                     flushed.insert(tree.id(), next);
                 }
@@ -412,8 +444,8 @@ fn replay_log(
 fn flush_replayed(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Log) -> Result<()> {
     let next = log.last().plus(1);
     for tree in trees.all() {
-        let map = OrderedMap::new(&resources.account("memtables"))?;
-        match flush_now(env, &tree, Memtable::with(map, next)) {
+        let memtable = Memtable::new(&resources.account("memtables"), next)?;
+        match flush_now(env, &tree, memtable) {
             Ok(true) => log.flushed(tree.id(), next),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => {
@@ -428,12 +460,12 @@ fn flush_replayed(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Lo
 /// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held
 /// anything.
 fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
-    if tree.view().active.map().is_empty() {
+    if tree.view().active.is_empty() {
         return Ok(false);
     }
     tree.seal(next);
     if let Some((memtable, below)) = tree.oldest_sealed() {
-        let mut job = FlushJob::new(env, Arc::clone(tree), memtable, below);
+        let mut job = FlushJob::new(env, Arc::clone(tree), memtable, below)?;
         while job.step(env)?.is_none() {}
     }
     Ok(true)

@@ -143,7 +143,7 @@ impl KeyspaceStatistics {
         Self {
             name: tree.name().to_owned(),
             memtables: view.memtables().count(),
-            memtable_bytes: view.memtables().map(|memtable| memtable.map().bytes()).sum(),
+            memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             tables: files.len(),
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),

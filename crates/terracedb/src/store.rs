@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{Durability, Error, KeyspaceId, Result, Seqno, StoreId};
+use compact::Operators;
 use log::Log;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
@@ -18,15 +19,16 @@ use crate::commit::Committer;
 use crate::compaction::Compactor;
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, KeyRange, KeyspaceKind, Manifest};
-use crate::open::Recovery;
+use crate::open::{Recovery, semantics};
 use crate::ordered::{Memtable, Tree, Version};
 use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
+use crate::timekeeper::Timekeeper;
 use crate::transaction::Transactions;
 use crate::trees::Trees;
-use crate::{Resources, WriteBatch};
+use crate::{KeyspaceOptions, Resources, WriteBatch};
 
 /// The components of an open store.
 ///
@@ -48,6 +50,8 @@ pub(crate) struct Store {
     pub(crate) log: Arc<Log>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
+    pub(crate) timekeeper: Arc<Timekeeper>,
+    pub(crate) operators: Arc<Operators>,
     pub(crate) medium: Arc<dyn Medium>,
     /// The medium again, to keep files while they are copied.
     pub(crate) holding: Arc<Holding>,
@@ -60,19 +64,51 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The keyspace called `name`, created if there is none.
-    pub(crate) fn keyspace(&self, name: &str) -> Result<Arc<Tree>> {
-        if let Some(tree) = self.trees.by_name(name) {
+    /// The keyspace called `name`, created if there is none, with these options.
+    pub(crate) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
+        let has = |tree: &Tree| match &options.merge_operator {
+            Some(wanted) => tree.view().semantics.operator_name() == Some(wanted),
+            None => true,
+        };
+        if let Some(tree) = self.trees.by_name(name).filter(|tree| has(tree)) {
             return Ok(tree);
         }
+        if let Some(operator) = &options.merge_operator
+            && self.operators.get(operator).is_none()
+        {
+            return Err(unknown_operator(operator));
+        }
+        let _keyspaces = self.keyspaces.lock();
+        match self.trees.by_name(name) {
+            Some(tree) => self.take_on(&tree, options).map(|()| tree),
+            None => self.create_keyspace(name, options),
+        }
+    }
+
+    /// Gives a keyspace the options it does not have yet.
+    fn take_on(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
+        let Some(wanted) = &options.merge_operator else { return Ok(()) };
+        let semantics = Arc::clone(&tree.view().semantics);
+        match semantics.operator_name() {
+            Some(known) if known == wanted => Ok(()),
+            Some(known) => Err(Error::invalid("merge operator of a keyspace")
+                .at(format_args!("`{}`", tree.name()))
+                .expected(format_args!("`{known}`"))
+                .got(format_args!("`{wanted}`"))),
+            None => {
+                let (keyspace, name) = (tree.id(), wanted.clone());
+                self.manifest.append(vec![Edit::KeyspaceOperator { keyspace, name }])?;
+                semantics.set_operator(wanted.clone(), self.operators.get(wanted).cloned());
+                Ok(())
+            }
+        }
+    }
+
+    fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.contains('\0') {
             return Err(Error::invalid("keyspace name")
                 .expected(format_args!("1..={KEYSPACE_NAME_BYTES_MAX} bytes, none of them zero"))
                 .got(format_args!("`{}`", name.escape_debug())));
-        }
-        let _keyspaces = self.keyspaces.lock();
-        if let Some(tree) = self.trees.by_name(name) {
-            return Ok(tree);
         }
         let state = self.manifest.state();
         if state.keyspaces.len() >= KEYSPACES_MAX {
@@ -84,12 +120,18 @@ impl Store {
             // A store with keyspaces has a log, so that a missing one is damage.
             self.log.prepare()?;
         }
-        let id = state.keyspaces_below.max(KeyspaceId(1));
+        let keyspace = state.keyspaces_below.max(KeyspaceId(1));
         let account = self.buffers.account();
-        let tree = Tree::new(id, name.to_owned(), Version::default(), account, Seqno::ZERO)?;
+        let semantics = semantics(&self.resources, &self.timekeeper);
         let kind = KeyspaceKind::Ordered;
-        let created = Edit::KeyspaceCreated { keyspace: id, kind, name: name.to_owned() };
-        self.manifest.append(vec![created])?;
+        let mut edits = vec![Edit::KeyspaceCreated { keyspace, kind, name: name.to_owned() }];
+        if let Some(operator) = &options.merge_operator {
+            edits.push(Edit::KeyspaceOperator { keyspace, name: operator.clone() });
+            semantics.set_operator(operator.clone(), self.operators.get(operator).cloned());
+        }
+        let version = Version::default();
+        let tree = Tree::new(keyspace, name.to_owned(), version, semantics, account, Seqno::ZERO)?;
+        self.manifest.append(edits)?;
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)
     }
@@ -116,7 +158,7 @@ impl Store {
 
     /// Commits a batch of this store's keyspaces.
     pub(crate) fn write_batch(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
-        for tree in batch.trees() {
+        for tree in batch.parts().iter().map(|part| &part.tree) {
             let own = self.trees.get(tree.id()).is_some_and(|own| Arc::ptr_eq(&own, tree));
             if !own && !tree.is_dropped() {
                 return Err(Error::invalid("write batch")
@@ -153,11 +195,19 @@ impl Store {
     }
 }
 
+fn unknown_operator(name: &str) -> Error {
+    Error::invalid("merge operator")
+        .expected("one given to the builder, or built in")
+        .got(format_args!("`{}`", name.escape_debug()))
+}
+
 impl Drop for Store {
     fn drop(&mut self) {
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());
+        // The clock may be set back before the next open. Where it fails, a minute at most is lost.
+        let _ = self.timekeeper.persist(&self.manifest);
         // What the process acknowledged survives it either way; a power cut right after a clean
         // close should lose nothing too. There is nobody left to tell of a failure.
         let _ = self.sync();

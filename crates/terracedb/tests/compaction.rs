@@ -20,12 +20,7 @@ use terracedb::{Db, Keyspace};
 
 /// Merges come early and are small.
 fn tiny() -> Options {
-    Options {
-        fanout: 3,
-        settled_runs: 2,
-        slice_bytes: 128 << 10,
-        ..Options::default()
-    }
+    Options { fanout: 3, settled_runs: 2, slice_bytes: 128 << 10, ..Options::default() }
 }
 
 fn open(medium: &Arc<dyn Medium>) -> Db {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::PublishRing;
-use base::{Progress, Task};
+use base::{Error, Progress, Task};
 use log::Log;
 
 use super::BackgroundCounters;
@@ -95,12 +95,14 @@ impl FlushTask {
                 Progress::Again
             }
             Err(_) if job.tree().is_dropped() => Progress::Again,
-            Err(error) => {
-                self.counters.flush_failures.add(1);
-                self.buffers.flush_ended(Err(error));
-                Progress::IdleFor(RETRY_AFTER)
-            }
+            Err(error) => self.failed(error),
         }
+    }
+
+    fn failed(&self, error: Error) -> Progress {
+        self.counters.flush_failures.add(1);
+        self.buffers.flush_ended(Err(error));
+        Progress::IdleFor(RETRY_AFTER)
     }
 
     fn find_work(&mut self) -> Progress {
@@ -125,8 +127,13 @@ impl FlushTask {
         if self.ring.visible().plus(1) < below {
             return Progress::IdleFor(Duration::from_millis(1));
         }
-        self.job = Some(FlushJob::new(&self.env, tree, memtable, below));
-        Progress::Again
+        match FlushJob::new(&self.env, tree, memtable, below) {
+            Ok(job) => {
+                self.job = Some(job);
+                Progress::Again
+            }
+            Err(error) => self.failed(error),
+        }
     }
 
     /// Makes the next segment once the present one is in use: an idle store keeps one.

@@ -51,9 +51,9 @@ impl Compactor {
         env: Arc<FlushEnv>,
         trees: Arc<Trees>,
         resources: Resources,
+        operators: Arc<Operators>,
         options: plan::Options,
     ) -> Self {
-        let operators = Arc::default();
         let (tasks, flushing, counters) = Default::default();
         let (state, changed) = Default::default();
         Self {
@@ -181,7 +181,9 @@ impl Compactor {
             let is_busy = !shape.busy().is_empty();
             let mut job = None;
             match &plan {
-                Some(Plan::Drop(pieces)) => self.drop_pieces(tree, &shape, pieces)?,
+                Some(Plan::Drop(pieces)) => {
+                    self.drop_pieces(tree, &shape, pieces, summary.now_ms)?;
+                }
                 Some(Plan::Move(moves)) => self.move_pieces(tree, &shape, moves)?,
                 Some(Plan::Merge(merge)) => {
                     job = self.start(tree, &mut shape, merge, summary.now_ms)?;
@@ -266,7 +268,7 @@ impl Compactor {
             runs: summary::runs(&version),
             busy: summary::areas(shape.busy()),
             free_bytes: None,
-            now_ms: self.resources.clock().unix_millis(),
+            now_ms: self.env.timekeeper.coming(),
             oldest_reader: horizon.seqnos().first().copied().unwrap_or(Seqno::ZERO),
             quiet,
             manual,
@@ -295,15 +297,21 @@ impl Compactor {
         tree: &Tree,
         shape: &Shape<'_>,
         pieces: &[(base::RunId, plan::Piece)],
+        now_ms: u64,
     ) -> Result<()> {
         let mut changes = Vec::new();
         let mut edits = Vec::new();
+        let mut is_timed = false;
         for (run, planned) in pieces {
             let Some(piece) = self.piece(shape, *run, planned) else { continue };
             let (table, range) = (piece.entry().id, piece.range().clone());
             edits.push(Edit::TableCut { keyspace: tree.id(), table, range: range.clone() });
             let rectangle = Rectangle { oldest: *run, newest: *run, range, bytes: 0 };
             changes.push(Change { rectangle, inputs: vec![table], outputs: Vec::new() });
+            is_timed |= piece.entry().latest_expiry > 0;
+        }
+        if is_timed {
+            edits.extend(self.env.timekeeper.tell(now_ms));
         }
         self.change(shape, edits, &changes)?;
         changes.iter().for_each(|_| self.counters.dropped());
@@ -332,7 +340,7 @@ impl Compactor {
         if changes.is_empty() {
             return Err(Error::invalid("plan").expected("pieces that are there"));
         }
-        self.env.manifest.append(edits)?;
+        self.env.append(edits)?;
         changes.iter().for_each(|change| shape.install_changed(change));
         Ok(())
     }

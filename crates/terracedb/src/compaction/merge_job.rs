@@ -140,7 +140,8 @@ impl MergeJob {
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
                 ids: env.manifest.reserve_tables(tables)?,
             },
-            operator: None,
+            // Without it, operands stay as they are.
+            operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
             hot: Vec::new(),
         };
         let run = Run::new(job.clone(), compact)?;
@@ -208,8 +209,13 @@ impl MergeJob {
             edits.push(Edit::TableAdded { keyspace: id, table: Arc::clone(&entry) });
             outputs.push((*oldest, Piece::whole(env.table_file(Ok(table), entry))));
         }
+        let is_timed =
+            |piece: &Arc<Piece>| piece.table().is_ok_and(|table| table.properties().expiring > 0);
+        if self.inputs.iter().any(is_timed) {
+            edits.extend(env.timekeeper.tell(self.job.now_ms));
+        }
         let shape = self.tree.shape();
-        env.manifest.append(edits).inspect_err(|_| {
+        env.append(edits).inspect_err(|_| {
             // A manifest that failed may name them all the same (I3).
             if env.manifest.poisoned().is_none() {
                 self.discard(env);

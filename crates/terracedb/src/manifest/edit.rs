@@ -8,6 +8,7 @@ use base::{
     put_varint,
 };
 use bytes::Bytes;
+use compact::OPERATOR_NAME_BYTES_MAX;
 
 use super::{KeyRange, TableEntry};
 
@@ -38,6 +39,10 @@ pub(crate) enum Edit {
     DictionaryAdded { keyspace: KeyspaceId, dictionary: DictionaryId },
     /// Dictionary ids up to this one were used (ids are never reused).
     DictionaryIdsUsed { last: DictionaryId },
+    /// Someone was told that it is this late: it is never earlier again. Unix milliseconds.
+    ClockReached { unix_ms: u64 },
+    /// The operator of this name merges the keyspace's operands; it stays the same for good.
+    KeyspaceOperator { keyspace: KeyspaceId, name: String },
 }
 
 /// What a keyspace can do. The number is stored.
@@ -68,6 +73,8 @@ const DICTIONARY_ADDED: u8 = 7;
 const DICTIONARY_IDS_USED: u8 = 8;
 const TABLE_ADDED: u8 = 9;
 const TABLE_CUT: u8 = 10;
+const CLOCK_REACHED: u8 = 11;
+const KEYSPACE_OPERATOR: u8 = 12;
 const TABLE_MOVED: u8 = 13;
 
 impl Edit {
@@ -122,6 +129,15 @@ impl Edit {
                 out.push(DICTIONARY_IDS_USED);
                 put_varint(out, u64::from(last.0));
             }
+            Self::ClockReached { unix_ms } => {
+                out.push(CLOCK_REACHED);
+                put_u64(out, *unix_ms);
+            }
+            Self::KeyspaceOperator { keyspace, name } => {
+                out.push(KEYSPACE_OPERATOR);
+                put_varint(out, u64::from(keyspace.0));
+                put_bytes(out, name.as_bytes());
+            }
             Self::DictionaryAdded { keyspace, dictionary } => {
                 out.push(DICTIONARY_ADDED);
                 put_varint(out, u64::from(keyspace.0));
@@ -136,13 +152,15 @@ impl Edit {
         let keyspace = |cursor: &mut Cursor<'_>| {
             cursor.length(u32::MAX as usize).map(|id| KeyspaceId(id as u32))
         };
+        let name = |cursor: &mut Cursor<'_>, max| {
+            String::from_utf8(cursor.bytes(max)?.to_vec())
+                .map_err(|e| Error::corrupt("name in a manifest").expected("UTF-8").caused_by(e))
+        };
         Ok(match tag {
             KEYSPACE_CREATED => {
                 let keyspace = keyspace(cursor)?;
                 let kind = KeyspaceKind::decode(cursor.u8()?)?;
-                let name = cursor.bytes(KEYSPACE_NAME_BYTES_MAX)?;
-                let name = String::from_utf8(name.to_vec())
-                    .map_err(|e| Error::corrupt("keyspace name").expected("UTF-8").caused_by(e))?;
+                let name = name(cursor, KEYSPACE_NAME_BYTES_MAX)?;
                 Self::KeyspaceCreated { keyspace, kind, name }
             }
             KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace: keyspace(cursor)? },
@@ -181,6 +199,11 @@ impl Edit {
             DICTIONARY_ADDED => Self::DictionaryAdded {
                 keyspace: keyspace(cursor)?,
                 dictionary: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
+            },
+            CLOCK_REACHED => Self::ClockReached { unix_ms: cursor.u64()? },
+            KEYSPACE_OPERATOR => Self::KeyspaceOperator {
+                keyspace: keyspace(cursor)?,
+                name: name(cursor, OPERATOR_NAME_BYTES_MAX)?,
             },
             other => {
                 return Err(Error::corrupt("manifest edit")

@@ -47,6 +47,12 @@ impl fmt::Display for Edit {
                 write!(f, "keyspace {keyspace} compresses with dictionary {dictionary}")
             }
             Self::DictionaryIdsUsed { last } => write!(f, "dictionary ids used up to {last}"),
+            Self::ClockReached { unix_ms } => {
+                write!(f, "time told up to {unix_ms} ms after 1970")
+            }
+            Self::KeyspaceOperator { keyspace, name } => {
+                write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
+            }
             Self::TableIdsReserved { below } => write!(f, "table ids reserved below {below}"),
         }
     }

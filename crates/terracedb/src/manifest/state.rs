@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(crate) tables_below: TableId,
     /// The highest dictionary id in use or used before; 0 where there was none.
     pub(crate) last_dictionary: DictionaryId,
+    /// The latest time anyone was told, Unix milliseconds.
+    pub(crate) clock_ms: u64,
 }
 
 /// One keyspace.
@@ -35,6 +37,8 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) tables: BTreeMap<TableId, Arc<LiveTable>>,
     /// Oldest first; new tables use the last.
     pub(crate) dictionaries: Vec<DictionaryId>,
+    /// What merges its operands.
+    pub(crate) operator: Option<String>,
 }
 
 /// A table that holds keys of its keyspace.
@@ -114,8 +118,9 @@ impl State {
                 }
                 self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
                 let flushed_below = Seqno::ZERO;
-                let (tables, dictionaries) = Default::default();
-                let entry = KeyspaceEntry { name, kind, flushed_below, tables, dictionaries };
+                let (tables, dictionaries, operator) = Default::default();
+                let entry =
+                    KeyspaceEntry { name, kind, flushed_below, tables, dictionaries, operator };
                 self.keyspaces.insert(keyspace, Arc::new(entry));
             }
             Edit::KeyspaceDropped { keyspace } => {
@@ -162,6 +167,14 @@ impl State {
                 }
                 self.entry(keyspace)?.dictionaries.push(dictionary);
                 self.last_dictionary = self.last_dictionary.max(dictionary);
+            }
+            Edit::ClockReached { unix_ms } => self.clock_ms = self.clock_ms.max(unix_ms),
+            Edit::KeyspaceOperator { keyspace, name } => {
+                let entry = self.entry(keyspace)?;
+                if name.is_empty() || entry.operator.as_ref().is_some_and(|known| *known != name) {
+                    return Err(contradiction("one merge operator", format_args!("`{name}`")));
+                }
+                entry.operator = Some(name);
             }
             Edit::DictionaryIdsUsed { last } => {
                 if last.0 == u32::MAX {
@@ -244,8 +257,12 @@ impl State {
             Edit::TableIdsReserved { below: self.tables_below },
             Edit::DictionaryIdsUsed { last: self.last_dictionary },
         ];
+        if self.clock_ms > 0 {
+            edits.push(Edit::ClockReached { unix_ms: self.clock_ms });
+        }
         for (id, entry) in &self.keyspaces {
-            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries } = &**entry;
+            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries, operator } =
+                &**entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
             for table in tables.values() {
@@ -257,6 +274,9 @@ impl State {
                 dictionary: *dictionary,
             };
             edits.extend(dictionaries.iter().map(used));
+            if let Some(name) = operator.clone() {
+                edits.push(Edit::KeyspaceOperator { keyspace, name });
+            }
             edits.push(Edit::Flushed { keyspace, below: *flushed_below });
         }
         // Ids of keyspaces dropped since stay used: the highest one is created and dropped again.

@@ -8,17 +8,21 @@
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Account, Codec, Result, Seqno, StoreId, Trailer};
+use base::{Account, Codec, EntryKind, Result, Seqno, StoreId};
 use cache::PageCache;
-use compact::Horizon;
+use compact::{Below, Retention, Rules};
 use media::{Medium, Purpose};
-use table::{Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Spec, Table, Writer};
+use table::{
+    Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Table,
+    Writer,
+};
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, Manifest, TableEntry};
 use crate::snapshot_list::SnapshotList;
+use crate::timekeeper::Timekeeper;
 
 /// What a flush works with.
 pub(crate) struct FlushEnv {
@@ -38,6 +42,7 @@ pub(crate) struct FlushEnv {
     pub(crate) accounts: Accounts,
     /// Charged for the writer's buffers.
     pub(crate) writer_account: Account,
+    pub(crate) timekeeper: Arc<Timekeeper>,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
 }
@@ -48,12 +53,22 @@ pub(crate) struct FlushJob {
     memtable: Arc<Memtable>,
     /// Every write to the keyspace below this is in the memtable or in tables.
     below: Seqno,
-    horizon: Horizon,
     cursor: arena::Cursor,
+    /// The memtable's range deletes.
+    ranges: RangeDeletes,
+    /// What every reader to come is told at least, Unix milliseconds.
+    now_ms: u64,
+    /// Whether anything was held against the time.
+    is_timed: bool,
+    retention: Retention,
+    output: Output,
+}
+
+/// What a flush writes, once something survives.
+struct Output {
+    tree: Arc<Tree>,
+    memtable: Arc<Memtable>,
     writer: Option<Writer>,
-    /// The key looked at last, and its version looked at last.
-    last_key: Vec<u8>,
-    last: Option<Seqno>,
 }
 
 /// What a finished flush did.
@@ -72,12 +87,27 @@ impl FlushJob {
         tree: Arc<Tree>,
         memtable: Arc<Memtable>,
         below: Seqno,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut cursor = memtable.map().cursor();
         cursor.seek_first();
         let horizon = env.snapshots.horizon(&env.ring);
-        let last_key = Vec::new();
-        Self { tree, memtable, below, horizon, cursor, writer: None, last_key, last: None }
+        let ranges = memtable.deleted().all_for(&horizon);
+        let now_ms = env.timekeeper.coming();
+        let view = tree.view();
+        // What merges make of these tables meanwhile lies within the same bounds.
+        let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
+        let rules = Rules {
+            horizon,
+            now_ms,
+            below: Below::new(older),
+            operator: view.semantics.operator().ok().cloned(),
+        };
+        drop(view);
+        let retention = Retention::new(rules, &env.writer_account)?;
+        let output =
+            Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
+        let is_timed = false;
+        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, is_timed, retention, output })
     }
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
@@ -86,36 +116,103 @@ impl FlushJob {
 
     /// Does one step; the outcome with the last.
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
+        let Self { cursor, ranges, retention, output, .. } = self;
+        let mut keep =
+            |key: &[u8], trailer, value: &[u8]| output.writer(env)?.add(key, trailer, value);
         for _ in 0..STEP_ENTRIES {
-            if !self.cursor.valid() {
+            if !cursor.valid() {
+                retention.end_key(&mut keep)?;
+                self.add_ranges(env)?;
                 return self.finish(env).map(Some);
             }
-            let trailer = self.cursor.trailer();
-            if self.is_needed(trailer) {
-                if self.writer.is_none() {
-                    self.writer = Some(self.create(env)?);
-                }
-                if let Some(writer) = &mut self.writer {
-                    writer.add(self.cursor.key(), trailer, self.cursor.value())?;
-                }
-            }
-            self.cursor.next();
+            let (key, trailer) = (cursor.key(), cursor.trailer());
+            self.is_timed |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
+            let covering = match ranges.is_empty() {
+                true => &[][..],
+                false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
+            };
+            retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
+            cursor.next();
         }
         Ok(None)
     }
 
-    /// Whether anyone can still read this version.
-    fn is_needed(&mut self, trailer: Trailer) -> bool {
-        let key = self.cursor.key();
-        let newer = self.last.replace(trailer.seqno());
-        if let Some(newer) = newer
-            && key == self.last_key.as_slice()
-        {
-            return self.horizon.needs(trailer.seqno(), newer);
+    fn add_ranges(&mut self, env: &FlushEnv) -> Result<()> {
+        let mut kept = Vec::new();
+        for Fragment { start, end, seqnos } in self.ranges.iter() {
+            kept.clear();
+            self.retention.range_deletes(start, Some(end), seqnos, &mut kept);
+            if !kept.is_empty() {
+                self.output.writer(env)?.add_range_delete(start, end, &kept)?;
+            }
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        true
+        Ok(())
+    }
+
+    fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
+        let keyspace = self.tree.id();
+        (env.make_durable)(self.below.before())?;
+        let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
+        if self.is_timed {
+            // What was held to be expired is, for every reader to come.
+            edits.extend(env.timekeeper.tell(self.now_ms));
+        }
+        let Some(writer) = self.output.writer.take() else {
+            env.append(edits)?;
+            self.tree.shape().install_flushed(&self.memtable, None);
+            return Ok(Flushed { below: self.below, file_bytes: 0 });
+        };
+        let summary = writer.finish()?;
+        let id = summary.table;
+        let open = || {
+            let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
+            let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
+            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)
+        };
+        let opened = env.medium.sync_names().and_then(|()| open());
+        // Its place holds until it is installed there.
+        let shape = self.tree.shape();
+        let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
+        entry.run = shape.place_newest(&entry.range);
+        let entry = Arc::new(entry);
+        let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
+        let table = opened.and_then(|table| {
+            edits.push(added);
+            env.append(edits)?;
+            Ok(table)
+        });
+        let table = table.inspect_err(|_| {
+            // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
+            // that cannot be removed goes at the next open.
+            if env.manifest.poisoned().is_none() {
+                let _ = env.medium.remove(&table::file_name(id));
+            }
+        })?;
+        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
+        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
+    }
+}
+
+impl FlushEnv {
+    /// Appends a record to the manifest; with the time, where an edit says it.
+    pub(crate) fn append(&self, edits: Vec<Edit>) -> Result<()> {
+        let time = edits.iter().find(|edit| matches!(edit, Edit::ClockReached { .. })).cloned();
+        self.manifest.append(edits)?;
+        if let Some(time) = time {
+            self.timekeeper.is_persisted(&time);
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    /// The table's writer, created with the first that survives.
+    fn writer(&mut self, env: &FlushEnv) -> Result<&mut Writer> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.create(env)?,
+        };
+        Ok(self.writer.insert(writer))
     }
 
     fn create(&self, env: &FlushEnv) -> Result<Writer> {
@@ -177,43 +274,5 @@ impl FlushJob {
         })?;
         self.tree.set_dictionary_gain(new_gain);
         Ok(Some(adopted))
-    }
-
-    fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
-        let keyspace = self.tree.id();
-        (env.make_durable)(self.below.before())?;
-        let flushed = Edit::Flushed { keyspace, below: self.below };
-        let Some(writer) = self.writer.take() else {
-            env.manifest.append(vec![flushed])?;
-            self.tree.shape().install_flushed(&self.memtable, None);
-            return Ok(Flushed { below: self.below, file_bytes: 0 });
-        };
-        let summary = writer.finish()?;
-        let id = summary.table;
-        let open = || {
-            let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
-            let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
-            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)
-        };
-        let opened = env.medium.sync_names().and_then(|()| open());
-        // Its place holds until it is installed there.
-        let shape = self.tree.shape();
-        let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
-        entry.run = shape.place_newest(&entry.range);
-        let entry = Arc::new(entry);
-        let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
-        let table = opened.and_then(|table| {
-            env.manifest.append(vec![added, flushed])?;
-            Ok(table)
-        });
-        let table = table.inspect_err(|_| {
-            // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
-            // that cannot be removed goes at the next open.
-            if env.manifest.poisoned().is_none() {
-                let _ = env.medium.remove(&table::file_name(id));
-            }
-        })?;
-        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
-        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
     }
 }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use arena::OrderedMap;
-use base::{Account, Result, Seqno};
+use base::{Account, EntryKind, Result, Seqno, Trailer};
+use compact::Horizon;
+
+use super::DeletedRanges;
+use crate::batch::WriteSize;
 
 /// Writes from `first` on, up to where the next memtable begins.
 #[derive(Debug)]
 pub(crate) struct Memtable {
     map: Arc<OrderedMap>,
+    /// The range deletes, which are in no entry of the map.
+    deleted: DeletedRanges,
     first: Seqno,
     /// What the map charges while it is empty and nothing was reserved, bytes.
     empty_bytes: u64,
@@ -16,14 +22,53 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     /// A memtable of `map`, which is empty, for writes from `first` on.
-    pub(crate) fn with(map: Arc<OrderedMap>, first: Seqno) -> Arc<Self> {
+    pub(crate) fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
         let empty_bytes = map.bytes();
-        Arc::new(Self { map, first, empty_bytes })
+        Arc::new(Self { map, deleted: DeletedRanges::new(account), first, empty_bytes })
     }
 
     /// An empty memtable for writes from `first` on.
     pub(crate) fn new(account: &Account, first: Seqno) -> Result<Arc<Self>> {
-        Ok(Self::with(OrderedMap::new(account)?, first))
+        Ok(Self::with(OrderedMap::new(account)?, account, first))
+    }
+
+    /// Charges for writes of `size`: after it, they cannot fail for want of memory (I10).
+    pub(crate) fn reserve(&self, size: WriteSize) -> Result<()> {
+        self.deleted.reserve(size.ranges, size.range_bytes)?;
+        if size.entries == 0 {
+            return Ok(());
+        }
+        self.map.reserve(size.entries, size.bytes)
+    }
+
+    /// Memory it charges, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.map.bytes() + self.deleted.bytes()
+    }
+
+    /// Whether nothing was written to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty() && self.deleted.is_empty()
+    }
+
+    /// Applies a write, reserved before, which no other has the sequence number of. `readers` says
+    /// who reads, and last what is visible.
+    pub(crate) fn insert(
+        &self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        readers: impl FnOnce() -> Horizon,
+    ) {
+        if matches!(trailer.kind(), Ok(EntryKind::DeleteRange)) {
+            return self.deleted.add(key, value, trailer.seqno(), &readers());
+        }
+        self.map.insert(key, trailer, value);
+    }
+
+    /// The range deletes.
+    pub(crate) fn deleted(&self) -> &DeletedRanges {
+        &self.deleted
     }
 
     pub(crate) fn map(&self) -> &Arc<OrderedMap> {
@@ -32,13 +77,13 @@ impl Memtable {
 
     /// Memory it charges beyond that of an empty one, bytes: what flushing it gives back.
     pub(crate) fn filled_bytes(&self) -> u64 {
-        self.map.bytes().saturating_sub(self.empty_bytes)
+        self.bytes().saturating_sub(self.empty_bytes)
     }
 
     /// True where sealing it would free nothing: no entry, and no memory that was reserved for
     /// writes which then failed.
     pub(crate) fn is_blank(&self) -> bool {
-        self.map.is_empty() && self.filled_bytes() == 0
+        self.is_empty() && self.filled_bytes() == 0
     }
 
     /// No write below this sequence number is in it.

@@ -1,14 +1,18 @@
 //! The ordered keyspace: memtables over sorted tables.
 
+mod deleted_ranges;
 mod flush;
 mod memtable;
+mod semantics;
 mod table_file;
 mod training;
 mod tree;
 mod version;
 
+pub(crate) use deleted_ranges::DeletedRanges;
 pub(crate) use flush::{FlushEnv, FlushJob};
 pub(crate) use memtable::Memtable;
+pub(crate) use semantics::Semantics;
 pub(crate) use table_file::TableFile;
 pub(crate) use tree::{Shape, Tree, View};
 pub(crate) use version::{Change, Piece, Rectangle, Run, Version};

@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use base::{Account, KeyspaceId, Result, RunId, Seqno};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Change, Memtable, Piece, Rectangle, TableFile, Version};
+use super::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
 use crate::manifest::KeyRange;
 
 /// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
@@ -31,6 +31,8 @@ pub(crate) struct View {
     pub(crate) sealed: Vec<Arc<Memtable>>,
     /// Older than every memtable.
     pub(crate) version: Arc<Version>,
+    /// What the versions in all of them mean.
+    pub(crate) semantics: Arc<Semantics>,
 }
 
 impl View {
@@ -70,11 +72,12 @@ impl Tree {
         id: KeyspaceId,
         name: String,
         version: Version,
+        semantics: Arc<Semantics>,
         account: &Account,
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
-        let view = View { active, sealed: Vec::new(), version: Arc::new(version) };
+        let view = View { active, sealed: Vec::new(), version: Arc::new(version), semantics };
         Ok(Arc::new(Self {
             id,
             name,
@@ -134,7 +137,8 @@ impl Tree {
             file.mark_obsolete();
         }
         let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
-        self.view.store(Arc::new(View { active, sealed: Vec::new(), version: Arc::default() }));
+        let (sealed, version, semantics) = (Vec::new(), Arc::default(), Arc::clone(&old.semantics));
+        self.view.store(Arc::new(View { active, sealed, version, semantics }));
         drop(discarded);
         // Files are removed without the lock.
         drop(old);
@@ -151,8 +155,8 @@ impl Tree {
         let old = self.view.load();
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
-        let version = Arc::clone(&old.version);
-        self.view.store(Arc::new(View { active: next, sealed, version }));
+        let (version, semantics) = (Arc::clone(&old.version), Arc::clone(&old.semantics));
+        self.view.store(Arc::new(View { active: next, sealed, version, semantics }));
     }
 
     /// The oldest sealed memtable and the first number past it, if there is one.
@@ -237,7 +241,8 @@ impl Shape<'_> {
             }
             None => Arc::clone(&old.version),
         };
-        self.tree.view.store(Arc::new(View { active: Arc::clone(&old.active), sealed, version }));
+        let (active, semantics) = (Arc::clone(&old.active), Arc::clone(&old.semantics));
+        self.tree.view.store(Arc::new(View { active, sealed, version, semantics }));
     }
 
     /// Puts the outputs of `change` in the place of its inputs. Files that no piece is left of are
@@ -258,8 +263,12 @@ impl Shape<'_> {
                 file.mark_obsolete();
             }
         }
-        let (active, sealed) = (Arc::clone(&old.active), old.sealed.clone());
-        self.tree.view.store(Arc::new(View { active, sealed, version: Arc::new(version) }));
+        self.tree.view.store(Arc::new(View {
+            active: Arc::clone(&old.active),
+            sealed: old.sealed.clone(),
+            version: Arc::new(version),
+            semantics: Arc::clone(&old.semantics),
+        }));
         drop(discarded);
         // Files are removed without the lock.
         drop(old);

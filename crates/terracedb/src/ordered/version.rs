@@ -7,7 +7,7 @@
 //! A run holds [`Piece`]s: a table file and the range in which its keys count. A merge of a part of
 //! a table leaves the rest in place, cut; one file may have several pieces.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::{Error, Result, RunId, TableId};
 use table::{Bounds, Table, TableCursor};
@@ -86,9 +86,15 @@ impl Piece {
 pub(crate) struct Run {
     id: RunId,
     pieces: Vec<Arc<Piece>>,
+    /// Whether a table has range deletes, once someone asked.
+    has_range_deletes: OnceLock<bool>,
 }
 
 impl Run {
+    fn of(id: RunId, pieces: Vec<Arc<Piece>>) -> Self {
+        Self { id, pieces, has_range_deletes: OnceLock::new() }
+    }
+
     pub(crate) fn id(&self) -> RunId {
         self.id
     }
@@ -108,6 +114,13 @@ impl Run {
         &self.pieces
     }
 
+    /// Whether a table has range deletes.
+    pub(crate) fn has_range_deletes(&self) -> bool {
+        let has =
+            |piece: &Arc<Piece>| piece.table().is_ok_and(|table| !table.range_deletes().is_empty());
+        *self.has_range_deletes.get_or_init(|| self.pieces.iter().any(has))
+    }
+
     /// The pieces with keys in `range`.
     pub(crate) fn overlapping(&self, range: &KeyRange) -> &[Arc<Piece>] {
         let from = self.pieces.get(self.at_or_after(&range.first)..).unwrap_or_default();
@@ -124,6 +137,7 @@ impl Run {
         debug_assert!(!self.overlaps(&piece.range), "{piece:?} overlaps its run {:?}", self.id);
         let at = self.at_or_after(&piece.range.first);
         self.pieces.insert(at, piece);
+        self.has_range_deletes = OnceLock::new();
     }
 }
 
@@ -190,7 +204,7 @@ impl Version {
                     }
                     Arc::make_mut(run).pieces.push(piece);
                 }
-                None => version.runs.push(Arc::new(Run { id, pieces: vec![piece] })),
+                None => version.runs.push(Arc::new(Run::of(id, vec![piece]))),
             }
             version.newest = version.newest.max(id);
         }
@@ -254,7 +268,7 @@ impl Version {
             });
             let pieces: Vec<_> = left.collect();
             if !pieces.is_empty() {
-                runs.push(Arc::new(Run { id: run.id, pieces }));
+                runs.push(Arc::new(Run::of(run.id, pieces)));
             }
         }
         for (id, piece) in outputs {
@@ -269,7 +283,7 @@ fn insert(runs: &mut Vec<Arc<Run>>, id: RunId, piece: Arc<Piece>) {
     let at = runs.partition_point(|run| run.id > id);
     match runs.get_mut(at).filter(|run| run.id == id) {
         Some(run) => Arc::make_mut(run).insert(piece),
-        None => runs.insert(at, Arc::new(Run { id, pieces: vec![piece] })),
+        None => runs.insert(at, Arc::new(Run::of(id, vec![piece]))),
     }
 }
 

@@ -1,106 +1,191 @@
-//! The search for one key: memtables newest first, then tables newest first, until a version.
+//! The search for one key: memtables newest first, then tables newest first, until its value is
+//! known.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use base::{EntryKind, Error, Result, Seqno, Trailer, key_hash};
+use base::{Result, Seqno, Trailer, key_hash};
 use bytes::Bytes;
-use table::{Pages, PointRead, Step, Table};
+use table::{Pages, PointRead, Step, Table, TableCursor};
 
 use super::ReadOp;
-use crate::ordered::View;
+use super::resolver::{Resolver, Value};
+use crate::ordered::{Memtable, View};
 
 /// Values up to this size are copied out of a memtable, bytes: a copy costs less than keeping the
 /// memtable alive for the caller.
 const COPY_BYTES_MAX: usize = 512;
 
-/// Finds the newest version of a key that is visible at a sequence number.
+/// Finds the value of a key that is visible at a sequence number.
 ///
 /// `K` holds the key, `V` the view; a blocking get borrows both, a queued one owns them.
 pub(crate) struct Lookup<K, V> {
     key: K,
     view: V,
+    /// The newest version that is still to be found.
     at: Trailer,
     hash: u64,
     memtables_searched: bool,
     /// The next run to search.
     run: usize,
-    point: Option<PointRead<K>>,
+    /// The newest range delete over the key in the table that is searched: it ends the search.
+    deleted: Option<Seqno>,
+    search: Option<Search<K>>,
+    resolver: Resolver,
+}
+
+/// The search of one table.
+enum Search<K> {
+    /// For the newest version.
+    Newest(PointRead<K>),
+    /// On from an operand, through what lies under it.
+    Older(Box<TableCursor>),
 }
 
 impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
-    pub(crate) fn new(key: K, view: V, at: Seqno) -> Self {
-        let at = Trailer::seek(at);
-        Self { key, view, at, hash: 0, memtables_searched: false, run: 0, point: None }
+    /// A search for `key` as of `at`, at the time `now` in Unix milliseconds; none: whenever it
+    /// first matters.
+    pub(crate) fn new(key: K, view: V, at: Seqno, now: Option<u64>) -> Self {
+        Self {
+            key,
+            view,
+            at: Trailer::seek(at),
+            hash: 0,
+            memtables_searched: false,
+            run: 0,
+            deleted: None,
+            search: None,
+            resolver: Resolver::new(now),
+        }
     }
 
-    fn search_memtables(&self) -> Option<(Trailer, Bytes)> {
+    /// `Some` where memtables tell the key's value, or that it has none.
+    fn search_memtables(&mut self) -> Result<Option<Option<Value>>> {
         let key = self.key.as_ref();
         for memtable in self.view.memtables() {
-            let Some((trailer, value)) = memtable.map().get(key, self.at) else { continue };
-            if value.len() <= COPY_BYTES_MAX {
-                return Some((trailer, Bytes::copy_from_slice(value)));
+            let deleted = memtable.deleted().newest_covering(key, self.at.seqno());
+            while let Some((trailer, value)) = version_in(memtable, key, self.at)
+                && deleted.is_none_or(|deleted| deleted < trailer.seqno())
+            {
+                let known = self.resolver.older(&self.view.semantics, key, trailer, value)?;
+                if known.is_some() {
+                    return Ok(known);
+                }
+                self.at = Trailer::seek(trailer.seqno().before());
             }
-            return memtable
-                .map()
-                .get_shared(key, self.at)
-                .map(|(trailer, value)| (trailer, Bytes::from_owner(value)));
+            if deleted.is_some() {
+                return self.resolver.end(&self.view.semantics, key).map(Some);
+            }
         }
-        None
+        Ok(None)
     }
 
-    fn next_table(&mut self) -> Result<Option<PointRead<K>>> {
+    /// The search of the next table that may hold the key.
+    fn next_table(&mut self) -> Result<Option<Search<K>>> {
         let key = self.key.as_ref();
         while let Some(run) = self.view.version.runs().get(self.run) {
             self.run += 1;
             if let Some(handle) = run.find(key) {
                 let table = Arc::clone(handle.table()?);
-                return Ok(Some(PointRead::new(table, self.key.clone(), self.hash, self.at)));
+                self.deleted = table.range_deletes().newest_covering(key, self.at.seqno());
+                let point = PointRead::new(table, self.key.clone(), self.hash, self.at);
+                return Ok(Some(Search::Newest(point)));
             }
         }
         Ok(None)
     }
 }
 
+/// The newest version of `key` at or before `at`.
+fn version_in(memtable: &Memtable, key: &[u8], at: Trailer) -> Option<(Trailer, Bytes)> {
+    let (trailer, value) = memtable.map().get(key, at)?;
+    if value.len() <= COPY_BYTES_MAX {
+        return Some((trailer, Bytes::copy_from_slice(value)));
+    }
+    let (trailer, value) = memtable.map().get_shared(key, at)?;
+    Some((trailer, Bytes::from_owner(value)))
+}
+
+impl<K: AsRef<[u8]>> Search<K> {
+    /// The next version of `key`, newest first.
+    fn step(
+        &mut self,
+        key: &[u8],
+        supplied: Option<Pages>,
+    ) -> Result<Step<Option<(Trailer, Bytes)>>> {
+        match self {
+            Self::Newest(point) => Ok(match point.step(supplied)? {
+                Step::Need(span) => Step::Need(span),
+                Step::Ready(found) => Step::Ready(found.map(|found| (found.trailer, found.value))),
+            }),
+            Self::Older(cursor) => Ok(match cursor.step(supplied)? {
+                Step::Need(span) => Step::Need(span),
+                Step::Ready(_) => {
+                    let version = cursor.trailer().filter(|_| cursor.key() == key);
+                    Step::Ready(version.map(|trailer| (trailer, cursor.value())))
+                }
+            }),
+        }
+    }
+
+    /// Sets out for the version before `at`.
+    fn go_on(&mut self, key: &[u8], at: Trailer) {
+        match self {
+            Self::Newest(point) => {
+                let mut cursor = TableCursor::new(Arc::clone(point.table()));
+                cursor.seek(key, at);
+                *self = Self::Older(Box::new(cursor));
+            }
+            Self::Older(cursor) => cursor.next(),
+        }
+    }
+}
+
 impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, V> {
     /// The value, if the key has one.
-    type Output = Option<Bytes>;
+    type Output = Option<Value>;
 
-    fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<Option<Bytes>>> {
+    fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
         if !self.memtables_searched {
             self.memtables_searched = true;
-            if let Some((trailer, value)) = self.search_memtables() {
-                return resolve(trailer, value).map(Step::Ready);
+            if let Some(known) = self.search_memtables()? {
+                return Ok(Step::Ready(known));
             }
             self.hash = key_hash(self.key.as_ref());
         }
         loop {
-            if self.point.is_none() {
-                self.point = self.next_table()?;
+            if self.search.is_none() {
+                self.search = self.next_table()?;
             }
-            let Some(point) = &mut self.point else { return Ok(Step::Ready(None)) };
-            match point.step(supplied.take())? {
+            let key = self.key.as_ref();
+            let semantics = &self.view.semantics;
+            let Some(search) = &mut self.search else {
+                return self.resolver.end(semantics, key).map(Step::Ready);
+            };
+            let deleted = self.deleted;
+            match search.step(key, supplied.take())? {
                 Step::Need(span) => return Ok(Step::Need(span)),
-                Step::Ready(Some(found)) => {
-                    return resolve(found.trailer, found.value).map(Step::Ready);
+                Step::Ready(Some((trailer, value)))
+                    if deleted.is_none_or(|deleted| deleted < trailer.seqno()) =>
+                {
+                    if let Some(known) = self.resolver.older(semantics, key, trailer, value)? {
+                        return Ok(Step::Ready(known));
+                    }
+                    self.at = Trailer::seek(trailer.seqno().before());
+                    search.go_on(key, self.at);
                 }
-                Step::Ready(None) => self.point = None,
+                Step::Ready(_) if deleted.is_some() => {
+                    return self.resolver.end(semantics, key).map(Step::Ready);
+                }
+                Step::Ready(_) => self.search = None,
             }
         }
     }
 
     fn table(&self) -> Option<&Arc<Table>> {
-        self.point.as_ref().map(PointRead::table)
-    }
-}
-
-/// What the newest visible version says of the key.
-pub(crate) fn resolve(trailer: Trailer, value: Bytes) -> Result<Option<Bytes>> {
-    match trailer.kind()? {
-        EntryKind::Put => Ok(Some(value)),
-        EntryKind::Delete => Ok(None),
-        other => Err(Error::invalid("entry kind")
-            .expected("a put or a delete; a newer TerraceDB may have written this")
-            .got(format_args!("{other:?}"))),
+        match self.search.as_ref()? {
+            Search::Newest(point) => Some(point.table()),
+            Search::Older(cursor) => Some(cursor.table()),
+        }
     }
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
+use base::{Account, Charge, Result, Seqno, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, Table};
 
 use super::ReadOp;
-use super::lookup::resolve;
+use super::covers::{Covers, Fate};
+use super::resolver::Resolver;
 use super::source::{Seek, Source};
 use crate::ordered::View;
 
@@ -54,6 +55,9 @@ enum Start {
 pub(crate) struct Merge {
     at: Seqno,
     sources: Vec<Source>,
+    covers: Covers,
+    /// Versions hidden in succession by range deletes of newer sources.
+    hidden: u32,
     forward: bool,
     start: Start,
     target: Vec<u8>,
@@ -64,14 +68,17 @@ pub(crate) struct Merge {
     pending: Option<usize>,
     /// Forward: versions of this key are older than the one reported or hidden by a delete.
     skip: Option<Vec<u8>>,
-    /// Backward: the newest visible version met so far of the key being walked.
-    candidate: Option<(Vec<u8>, Trailer, Bytes)>,
+    /// The key whose visible versions are being met, where more than one may count: forward,
+    /// operands wait for what lies under them; backward, newer versions may follow.
+    walked: Option<Vec<u8>>,
+    /// What these versions come to.
+    resolver: Resolver,
     /// The entry it stands on.
     current: Option<(Vec<u8>, Bytes)>,
     /// Spare memory for keys.
     spare: Vec<u8>,
     /// Keeps what the sources walk alive.
-    _view: Arc<View>,
+    view: Arc<View>,
     _charge: Charge,
 }
 
@@ -81,21 +88,26 @@ const RUN_BYTES: u64 = 12 << 10;
 
 /// What a cursor takes beside its runs: itself, its keys, the value it stands on.
 const CURSOR_BYTES: u64 = 4 << 10;
+/// Hidden versions are stepped over, this many in succession; then the walk jumps to their end. A
+/// seek costs as much as some ten steps, and reads a page where steps would read many.
+const HIDDEN_STEPS: u32 = 4;
 
 impl Merge {
-    /// A cursor that stands nowhere.
+    /// A cursor that stands nowhere. It reads as of `at`, at the time `now`, Unix milliseconds.
     ///
     /// # Errors
     /// `Retry` where there is no memory for its blocks (I10).
-    pub(crate) fn new(view: Arc<View>, at: Seqno, account: &Account) -> Result<Self> {
+    pub(crate) fn new(view: Arc<View>, at: Seqno, now: u64, account: &Account) -> Result<Self> {
         let runs = view.version.runs().len() as u64;
         let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
-        let memtables = view.memtables().filter(|table| !table.map().is_empty());
+        let memtables = view.memtables().filter(|table| !table.is_empty());
         let mut sources: Vec<_> = memtables.map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
         Ok(Self {
             at,
             heap: Vec::with_capacity(sources.len()),
+            covers: Covers::of(&view, at),
+            hidden: 0,
             sources,
             forward: true,
             start: Start::First,
@@ -103,10 +115,11 @@ impl Merge {
             phase: Phase::Settle,
             pending: None,
             skip: None,
-            candidate: None,
+            walked: None,
+            resolver: Resolver::new(Some(now)),
             current: None,
             spare: Vec::new(),
-            _view: view,
+            view,
             _charge: charge,
         })
     }
@@ -121,7 +134,8 @@ impl Merge {
     /// `Next` and `Prev` without a current entry stay where they are: past an end.
     pub(crate) fn start(&mut self, to: Move<'_>) {
         self.pending = None;
-        self.candidate = None;
+        self.walked = None;
+        self.resolver.clear();
         let (start, target, forward) = match to {
             Move::First => (Start::First, &[][..], true),
             Move::Last => (Start::Last, &[][..], false),
@@ -226,6 +240,41 @@ impl Merge {
         Ok(())
     }
 
+    /// Leaves what `fate` says is hidden, where the first source stands.
+    fn leave(&mut self, number: usize, fate: Fate) -> Result<()> {
+        self.hidden += 1;
+        let (Fate::HiddenTo(bound), true) = (fate, self.hidden > HIDDEN_STEPS) else {
+            return self.advance(number);
+        };
+        self.hidden = 0;
+        let newest = Trailer::seek(Seqno::MAX);
+        if let Some(source) = self.sources.get_mut(number) {
+            source.start(match self.forward {
+                true => Seek::AtOrAfter(&bound, newest),
+                false => Seek::Before(&bound, newest),
+            })?;
+            self.pending = Some(number);
+        }
+        Ok(())
+    }
+
+    /// Puts source `number` where the move starts, past what newer sources have deleted there.
+    fn position(&mut self, number: usize) -> Result<()> {
+        let newest = Trailer::seek(Seqno::MAX);
+        let left = match self.start {
+            Start::First | Start::AtOrAfter => self.covers.first_left(number, &self.target),
+            Start::Last | Start::Before => None,
+        };
+        let Some(source) = self.sources.get_mut(number) else { return Ok(()) };
+        source.start(match (self.start, &left) {
+            (Start::First | Start::AtOrAfter, Some(left)) => Seek::AtOrAfter(left, newest),
+            (Start::First, None) => Seek::First,
+            (Start::Last, _) => Seek::Last,
+            (Start::AtOrAfter, None) => Seek::AtOrAfter(&self.target, newest),
+            (Start::Before, _) => Seek::Before(&self.target, newest),
+        })
+    }
+
     fn key_of(spare: &mut Vec<u8>, key: &[u8]) -> Vec<u8> {
         let mut owned = std::mem::take(spare);
         owned.clear();
@@ -233,68 +282,98 @@ impl Merge {
         owned
     }
 
+    /// Stands on the walked key with what its versions came to; whether that is a value.
+    fn stand(&mut self, bytes: Option<Bytes>) -> bool {
+        let key = self.walked.take().unwrap_or_default();
+        match bytes {
+            Some(bytes) => {
+                self.current = Some((key, bytes));
+                true
+            }
+            None => {
+                self.spare = key;
+                false
+            }
+        }
+    }
+
+    /// Ends the walked key: every version of it was met. `Some` where that ends the move.
+    fn end_walked(&mut self) -> Result<Option<bool>> {
+        let key = self.walked.as_deref().unwrap_or_default();
+        let value = self.resolver.end(&self.view.semantics, key)?;
+        Ok(self.stand(value.map(|value| value.bytes)).then_some(true))
+    }
+
     /// One look at the sources, forward. `Some` where the move is done.
     fn settle_forward(&mut self) -> Result<Option<bool>> {
-        let Some(number) = self.best() else { return Ok(Some(false)) };
-        let Some(source) = self.sources.get(number) else { return Ok(Some(false)) };
-        let Some((key, trailer)) = source.entry() else { return Ok(Some(false)) };
+        let best = self.best();
+        let source = best.and_then(|number| self.sources.get(number));
+        let entry = source.and_then(Source::entry);
+        if let Some(walked) = &self.walked
+            && entry.is_none_or(|(key, _)| key != walked.as_slice())
+        {
+            return self.end_walked();
+        }
+        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+            return Ok(Some(false));
+        };
         if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
             self.advance(number)?;
             return Ok(None);
         }
-        let found = resolve_lazily(trailer, source)?;
-        let key = Self::key_of(&mut self.spare, key);
-        match found {
-            // Older versions of the key are skipped when the next move starts.
-            Some(value) => {
-                self.current = Some((key, value));
-                Ok(Some(true))
-            }
-            None => {
-                if let Some(old) = self.skip.replace(key) {
-                    self.spare = old;
-                }
-                self.advance(number)?;
-                Ok(None)
+        if !self.covers.is_empty() {
+            match self.covers.fate(number, key, trailer.seqno(), true) {
+                Fate::Stands => self.hidden = 0,
+                fate => return self.leave(number, fate).map(|()| None),
             }
         }
+        let stored = source.stored(trailer);
+        let known = self.resolver.older(&self.view.semantics, key, trailer, stored)?;
+        if self.walked.is_none() {
+            self.walked = Some(Self::key_of(&mut self.spare, key));
+        }
+        match known {
+            // Older versions of the key are skipped when the next move starts.
+            Some(Some(value)) => return Ok(Some(self.stand(Some(value.bytes)))),
+            Some(None) => {
+                if let Some(old) = std::mem::replace(&mut self.skip, self.walked.take()) {
+                    self.spare = old;
+                }
+            }
+            None => {}
+        }
+        self.advance(number)?;
+        Ok(None)
     }
 
     /// One look at the sources, backward. `Some` where the move is done.
     fn settle_backward(&mut self) -> Result<Option<bool>> {
         let best = self.best();
-        let entry = best.and_then(|number| self.sources.get(number)?.entry());
-        if let Some((key, ..)) = &self.candidate
-            && entry.is_none_or(|(next, _)| next != key.as_slice())
+        let source = best.and_then(|number| self.sources.get(number));
+        let entry = source.and_then(Source::entry);
+        if let Some(walked) = &self.walked
+            && entry.is_none_or(|(key, _)| key != walked.as_slice())
         {
-            // Every version of the candidate's key was met.
-            let Some((key, trailer, value)) = self.candidate.take() else { return Ok(None) };
-            if let Some(value) = resolve(trailer, value)? {
-                self.current = Some((key, value));
-                return Ok(Some(true));
-            }
-            self.spare = key;
-            return Ok(None);
+            return self.end_walked();
         }
-        let (Some(number), Some((key, trailer))) = (best, entry) else { return Ok(Some(false)) };
+        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+            return Ok(Some(false));
+        };
         if trailer.seqno() <= self.at {
-            let value = self.sources.get(number).map(Source::value).unwrap_or_default();
-            let key = match self.candidate.take() {
-                Some((key, ..)) => key,
-                None => Self::key_of(&mut self.spare, key),
-            };
-            self.candidate = Some((key, trailer, value));
+            if !self.covers.is_empty() {
+                match self.covers.fate(number, key, trailer.seqno(), false) {
+                    Fate::Stands => self.hidden = 0,
+                    fate => return self.leave(number, fate).map(|()| None),
+                }
+            }
+            if self.walked.is_none() {
+                self.walked = Some(Self::key_of(&mut self.spare, key));
+            }
+            let stored = source.stored(trailer);
+            self.resolver.newer(&self.view.semantics, trailer, stored)?;
         }
         self.advance(number)?;
         Ok(None)
-    }
-}
-
-/// As [`resolve`], fetching the value only where there is one.
-fn resolve_lazily(trailer: Trailer, source: &Source) -> Result<Option<Bytes>> {
-    match trailer.kind()? {
-        EntryKind::Delete => Ok(None),
-        _ => resolve(trailer, source.value()),
     }
 }
 
@@ -315,23 +394,15 @@ impl ReadOp for Merge {
             }
             match self.phase {
                 Phase::Position(usize::MAX) => return Ok(Step::Ready(false)),
-                Phase::Position(number) => match self.sources.get_mut(number) {
-                    Some(source) => {
-                        let newest = Trailer::seek(Seqno::MAX);
-                        source.start(match self.start {
-                            Start::First => Seek::First,
-                            Start::Last => Seek::Last,
-                            Start::AtOrAfter => Seek::AtOrAfter(&self.target, newest),
-                            Start::Before => Seek::Before(&self.target, newest),
-                        })?;
-                        self.pending = Some(number);
-                        self.phase = Phase::Position(number + 1);
-                    }
-                    None => {
-                        self.build_heap();
-                        self.phase = Phase::Settle;
-                    }
-                },
+                Phase::Position(number) if number < self.sources.len() => {
+                    self.position(number)?;
+                    self.pending = Some(number);
+                    self.phase = Phase::Position(number + 1);
+                }
+                Phase::Position(_) => {
+                    self.build_heap();
+                    self.phase = Phase::Settle;
+                }
                 Phase::Settle => {
                     let settled =
                         if self.forward { self.settle_forward()? } else { self.settle_backward()? };

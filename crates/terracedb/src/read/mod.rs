@@ -3,10 +3,12 @@
 //! their pages from one [`PageReader`], one at a time ([`PageReader::run`]) or many in flight
 //! ([`ReadQueue`]).
 
+mod covers;
 mod lookup;
 mod merge;
 mod pages;
 mod queue;
+mod resolver;
 mod source;
 
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub(crate) use merge::{Merge, Move};
 pub(crate) use pages::{PageReader, ReadAhead};
 pub(crate) use queue::QueuePool;
 pub use queue::{Completed, ReadQueue};
+pub(crate) use resolver::Value;
 
 /// A read in progress.
 pub(crate) trait ReadOp {

@@ -106,6 +106,7 @@ impl ReadQueue {
         view: Arc<View>,
         key: Key<'_>,
         at: base::Seqno,
+        now: Option<u64>,
         token: u64,
     ) -> Result<()> {
         if self.room() == 0 {
@@ -115,7 +116,8 @@ impl ReadQueue {
             )));
         }
         let key = Bytes::copy_from_slice(key.bytes());
-        self.advance(token, Lookup::new(key, PinnedView(view), at), None, Depth::default());
+        let lookup = Lookup::new(key, PinnedView(view), at, now);
+        self.advance(token, lookup, None, Depth::default());
         Ok(())
     }
 
@@ -238,7 +240,9 @@ impl ReadQueue {
         loop {
             self.reader.counters.steps.add(1);
             let span = match lookup.step(supplied.take()) {
-                Ok(Step::Ready(value)) => return self.finish(token, depth, Ok(value)),
+                Ok(Step::Ready(value)) => {
+                    return self.finish(token, depth, Ok(value.map(|value| value.bytes)));
+                }
                 Ok(Step::Need(span)) => span,
                 Err(error) => return self.finish(token, depth, Err(error)),
             };

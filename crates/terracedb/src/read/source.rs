@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Result, Trailer};
+use base::{EntryKind, Result, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, Table, TableCursor};
 
@@ -76,9 +76,11 @@ impl Source {
         }
     }
 
-    /// The value of the entry it stands on.
-    pub(crate) fn value(&self) -> Bytes {
+    /// The value, as stored, of the entry it stands on, which is of `trailer`.
+    pub(crate) fn stored(&self, trailer: Trailer) -> Bytes {
         match self {
+            // A delete has none, and its page is not to be kept for nothing.
+            _ if trailer.kind().is_ok_and(|kind| kind == EntryKind::Delete) => Bytes::new(),
             Self::Memtable(cursor) => Bytes::copy_from_slice(cursor.value()),
             Self::Run(run) => run.cursor.as_ref().map(TableCursor::value).unwrap_or_default(),
         }

@@ -228,7 +228,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        keyspace.check_value(value.as_ref())?;
+        keyspace.check_write(crate::op::Write::Put(value.as_ref()))?;
         self.write(keyspace, key.as_ref(), Some(value.as_ref()))
     }
 

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::key_set::{KeySet, KeySpan};
 use super::validate::conflict;
-use crate::batch::{BatchOp, decode_ops};
+use crate::op::{BatchOp, decode_ops};
 use crate::ordered::Tree;
 
 /// The most writes remembered: looking at all of them takes about 0.1 ms.
@@ -134,7 +134,11 @@ impl Seen {
         let key = |at: &Range<usize>| self.keys.get(at.clone()).unwrap_or_default();
         match &write.end {
             None => ranges.contains(key(&write.key)),
-            Some(end) => ranges.overlaps(KeySpan { start: key(&write.key), end: Some(key(end)) }),
+            Some(end) => {
+                // An empty end is none.
+                let end = Some(key(end)).filter(|end| !end.is_empty());
+                ranges.overlaps(KeySpan { start: key(&write.key), end })
+            }
         }
     }
 

@@ -86,6 +86,10 @@ impl Probe<'_> {
     fn key(&self, key: &[u8]) -> Result<Option<Seqno>> {
         let at = Trailer::seek(self.span.upto);
         for memtable in self.view.memtables() {
+            let deleted = memtable.deleted().newest_covering(key, self.span.upto);
+            if let Some(seqno) = deleted.filter(|seqno| self.span.contains(*seqno)) {
+                return Ok(Some(seqno));
+            }
             let newest = memtable.map().get(key, at).map(|(trailer, _)| trailer.seqno());
             if let Some(seqno) = newest.filter(|seqno| self.span.contains(*seqno)) {
                 return Ok(Some(seqno));
@@ -110,6 +114,10 @@ impl Probe<'_> {
     /// A write to a key of `keys` within the span.
     fn keys(&self, keys: KeySpan<'_>) -> Result<Option<Seqno>> {
         for memtable in self.view.memtables() {
+            let within = |seqno| self.span.contains(seqno);
+            if let Some(seqno) = memtable.deleted().find(keys.start, keys.end, within) {
+                return Ok(Some(seqno));
+            }
             let mut cursor = memtable.map().cursor();
             cursor.seek(keys.start, Trailer::seek(Seqno::MAX));
             while cursor.valid() && keys.end.is_none_or(|end| cursor.key() < end) {

@@ -1,0 +1,163 @@
+//! The merge operators that every store knows: counters, extremes and appending.
+//!
+//! Numbers are eight bytes, little-endian, in values and operands alike; other lengths do not fit.
+//! All of them combine: a key that is merged often costs one operand after each flush or merge.
+
+use base::limits::VALUE_BYTES_MAX;
+
+use crate::MergeOperator;
+
+/// Adds signed 64-bit numbers, from 0 where there is no value; wraps where the sum is too large.
+#[derive(Clone, Copy, Debug)]
+pub struct I64Add;
+
+/// Appends bytes, to nothing where there is no value. What would pass the longest value does not
+/// fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Append;
+
+/// Keeps the largest unsigned 64-bit number.
+#[derive(Clone, Copy, Debug)]
+pub struct U64Max;
+
+/// Keeps the smallest unsigned 64-bit number.
+#[derive(Clone, Copy, Debug)]
+pub struct U64Min;
+
+impl I64Add {
+    /// Its name.
+    pub const NAME: &'static str = "terrace.i64-add.1";
+}
+
+impl Append {
+    /// Its name.
+    pub const NAME: &'static str = "terrace.append.1";
+}
+
+impl U64Max {
+    /// Its name.
+    pub const NAME: &'static str = "terrace.u64-max.1";
+}
+
+impl U64Min {
+    /// Its name.
+    pub const NAME: &'static str = "terrace.u64-min.1";
+}
+
+impl MergeOperator for I64Add {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        fold(base, operands, i64::from_le_bytes, i64::wrapping_add)
+            .map(|it| it.to_le_bytes().into())
+    }
+
+    fn combine(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.merge(key, None, operands)
+    }
+}
+
+impl MergeOperator for U64Max {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        fold(base, operands, u64::from_le_bytes, u64::max).map(|it| it.to_le_bytes().into())
+    }
+
+    fn combine(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.merge(key, None, operands)
+    }
+}
+
+impl MergeOperator for U64Min {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        fold(base, operands, u64::from_le_bytes, u64::min).map(|it| it.to_le_bytes().into())
+    }
+
+    fn combine(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.merge(key, None, operands)
+    }
+}
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let parts = || base.iter().chain(operands);
+        let bytes = parts().map(|part| part.len()).sum::<usize>();
+        (bytes <= VALUE_BYTES_MAX).then(|| parts().copied().collect::<Vec<_>>().concat())
+    }
+
+    fn combine(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.merge(key, None, operands)
+    }
+}
+
+/// What `with` makes of all the numbers; `None` where one is none, or there are none.
+fn fold<T>(
+    base: Option<&[u8]>,
+    operands: &[&[u8]],
+    decode: impl Fn([u8; 8]) -> T,
+    with: impl Fn(T, T) -> T,
+) -> Option<T> {
+    let mut result = None;
+    for bytes in base.iter().chain(operands) {
+        let next = decode((*bytes).try_into().ok()?);
+        result = Some(match result {
+            None => next,
+            Some(before) => with(before, next),
+        });
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(operator: &dyn MergeOperator, base: Option<&[u8]>, operands: &[&[u8]], want: &[u8]) {
+        assert_eq!(operator.merge(b"k", base, operands).as_deref(), Some(want), "{operator:?}");
+        // Combining any part first comes to the same.
+        for from in 0..operands.len() {
+            for to in from + 1..=operands.len() {
+                let combined = operator.combine(b"k", &operands[from..to]).unwrap();
+                let mut fewer = operands.to_vec();
+                fewer.splice(from..to, [combined.as_slice()]);
+                assert_eq!(operator.merge(b"k", base, &fewer).as_deref(), Some(want));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_added_and_compared() {
+        let [one, two, minus] = [1i64, 2, -9].map(i64::to_le_bytes);
+        check(&I64Add, None, &[&one, &two, &minus], &(-6i64).to_le_bytes());
+        check(&I64Add, Some(&one), &[&two], &3i64.to_le_bytes());
+        let most = i64::MAX.to_le_bytes();
+        check(&I64Add, Some(&most), &[&one], &i64::MIN.to_le_bytes());
+        let [a, b, c] = [7u64, u64::MAX, 300].map(u64::to_le_bytes);
+        check(&U64Max, Some(&a), &[&b, &c], &b);
+        check(&U64Min, Some(&c), &[&b, &a], &a);
+        check(&U64Min, None, &[&b, &c], &c);
+        assert_eq!(I64Add.merge(b"k", Some(b"text"), &[&one]), None);
+        assert_eq!(U64Max.merge(b"k", None, &[b"123456789"]), None);
+    }
+
+    #[test]
+    fn bytes_are_appended_in_order() {
+        check(&Append, Some(b"a"), &[b"b", b"", b"c"], b"abc");
+        check(&Append, None, &[b"b", b"c"], b"bc");
+        let long = vec![0; VALUE_BYTES_MAX];
+        assert_eq!(Append.merge(b"k", Some(&long), &[b"x"]), None);
+    }
+}

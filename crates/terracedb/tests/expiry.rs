@@ -1,0 +1,160 @@
+//! Time to live: what expires is gone on every path, at once, and stays gone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::{ManualClock, Stepper};
+use media::Medium;
+use terracedb::{Db, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
+
+const START: u64 = 1_700_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Timed {
+    clock: Arc<ManualClock>,
+    resources: Resources,
+    medium: Arc<dyn Medium>,
+}
+
+impl Timed {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        let executor = Arc::new(Stepper::new(1, Arc::clone(&clock) as _));
+        let resources = Resources::builder().memory(common::MEMORY).executor(executor);
+        Self { clock, resources: resources.build().unwrap(), medium: common::memory() }
+    }
+
+    fn open(&self) -> Db {
+        Db::on_medium(Arc::clone(&self.medium)).resources(&self.resources).open().unwrap()
+    }
+}
+
+fn at(unix_ms: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(unix_ms)
+}
+
+/// What every kind of read finds, which must be the same.
+fn keys(ks: &Keyspace, snapshot: Option<&Snapshot>) -> Vec<String> {
+    let owned = |iter: terracedb::Iter| -> Vec<String> {
+        iter.map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
+    };
+    let iter = || snapshot.map_or_else(|| ks.iter(), |snapshot| snapshot.iter(ks)).unwrap();
+    let found = owned(iter());
+    let mut reversed: Vec<_> = iter().rev().map(|entry| entry.unwrap().0).collect();
+    reversed.reverse();
+    assert_eq!(reversed, found);
+    let all = ["a", "b", "c", "d", "e"];
+    let many = match snapshot {
+        Some(snapshot) => snapshot.multi_get(ks, &all),
+        None => ks.multi_get(&all),
+    };
+    for (key, many) in all.iter().zip(many.unwrap()) {
+        let is_there = found.iter().any(|there| there == key);
+        assert_eq!(many.unwrap().is_some(), is_there, "{key}");
+        let got = snapshot.map_or_else(|| ks.get(key), |snapshot| snapshot.get(ks, key));
+        assert_eq!(got.unwrap().is_some(), is_there, "{key}");
+    }
+    found
+}
+
+#[test]
+fn what_expires_is_gone_for_every_read() {
+    for flushed in [false, true] {
+        let timed = Timed::new();
+        let db = timed.open();
+        let ks = db.keyspace("k").unwrap();
+        ks.put("a", "under").unwrap();
+        if flushed {
+            db.flush().unwrap();
+        }
+        ks.put_with_ttl("a", "one", SECOND).unwrap();
+        ks.put_expiring_at("b", "two", at(START + 2000)).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put_with_ttl(&ks, "c", "three", 3 * SECOND).unwrap();
+        batch.put_expiring_at(&ks, "d", vec![7; 5000], at(START + 4000)).unwrap();
+        batch.put(&ks, "e", "stays").unwrap();
+        db.write(&batch).unwrap();
+        if flushed {
+            db.flush().unwrap();
+        }
+        let snapshot = db.snapshot();
+        for seconds in 0..6 {
+            let left = &["a", "b", "c", "d", "e"][seconds.min(4)..];
+            assert_eq!(keys(&ks, None), left, "after {seconds} s");
+            // A snapshot keeps nothing alive beyond its time.
+            assert_eq!(keys(&ks, Some(&snapshot)), left, "after {seconds} s");
+            timed.clock.advance(SECOND);
+        }
+        assert_eq!(ks.get("e").unwrap().as_deref(), Some(&b"stays"[..]));
+    }
+}
+
+#[test]
+fn the_value_and_its_expiry_come_back() {
+    let timed = Timed::new();
+    let db = timed.open();
+    let ks = db.keyspace("k").unwrap();
+    ks.put_with_ttl("short", "v", SECOND).unwrap();
+    ks.put_with_ttl("empty", "", SECOND).unwrap();
+    ks.put_expiring_at("long", vec![3; 100_000], at(START + 1)).unwrap();
+    ks.put("never", "v").unwrap();
+    ks.put_with_ttl("gone", "v", Duration::ZERO).unwrap();
+    for _ in 0..2 {
+        assert_eq!(ks.expiry("short").unwrap(), Some(Expiry::At(at(START + 1000))));
+        assert_eq!(ks.get("short").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(ks.get("empty").unwrap().as_deref(), Some(&b""[..]));
+        assert_eq!(ks.get("long").unwrap().as_deref(), Some(&[3; 100_000][..]));
+        assert_eq!(ks.expiry("never").unwrap(), Some(Expiry::Never));
+        assert_eq!(ks.expiry("gone").unwrap(), None);
+        db.flush().unwrap();
+    }
+    // The longest value gives eight bytes to its expiry.
+    let most = common::MEMORY as usize / 8;
+    assert!(ks.put_with_ttl("most", vec![0; most], SECOND).is_err());
+    ks.put_with_ttl("most", vec![0; most - 8], SECOND).unwrap();
+}
+
+#[test]
+fn a_clock_set_back_revives_nothing() {
+    let timed = Timed::new();
+    let db = timed.open();
+    let ks = db.keyspace("k").unwrap();
+    ks.put_with_ttl("a", "v", SECOND).unwrap();
+    ks.put_with_ttl("b", "v", 60 * SECOND).unwrap();
+    timed.clock.advance(2 * SECOND);
+    assert_eq!(keys(&ks, None), ["b"]);
+    timed.clock.set_unix_millis(START - 1000);
+    assert_eq!(keys(&ks, None), ["b"]);
+    // Lives are counted from the latest time told, too.
+    ks.put_with_ttl("c", "v", SECOND).unwrap();
+    assert_eq!(ks.expiry("c").unwrap(), Some(Expiry::At(at(START + 3000))));
+    drop((ks, db));
+    let db = timed.open();
+    assert_eq!(keys(&db.keyspace("k").unwrap(), None), ["b", "c"]);
+}
+
+#[test]
+fn an_iteration_is_of_one_moment() {
+    let timed = Timed::new();
+    let db = timed.open();
+    let ks = db.keyspace("k").unwrap();
+    for key in ["a", "b", "c", "d"] {
+        ks.put_with_ttl(key, "v", SECOND).unwrap();
+    }
+    let mut iter = ks.iter().unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0.as_ref(), b"a");
+    timed.clock.advance(2 * SECOND);
+    assert_eq!(iter.next_back().unwrap().unwrap().0.as_ref(), b"d");
+    assert_eq!(iter.next().unwrap().unwrap().0.as_ref(), b"b");
+    assert_eq!(ks.iter().unwrap().count(), 0);
+}

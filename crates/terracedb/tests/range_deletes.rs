@@ -1,0 +1,218 @@
+//! Range deletes: what they hide is gone for every read, and costs none of them a page.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use terracedb::{Db, Keyspace, WriteBatch};
+
+fn key(number: u32) -> String {
+    format!("{number:06}")
+}
+
+fn keys(ks: &Keyspace) -> Vec<String> {
+    let text = |entry: terracedb::Result<terracedb::Entry>| {
+        String::from_utf8(entry.unwrap().0.to_vec()).unwrap()
+    };
+    let found: Vec<_> = ks.iter().unwrap().map(text).collect();
+    let mut reversed: Vec<_> = ks.iter().unwrap().rev().map(text).collect();
+    reversed.reverse();
+    assert_eq!(reversed, found);
+    for name in ["a", "b", "c", "d", "e"] {
+        assert_eq!(ks.contains_key(name).unwrap(), found.iter().any(|key| key == name), "{name}");
+    }
+    found
+}
+
+#[test]
+fn every_shape_of_range_deletes_what_is_in_it() {
+    type Shape = (Bound<&'static str>, Bound<&'static str>);
+    use Bound::{Excluded, Included, Unbounded};
+    let shapes: [(Shape, &[&str]); 10] = [
+        ((Included("b"), Excluded("d")), &["a", "d", "e"]),
+        ((Included("b"), Included("d")), &["a", "e"]),
+        ((Excluded("b"), Included("d")), &["a", "b", "e"]),
+        ((Unbounded, Excluded("c")), &["c", "d", "e"]),
+        ((Included("c"), Unbounded), &["a", "b"]),
+        ((Excluded("c"), Unbounded), &["a", "b", "c"]),
+        ((Unbounded, Unbounded), &[]),
+        ((Included("b"), Excluded("b")), &["a", "b", "c", "d", "e"]),
+        ((Included("d"), Excluded("b")), &["a", "b", "c", "d", "e"]),
+        ((Included("bb"), Excluded("bz")), &["a", "b", "c", "d", "e"]),
+    ];
+    for (shape, left) in shapes {
+        // Between the puts and the delete, and after it, there may be a flush.
+        for flushes in 0..4 {
+            let medium = common::memory();
+            let open = || Db::on_medium(Arc::clone(&medium)).memory(common::MEMORY).open().unwrap();
+            let db = open();
+            let ks = db.keyspace("k").unwrap();
+            for name in ["a", "b", "c", "d", "e"] {
+                ks.put(name, "v").unwrap();
+            }
+            if flushes & 1 != 0 {
+                db.flush().unwrap();
+            }
+            let before = db.snapshot();
+            ks.delete_range::<&str>(shape).unwrap();
+            if flushes & 2 != 0 {
+                db.flush().unwrap();
+            }
+            assert_eq!(keys(&ks), left, "{shape:?} {flushes}");
+            assert_eq!(before.iter(&ks).unwrap().count(), 5, "{shape:?} {flushes}");
+            assert_eq!(before.iter(&ks).unwrap().rev().count(), 5);
+            drop(before);
+            ks.put("c", "again").unwrap();
+            assert_eq!(ks.get("c").unwrap().as_deref(), Some(&b"again"[..]));
+            ks.delete("c").unwrap();
+            drop((ks, db));
+            let db = open();
+            let left: Vec<_> = left.iter().filter(|key| **key != "c").copied().collect();
+            assert_eq!(keys(&db.keyspace("k").unwrap()), left, "{shape:?} {flushes} reopened");
+        }
+    }
+}
+
+#[test]
+fn within_a_batch_order_counts() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&ks, "a", "before").unwrap();
+    batch.delete_range::<&str>(&ks, ..).unwrap();
+    batch.put(&ks, "b", "after").unwrap();
+    batch.delete_range(&ks, "c".."b").unwrap();
+    assert_eq!(batch.len(), 3);
+    db.write(&batch).unwrap();
+    for _ in 0..2 {
+        assert_eq!(keys(&ks), ["b"]);
+        db.flush().unwrap();
+    }
+    let long = "x".repeat((64 << 10) + 1);
+    assert!(ks.delete_range(..long.as_str()).is_err());
+    assert!(ks.delete_range(&long[1..]..).is_ok());
+}
+
+/// How many pages a walk asks for, cached or not: its steps but one a move.
+fn pages_of_walk(db: &Db, ks: &Keyspace, backward: bool, expected: u64) -> u64 {
+    let before = db.statistics().read_steps;
+    let iter = ks.iter().unwrap();
+    let count = if backward { iter.rev().count() } else { iter.count() };
+    assert_eq!(count as u64, expected);
+    db.statistics().read_steps - before - (expected + 1)
+}
+
+/// Counted, not timed.
+#[test]
+fn a_walk_reads_no_page_of_what_is_deleted() {
+    const COUNT: u32 = 20_000;
+    const STRIDE: u32 = 2000;
+    let (mut rng, seed) = base::Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    for number in 0..COUNT {
+        let mut value = vec![0; 200];
+        rng.fill(&mut value);
+        ks.put(key(number), value).unwrap();
+    }
+    db.flush().unwrap();
+    let whole = pages_of_walk(&db, &ks, false, u64::from(COUNT));
+    assert!(whole > 1000, "{whole} pages");
+    for number in (0..COUNT).step_by(STRIDE as usize) {
+        ks.delete_range(key(number + 1)..key(number + STRIDE)).unwrap();
+    }
+    let ranges = u64::from(COUNT / STRIDE);
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        // Around each key that is left: its data page, the next one met, and their metadata.
+        for backward in [false, true] {
+            let pages = pages_of_walk(&db, &ks, backward, ranges);
+            assert!(pages <= 6 * ranges, "{pages} pages, flushed {flushed}, backward {backward}");
+        }
+    }
+    ks.delete_range::<&str>(..).unwrap();
+    assert_eq!(pages_of_walk(&db, &ks, false, 0), 0);
+    db.flush().unwrap();
+    assert_eq!(pages_of_walk(&db, &ks, false, 0), 0);
+}
+
+/// Many range deletes, of which most reads meet none.
+#[test]
+fn many_range_deletes_are_searched_not_scanned() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let (mut rng, seed) = base::Rng::from_env();
+    for number in 0..2000 {
+        ks.put(key(number), "v").unwrap();
+    }
+    let mut model: Vec<bool> = vec![true; 2000];
+    for number in 0..4000u32 {
+        let start = rng.below(2000) as u32;
+        let end = start + 1 + rng.below(3) as u32;
+        ks.delete_range(key(start)..key(end)).unwrap();
+        model.iter_mut().take(end as usize).skip(start as usize).for_each(|it| *it = false);
+        if number % 3 != 0 {
+            let back = rng.below(2000) as u32;
+            ks.put(key(back), "v").unwrap();
+            model[back as usize] = true;
+        }
+        if number == 2500 {
+            db.flush().unwrap();
+        }
+    }
+    for _ in 0..2 {
+        for number in 0..2000 {
+            let there = ks.contains_key(key(number)).unwrap();
+            assert_eq!(there, model[number as usize], "TERRACE_SEED={seed} {number}");
+        }
+        let left = model.iter().filter(|it| **it).count();
+        assert_eq!(ks.iter().unwrap().count(), left, "TERRACE_SEED={seed}");
+        assert_eq!(ks.iter().unwrap().rev().count(), left, "TERRACE_SEED={seed}");
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_range_delete_is_a_write_to_what_a_transaction_read() {
+    type Shape = (Bound<&'static str>, Bound<&'static str>);
+    let meets: [(Shape, bool); 4] = [
+        ((Bound::Included("a"), Bound::Excluded("c")), true),
+        ((Bound::Unbounded, Bound::Unbounded), true),
+        ((Bound::Included("b"), Bound::Unbounded), true),
+        ((Bound::Excluded("b"), Bound::Unbounded), false),
+    ];
+    for (shape, expected) in meets {
+        for (flush, scan) in [(false, false), (false, true), (true, false), (true, true)] {
+            let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+            let ks = db.keyspace("k").unwrap();
+            ks.put("b", "v").unwrap();
+            let mut transaction = db.transaction();
+            if scan {
+                assert_eq!(transaction.range(&ks, "a".."bb").unwrap().count(), 1);
+            } else {
+                assert!(transaction.get(&ks, "b").unwrap().is_some());
+            }
+            ks.delete_range::<&str>(shape).unwrap();
+            if flush {
+                db.flush().unwrap();
+            }
+            transaction.put(&ks, "z", "v").unwrap();
+            let refused = transaction.commit().is_err_and(|error| error.is_conflict());
+            // A range that was walked ends at `bb`.
+            let expected = expected || (scan && shape.0 == Bound::Excluded("b"));
+            assert_eq!(refused, expected, "{shape:?}, flushed {flush}, scan {scan}");
+        }
+    }
+}
