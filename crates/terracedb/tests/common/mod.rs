@@ -9,6 +9,7 @@
 )]
 
 mod mortal;
+mod pairs;
 mod script;
 mod stepped;
 
@@ -20,6 +21,7 @@ use media::{Medium, MemoryMedium};
 use terracedb::{Builder, Db, Entry, Keyspace, Result};
 
 pub(crate) use mortal::Mortal;
+pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory};
 pub(crate) use stepped::Stepped;
 
