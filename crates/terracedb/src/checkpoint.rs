@@ -107,7 +107,7 @@ fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<C
     }
     let mut copier = Copier::new(&store.resources.account("copies"))?;
     if options.flush {
-        store.flush(&store.trees.all())?;
+        store.flush_for_copy()?;
     }
     let capture = Capture::take(store)?;
     let mut report = CheckpointReport::default();

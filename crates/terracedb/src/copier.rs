@@ -25,7 +25,8 @@ pub(crate) enum Content {
     Plain,
 }
 
-/// A part of a file: its first `bytes`, and zeros behind them up to `len`, which is whole pages.
+/// A part of a file: its first `bytes`, and zeros behind them up to `len`, which is whole pages. The
+/// digest covers the pages that hold the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: u64,
@@ -56,19 +57,11 @@ impl Copier {
         (to, copy): (&dyn Medium, &str),
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        // Space is set aside for what is surely all written; a log's end is mostly zeros.
-        let reserve = if content == Content::Plain { 0 } else { part.len };
-        let target = to.create(copy, Access::Direct, reserve)?;
-        let write = |at: u64, buf: Buf| -> Result<Buf> {
-            if content == Content::Plain && buf.iter().all(|byte| *byte == 0) {
-                return Ok(buf);
-            }
-            let (buf, written) = target.write(at, buf, Purpose::Scrub);
-            written.map(|()| buf)
-        };
+        let target = to.create(copy, Access::Direct, part.bytes.next_multiple_of(PAGE))?;
         let digest = self.stream(from, name, part, content, &mut |at, buf| {
             let bytes = buf.len() as u64;
-            let buf = write(at, buf)?;
+            let (buf, written) = target.write(at, buf, Purpose::Scrub);
+            written?;
             progress(bytes);
             Ok(buf)
         })?;
@@ -117,16 +110,17 @@ impl Copier {
             Content::Plain => Access::Bytes,
         };
         let file = from.open(name, access)?;
-        let mut digest = Digest::new(content, len)?;
+        let end = bytes.next_multiple_of(PAGE);
+        let mut digest = Digest::new(content, end)?;
         let mut buf = Buf::pages(CHUNK_PAGES);
         let mut at = 0;
-        while at < len {
+        while at < end {
             if content == Content::Plain {
                 // A log segment may be cut, zeros lost, before it is read or meanwhile.
                 bytes = bytes.min(file.size()?);
             }
             let held = bytes.saturating_sub(at);
-            let chunk = if held > 0 { held } else { len - at };
+            let chunk = if held > 0 { held } else { end - at };
             let pages = chunk.div_ceil(PAGE).min(CHUNK_PAGES as u64) as usize;
             if buf.len() != pages * PAGE_BYTES {
                 buf = Buf::pages(pages);

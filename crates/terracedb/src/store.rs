@@ -189,6 +189,13 @@ impl Store {
         self.compactor.wait_until_settled()
     }
 
+    /// Flushes everything, and frees the log that held it: what a copy of the store need not take.
+    pub(crate) fn flush_for_copy(&self) -> Result<()> {
+        self.flush(&self.trees.all())?;
+        self.log.rotate()?;
+        self.log.free().map(drop)
+    }
+
     /// Makes everything acknowledged so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.log.sync(self.log.last())

@@ -46,7 +46,7 @@ impl Backup {
         let mut objects = Objects::of(&*self.medium)?;
         objects.remove_unfinished(&*self.medium)?;
         // A store that cannot flush has the more log, and needs a backup the more.
-        let _ = store.flush(&store.trees.all());
+        let _ = store.flush_for_copy();
         let capture = Capture::take(store)?;
         let mut making = Making::new(self, store, &capture, objects)?;
         for extent in &capture.log {
@@ -136,8 +136,7 @@ impl<'a> Making<'a> {
 
     /// Copies a segment of the log.
     fn segment(&mut self, extent: &Extent) -> Result<()> {
-        let part = Part { bytes: extent.bytes, len: extent.len };
-        self.copy(&extent.name, part, Content::Plain)?;
+        self.copy(&extent.name, extent.bytes, extent.len, Content::Plain)?;
         self.report.log_bytes += extent.bytes;
         Ok(())
     }
@@ -146,11 +145,11 @@ impl<'a> Making<'a> {
     fn file(&mut self, name: &str) -> Result<()> {
         let len = self.capture.len(name)?;
         let store = self.capture.store;
-        let (content, entry) = match StoreFile::of(name) {
+        let (content, len, digest) = match StoreFile::of(name) {
             Some(StoreFile::Table(table)) => {
                 let recorded = recorded_digest(&*self.source, name, store, table);
                 let (len, digest) = recorded.map_err(|error| self.explain(name, error))?;
-                (Content::Table(store, table), Entry { name: name.to_owned(), len, digest })
+                (Content::Table(store, table), len, digest)
             }
             other => {
                 if let Some(StoreFile::Dictionary(id)) = other {
@@ -159,15 +158,16 @@ impl<'a> Making<'a> {
                 }
                 let file = (&*self.source, name);
                 let digest = self.copier.digest(file, len, Content::Plain, &mut |_| ())?;
-                (Content::Plain, Entry { name: name.to_owned(), len, digest })
+                (Content::Plain, len, digest)
             }
         };
+        let entry = Entry { name: name.to_owned(), bytes: len, len, digest };
         if self.objects.has(&entry) {
             self.steps.step(len);
             self.files.push(entry);
             return Ok(());
         }
-        let copied = self.copy(name, Part { bytes: len, len }, content);
+        let copied = self.copy(name, len, len, content);
         copied.map_err(|error| self.explain(name, error))
     }
 
@@ -184,11 +184,13 @@ impl<'a> Making<'a> {
         let file = self.repository.create(&passing, Access::Direct, len)?;
         file.write(0, buf, Purpose::Scrub).1?;
         file.sync(Purpose::Scrub)?;
-        self.keep(Entry { name, len, digest }, &passing, len)
+        self.keep(Entry { name, bytes: len, len, digest }, &passing)
     }
 
-    /// Copies `part` of a file of the store.
-    fn copy(&mut self, name: &str, part: Part, content: Content) -> Result<()> {
+    /// Copies the first `bytes` of a file of the store, which are all of its `len` but zeros.
+    fn copy(&mut self, name: &str, bytes: u64, len: u64, content: Content) -> Result<()> {
+        let stored = bytes.next_multiple_of(PAGE_BYTES as u64);
+        let part = Part { bytes, len: stored };
         let passing = unfinished(name);
         let (from, to) = ((&*self.source, name), (self.repository, &*passing));
         let steps = &mut self.steps;
@@ -197,15 +199,15 @@ impl<'a> Making<'a> {
             // Whatever stays goes when the next backup begins.
             let _ = self.repository.remove(&passing);
         })?;
-        self.keep(Entry { name: name.to_owned(), len: part.len, digest }, &passing, part.bytes)
+        self.keep(Entry { name: name.to_owned(), bytes: stored, len, digest }, &passing)
     }
 
     /// Gives a whole copy its name.
-    fn keep(&mut self, entry: Entry, passing: &str, bytes: u64) -> Result<()> {
+    fn keep(&mut self, entry: Entry, passing: &str) -> Result<()> {
         self.repository.rename(passing, &entry.object())?;
-        self.files.push(entry);
         self.report.files_copied += 1;
-        self.report.bytes_copied += bytes;
+        self.report.bytes_copied += entry.bytes;
+        self.files.push(entry);
         Ok(())
     }
 

@@ -25,7 +25,11 @@ const NAME_BYTES_MAX: usize = 64;
 pub(super) struct Entry {
     /// As the store calls it.
     pub(super) name: String,
+    /// How much of it is stored, bytes.
+    pub(super) bytes: u64,
+    /// Its length: zeros behind the bytes, in the last segment of a log.
     pub(super) len: u64,
+    /// Of the bytes.
     pub(super) digest: u64,
 }
 
@@ -107,6 +111,7 @@ impl Index {
         put_varint(&mut body, self.files.len() as u64);
         for entry in &self.files {
             put_bytes(&mut body, entry.name.as_bytes());
+            put_varint(&mut body, entry.bytes);
             put_varint(&mut body, entry.len);
             put_u64(&mut body, entry.digest);
         }
@@ -158,8 +163,8 @@ impl Index {
         let mut cursor = Cursor::new("backup index", body);
         let (id, store, created) = (cursor.u64()?, StoreId(cursor.u128()?), cursor.u64()?);
         let label = text(cursor.bytes(LABEL_BYTES_MAX)?)?;
-        // A file takes ten bytes or more here.
-        let count = cursor.length(body.len() / 10)?;
+        // A file takes eleven bytes or more here.
+        let count = cursor.length(body.len() / 11)?;
         let mut files: Vec<Entry> = Vec::with_capacity(count);
         for _ in 0..count {
             let name = text(cursor.bytes(NAME_BYTES_MAX)?)?;
@@ -169,12 +174,14 @@ impl Index {
                     .expected("names of a store's files in order")
                     .got(format_args!("`{}`", name.escape_debug())));
             }
-            let (len, digest) = (cursor.varint()?, cursor.u64()?);
-            if !len.is_multiple_of(PAGE_BYTES as u64) {
+            let (bytes, len, digest) = (cursor.varint()?, cursor.varint()?, cursor.u64()?);
+            let page = PAGE_BYTES as u64;
+            if bytes > len || !bytes.is_multiple_of(page) || !len.is_multiple_of(page) {
                 let error = Error::corrupt("file length in a backup index").at(name);
-                return Err(error.expected("whole pages").got(len));
+                let got = format_args!("{bytes} bytes of {len}");
+                return Err(error.expected("whole pages").got(got));
             }
-            files.push(Entry { name, len, digest });
+            files.push(Entry { name, bytes, len, digest });
         }
         cursor.finish()?;
         Ok(Self { id, store, created, label, files })
@@ -235,7 +242,7 @@ impl Index {
 /// The bytes of some files.
 pub(super) fn total<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
     // Lengths come from outside.
-    entries.fold(0, |sum: u64, entry| sum.saturating_add(entry.len))
+    entries.fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes))
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
@@ -252,7 +259,8 @@ mod tests {
     fn index() -> Index {
         let entry = |name: &str, pages: u64, digest| Entry {
             name: name.to_owned(),
-            len: pages * PAGE_BYTES as u64,
+            bytes: pages * PAGE_BYTES as u64,
+            len: pages.next_multiple_of(100) * PAGE_BYTES as u64,
             digest,
         };
         Index {

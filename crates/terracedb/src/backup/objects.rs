@@ -57,7 +57,7 @@ impl Objects {
 
     /// Whether `entry` is there, as long as it should be.
     pub(super) fn has(&self, entry: &Entry) -> bool {
-        self.objects.get(&entry.object()) == Some(&entry.len)
+        self.objects.get(&entry.object()) == Some(&entry.bytes)
     }
 
     /// The number of the next backup.

@@ -74,7 +74,7 @@ impl Backup {
                 _ => error,
             })?;
             report.files += 1;
-            report.bytes += entry.len;
+            report.bytes += entry.bytes;
         }
         to.sync_names()?;
         report.elapsed = clock.monotonic();
@@ -98,8 +98,8 @@ fn restore(
     if is_manifest(&entry.name) {
         // By it the place becomes a store: it is whole, and what it names is durable (I3).
         to.sync_names()?;
-        entry.expect(copier.digest(from, entry.len, content, &mut |_| ())?)?;
+        entry.expect(copier.digest(from, entry.bytes, content, &mut |_| ())?)?;
     }
-    let part = Part { bytes: entry.len, len: entry.len };
+    let part = Part { bytes: entry.bytes, len: entry.len };
     entry.expect(copier.copy(from, part, content, (to, &entry.name), progress)?)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Account, Error, Result, StoreId};
-use media::{Access, Medium};
+use media::Medium;
 use table::{Dictionaries, Table};
 
 use super::Backup;
@@ -52,16 +52,16 @@ impl Backup {
 
 /// Verifies one file against what the index says of it. A table's pages were checked already.
 fn verify(copier: &mut Copier, view: &dyn Medium, entry: &Entry, store: StoreId) -> Result<()> {
-    let (len, digest) = match (StoreFile::of(&entry.name), entry.content(store)) {
+    let (bytes, digest) = match (StoreFile::of(&entry.name), entry.content(store)) {
         (Some(StoreFile::Table(table)), _) => recorded_digest(view, &entry.name, store, table)?,
         (_, content) => {
-            let len = view.open(&entry.name, Access::Bytes)?.size()?;
-            (len, copier.digest((view, &entry.name), len, content, &mut |_| ())?)
+            let bytes = entry.bytes;
+            (bytes, copier.digest((view, &entry.name), bytes, content, &mut |_| ())?)
         }
     };
-    if len != entry.len {
+    if bytes != entry.bytes {
         let error = Error::corrupt("length of a file, bytes").at(entry.object());
-        return Err(error.expected(entry.len).got(len));
+        return Err(error.expected(entry.bytes).got(bytes));
     }
     entry.expect(digest)
 }

@@ -7,24 +7,24 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use media::{Access, Capabilities, File, Listing, Medium, Queue};
+use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue};
 
-use super::index::Index;
+use super::index::{Entry, Index};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct View {
     repository: Arc<dyn Medium>,
-    /// Objects by the names of the files they hold.
-    objects: BTreeMap<String, String>,
+    /// What the store's files are, by their names.
+    files: BTreeMap<String, Entry>,
 }
 
 impl View {
     pub(super) fn new(repository: &Arc<dyn Medium>, index: &Index) -> Self {
-        let object = |entry: &super::index::Entry| (entry.name.clone(), entry.object());
-        let objects = index.files.iter().map(object).collect();
-        Self { repository: Arc::clone(repository), objects }
+        let files = index.files.iter().map(|entry| (entry.name.clone(), entry.clone())).collect();
+        Self { repository: Arc::clone(repository), files }
     }
 }
 
@@ -42,10 +42,14 @@ impl Medium for View {
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        let object = self.objects.get(name).ok_or_else(|| {
+        let entry = self.files.get(name).ok_or_else(|| {
             Error::invalid("file of a backup").at(name).expected("one that exists")
         })?;
-        self.repository.open(object, access)
+        let file = self.repository.open(&entry.object(), access)?;
+        if entry.bytes == entry.len {
+            return Ok(file);
+        }
+        Ok(Arc::new(Padded { file, bytes: entry.bytes, len: entry.len }))
     }
 
     fn remove(&self, _name: &str) -> Result<()> {
@@ -62,15 +66,14 @@ impl Medium for View {
 
     fn list(&self) -> Result<Vec<Listing>> {
         let listed = self.repository.list()?;
-        let len = |object: &String| {
-            let at = listed.binary_search_by(|file| file.name.cmp(object)).ok()?;
-            listed.get(at).map(|file| file.len)
+        let listing = |entry: &Entry| {
+            let object = entry.object();
+            let at = listed.binary_search_by(|file| file.name.cmp(&object)).ok()?;
+            let len = listed.get(at)?.len + (entry.len - entry.bytes);
+            Some(Listing { name: entry.name.clone(), len })
         };
         // A file whose object is lost is not there.
-        let listing = |(name, object): (&String, &String)| {
-            len(object).map(|len| Listing { name: name.clone(), len })
-        };
-        Ok(self.objects.iter().filter_map(listing).collect())
+        Ok(self.files.values().filter_map(listing).collect())
     }
 
     fn sync_names(&self) -> Result<()> {
@@ -87,5 +90,62 @@ impl Medium for View {
 
     fn undecorated(&self) -> &dyn Any {
         self
+    }
+}
+
+/// A file that ends in zeros which are not stored.
+#[derive(Debug)]
+struct Padded {
+    file: Arc<dyn File>,
+    bytes: u64,
+    len: u64,
+}
+
+impl File for Padded {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn size(&self) -> Result<u64> {
+        // Shorter by what is lost of the bytes.
+        Ok((self.file.size()? + (self.len - self.bytes)).min(self.len))
+    }
+
+    fn read(&self, at: u64, mut buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        let wanted = buf.len() as u64;
+        if at.saturating_add(wanted) <= self.bytes {
+            return self.file.read(at, buf, purpose);
+        }
+        buf.fill(0);
+        let stored = self.bytes.saturating_sub(at);
+        if stored == 0 {
+            return (buf, Ok(()));
+        }
+        let pages = stored.div_ceil(PAGE_BYTES as u64) as usize;
+        let (part, result) = self.file.read(at, Buf::pages(pages), purpose);
+        for (to, from) in buf.iter_mut().zip(part.iter()) {
+            *to = *from;
+        }
+        (buf, result)
+    }
+
+    fn write(&self, _at: u64, buf: Buf, _purpose: Purpose) -> (Buf, Result<()>) {
+        (buf, Err(read_only()))
+    }
+
+    fn store(&self, _at: u64, _bytes: &[u8], _purpose: Purpose) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn sync(&self, _purpose: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _len: u64) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self.file.undecorated()
     }
 }
