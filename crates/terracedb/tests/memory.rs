@@ -73,6 +73,7 @@ fn one_phase() {
         "cursors" => cursors(&keyspace, keys),
         "long values" => long_values(&db, &keyspace, memory),
         "overwrite and read" => overwrite_and_read(&keyspace, keys),
+        "compact" => db.compact().unwrap(),
         "recover" => assert!(db.recovery().log_records > 0),
         other => panic!("{other}"),
     }
@@ -235,7 +236,10 @@ fn stays_within(memory: u64, keys: u64, codec: &str) {
         "cursors",
         "overwrite and read",
         "recover",
+        "compact",
+        "cursors",
         "long values",
+        "compact",
     ];
     for phase in phases {
         let peak = measure(phase, directory.path(), memory, keys, codec);

@@ -1,5 +1,7 @@
 //! Makes a job of a candidate: a slice of a series of merges, not more than fits.
 
+use std::collections::BTreeSet;
+
 use base::RunId;
 use bytes::Bytes;
 
@@ -127,6 +129,13 @@ fn make(
         Edge::End => None,
     };
     let cells = || region.iter().flat_map(|column| column.within(runs));
+    // More runs than there is memory for are merged in turns, the newest first: they are short.
+    let most = shape.options.runs_max.max(2);
+    let numbers: BTreeSet<usize> = cells().map(|cell| cell.run).collect();
+    if let Some(oldest) = numbers.iter().nth(most - 1).filter(|_| numbers.len() > most) {
+        let runs = Runs { newest: runs.newest, oldest: *oldest };
+        return make(shape, reason, runs, region, (from, to));
+    }
     let into = cells().map(|cell| cell.run).max()?;
     let mut inputs: Vec<(RunId, Vec<Piece>)> = Vec::new();
     for number in runs.newest..=into {

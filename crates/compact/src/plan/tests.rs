@@ -39,6 +39,7 @@ impl Model {
             fanout: 2 + rng.below(5) as usize,
             settled_runs: 1 + rng.below(4) as usize,
             slice_bytes: 100 + rng.below(2000),
+            runs_max: if rng.one_in(4) { 3 + rng.below(6) as usize } else { 64 },
             ..Options::default()
         };
         let (runs, files, running, newest) = Default::default();
@@ -139,6 +140,7 @@ impl Model {
             }
         }
         assert!(job.inputs.is_sorted_by(|a, b| a.0 > b.0));
+        assert!(job.inputs.len() <= self.options.runs_max, "more runs than there is memory for");
         let older = self.runs.range(..job.into.0).flat_map(|(_, pieces)| pieces);
         let below = older.filter(|piece| meets(piece, &job.first, end)).count();
         assert!(!job.oldest || below == 0, "something older lies below");

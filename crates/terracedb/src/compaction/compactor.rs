@@ -119,7 +119,8 @@ impl Compactor {
 
     /// What is planned by: no more runs at once than memory for one job has room for.
     fn job_options(&self) -> plan::Options {
-        let room = (self.resources.compaction_bytes() as usize).saturating_sub(WRITER_BYTES);
+        let taken = WRITER_BYTES + self.job_env().read_bytes;
+        let room = (self.resources.compaction_bytes() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
         plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
     }
