@@ -186,6 +186,20 @@ impl Retention {
         Ok(())
     }
 
+    /// Whether `key` is another than that of the version taken last.
+    pub(crate) fn is_new(&self, key: &[u8]) -> bool {
+        !self.open || *key != *self.key
+    }
+
+    /// Takes note of `versions` versions that were kept elsewhere, once the key before them was ended:
+    /// each the newest of its key, and saying all by itself. The last of them was `key` at `seqno`.
+    pub(crate) fn kept_elsewhere(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+        self.counts.read += versions;
+        self.counts.kept += versions;
+        self.start_key(key, &[]);
+        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+    }
+
     /// Passes the range deletes that are newer than the version at `seqno`, or all.
     fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
     where

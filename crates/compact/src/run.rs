@@ -9,6 +9,7 @@
 //! job can then be run again. Memory does not grow with the inputs: buffers for each run, one open
 //! table each, one writer, and the range deletes (I10).
 
+mod lone;
 mod outputs;
 mod read_ahead;
 mod source;
@@ -22,9 +23,10 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result, TableId};
 use media::{Medium, Purpose};
-use table::{Dictionaries, RangeDeletes, Spec};
+use table::{Dictionaries, RangeDeletes, RawBlock, Spec, run_pages};
 
 use crate::{Below, Job, Operators, Outcome, Retention, Rules};
+use lone::{Lone, is_plain};
 use outputs::Outputs;
 use source::{Reading, Source};
 use survey::Survey;
@@ -82,6 +84,8 @@ pub struct Run {
     outputs: Outputs,
     blame: Option<TableId>,
     bytes_read: u64,
+    lone: Lone,
+    pages_passed: u64,
     charge: Charge,
 }
 
@@ -154,6 +158,8 @@ impl Run {
             outputs,
             blame: None,
             bytes_read: 0,
+            lone: Lone::new(),
+            pages_passed: 0,
             charge,
         })
     }
@@ -225,37 +231,105 @@ impl Run {
     }
 
     fn merge(&mut self) -> Result<Option<Outcome>> {
-        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
-        let (sources, outputs) = (&mut self.sources, &mut self.outputs);
-        let mut is_writing = false;
-        let mut keep = |key: &[u8], trailer, value: &[u8]| {
-            outputs.add(key, trailer, value).inspect_err(|_| is_writing = true)
-        };
         let mut bytes = 0;
         for _ in 0..STEP_ENTRIES {
-            let Some(source) = sources.get_mut(tournament.winner()) else { break };
-            let Some((key, trailer, value)) = source.entry() else {
-                self.retention.end_key(&mut keep)?;
-                return self.finish().map(Some);
-            };
-            let covering = match self.range_deletes.is_empty() {
-                true => None,
-                false => self.range_deletes.fragment_at(key),
-            };
-            let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
-            bytes += value.len();
-            if let Err(error) = self.retention.version(key, covering, trailer, value, &mut keep) {
-                self.blame = if is_writing { None } else { source.blame(&error) };
-                return Err(error);
+            let Stage::Merge(tournament) = &mut self.stage else { break };
+            let winner = tournament.winner();
+            if let Some(before) = self.lone.wins(winner)
+                && let Some(source) = self.sources.get_mut(before)
+            {
+                source.keep_stored(false);
             }
-            let moved = source.advance(&self.reading);
-            moved.inspect_err(|error| self.blame = source.blame(error))?;
-            tournament.replay(&|a, b| order(sources, a, b));
+            let Some(source) = self.sources.get_mut(winner) else { break };
+            if source.is_at_block_start() {
+                self.lone.starts_block();
+                source.keep_stored(self.lone.keeps());
+                if self.lone.keeps()
+                    && let Some(passed) = self.pass_block(winner)?
+                {
+                    bytes += passed;
+                    if bytes >= STEP_BYTES {
+                        break;
+                    }
+                    continue;
+                }
+            }
+            let Some(value) = self.take_entry(winner)? else { return self.finish().map(Some) };
+            bytes += value;
             if bytes >= STEP_BYTES {
                 break;
             }
         }
         Ok(None)
+    }
+
+    /// Takes the winner's entry, and goes on to the next; the bytes of its value. `None` at the end.
+    #[inline]
+    fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
+        let (sources, outputs) = (&mut self.sources, &mut self.outputs);
+        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let mut is_writing = false;
+        let mut keep = |key: &[u8], trailer, value: &[u8]| {
+            outputs.add(key, trailer, value).inspect_err(|_| is_writing = true)
+        };
+        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let Some((key, trailer, value)) = source.entry() else {
+            self.retention.end_key(&mut keep)?;
+            return Ok(None);
+        };
+        let covering = match self.range_deletes.is_empty() {
+            true => None,
+            false => self.range_deletes.fragment_at(key),
+        };
+        let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
+        let bytes = value.len();
+        if let Err(error) = self.retention.version(key, covering, trailer, value, &mut keep) {
+            self.blame = if is_writing { None } else { source.blame(&error) };
+            return Err(error);
+        }
+        let moved = source.advance(&self.reading);
+        moved.inspect_err(|error| self.blame = source.blame(error))?;
+        tournament.replay(&|a, b| order(sources, a, b));
+        Ok(Some(bytes))
+    }
+
+    /// Passes the block that the winner is at the start of into the output as it is; its bytes. `None`
+    /// where it cannot be.
+    fn pass_block(&mut self, winner: usize) -> Result<Option<usize>> {
+        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let sources = &mut self.sources;
+        let next = tournament.runner_up(&|a, b| order(sources, a, b));
+        let next = next.and_then(|next| sources.get(next)?.entry()).map(|(key, ..)| key.to_vec());
+        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let block = match source.block() {
+            Ok(block) => block,
+            Err(error) => {
+                self.blame = source.blame(&error);
+                return Err(error);
+            }
+        };
+        let plain = |block: &&RawBlock| {
+            self.retention.is_new(block.first().0)
+                && is_plain(block, next.as_deref(), &self.range_deletes, self.job.now_ms)
+        };
+        let Some(block) = block.filter(plain) else {
+            self.lone.interrupt();
+            return Ok(None);
+        };
+        // What waits for the key before goes first.
+        let outputs = &mut self.outputs;
+        self.retention.end_key(&mut |key, trailer, value| outputs.add(key, trailer, value))?;
+        if !outputs.add_block(block, self.lone.may_pad())? {
+            return Ok(None);
+        }
+        let (entries, bytes) = (block.entries(), block.raw_bytes());
+        self.pages_passed += run_pages(block.payload().len()) as u64;
+        let (last, trailer) = block.last();
+        self.retention.kept_elsewhere(entries, last, trailer.seqno());
+        let moved = source.pass_block(entries, &self.reading);
+        moved.inspect_err(|error| self.blame = source.blame(error))?;
+        tournament.replay(&|a, b| order(sources, a, b));
+        Ok(Some(bytes))
     }
 
     fn finish(&mut self) -> Result<Outcome> {
@@ -266,7 +340,7 @@ impl Run {
             tables: self.outputs.finish()?,
             counts: *self.retention.counts(),
             bytes_read: self.bytes_read(),
-            pages_passed: 0,
+            pages_passed: self.pages_passed,
         })
     }
 }

@@ -87,16 +87,18 @@ fn survivors(
 fn what_survives_is_written_once_and_in_order() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 40 };
+    let mut passed = 0;
     for round in 0..rounds {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let env = env(&medium);
         let shape = Shape {
             runs: 1 + rng.below(5),
             keys: [5, 300, 5000][rng.below(3) as usize],
-            entries: 1 + rng.below(1500),
+            entries: 1 + rng.below(2500),
             tables: 1 + rng.below(4),
             value_bytes: [0, 100, 1000][rng.below(3) as usize],
-            plain: rng.one_in(3),
+            plain: rng.one_in(2),
+            apart: rng.one_in(2),
         };
         let content = Content::random(&mut rng, &medium, &shape);
         let readers: Vec<_> = (0..rng.below(4)).map(|_| 1 + rng.below(6000)).collect();
@@ -116,7 +118,42 @@ fn what_survives_is_written_once_and_in_order() {
         assert_eq!(versions.len(), wanted.len(), "seed {seed} round {round}");
         assert!(versions == wanted, "seed {seed} round {round}");
         assert_eq!(ranges, wanted_ranges, "seed {seed} round {round}");
+        passed += outcome.pages_passed;
     }
+    assert!(passed > 0, "seed {seed}: no page passed through");
+}
+
+/// Where a run is alone its pages pass as they are, and hardly a page is left part empty for it.
+#[test]
+fn pages_pass_where_a_run_is_alone() {
+    let mut rng = Rng::new(6);
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let shape = Shape {
+        runs: 3,
+        keys: 6_000_000,
+        entries: 9000,
+        tables: 2,
+        value_bytes: 300,
+        plain: true,
+        apart: true,
+    };
+    let content = Content::random(&mut rng, &medium, &shape);
+    let mut job = content.job(&[]);
+    job.output.table_bytes_max = 256 << 10;
+    let env = env(&medium);
+    let outcome = run(job.clone(), &env).unwrap();
+    let (versions, _) = survivors(&outcome, &job, &medium);
+    assert!(versions == expected(&content, &job, &env).0);
+    let pages: u64 = outcome.tables.iter().map(|it| it.properties.data_pages).sum();
+    assert!(outcome.pages_passed * 2 > pages, "{} of {pages}", outcome.pages_passed);
+    let read: u64 = job.pieces().map(|piece| piece.file_bytes).sum();
+    assert!(outcome.bytes_written() < read + read / 20, "{} of {read}", outcome.bytes_written());
+    // Another codec has none pass.
+    job.discard_outputs(&*medium).unwrap();
+    job.output.codec = base::Codec::None;
+    let outcome = run(job.clone(), &env).unwrap();
+    assert!(survivors(&outcome, &job, &medium).0 == versions);
+    assert_eq!(outcome.pages_passed, 0);
 }
 
 /// A cut between tables never parts the versions of a key.
@@ -124,7 +161,15 @@ fn what_survives_is_written_once_and_in_order() {
 fn a_key_with_many_versions_stays_in_one_table() {
     let mut rng = Rng::new(1);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape { runs: 2, keys: 3, entries: 2000, tables: 1, value_bytes: 400, plain: true };
+    let shape = Shape {
+        runs: 2,
+        keys: 3,
+        entries: 2000,
+        tables: 1,
+        value_bytes: 400,
+        plain: true,
+        apart: false,
+    };
     let content = Content::random(&mut rng, &medium, &shape);
     // Everyone reads: nothing goes.
     let readers: Vec<_> = (1..4001).collect();
@@ -144,7 +189,15 @@ fn a_key_with_many_versions_stays_in_one_table() {
 fn nothing_survives_and_nothing_is_written() {
     let mut rng = Rng::new(2);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape { runs: 1, keys: 90, entries: 500, tables: 2, value_bytes: 50, plain: true };
+    let shape = Shape {
+        runs: 1,
+        keys: 90,
+        entries: 500,
+        tables: 2,
+        value_bytes: 50,
+        plain: true,
+        apart: false,
+    };
     let mut content = Content::random(&mut rng, &medium, &shape);
     let delete = RangeDelete { start: key(0).into(), end: key(90).into(), seqno: Seqno::new(900) };
     let range_deletes = RangeDeletes::build([delete.clone()]);
@@ -168,8 +221,15 @@ fn memory_is_bounded_and_given_back() {
     for entries in [2000, 20_000] {
         let mut rng = Rng::new(3);
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-        let shape =
-            Shape { runs: 4, keys: 50_000, entries, tables: 3, value_bytes: 100, plain: true };
+        let shape = Shape {
+            runs: 4,
+            keys: 50_000,
+            entries,
+            tables: 3,
+            value_bytes: 100,
+            plain: true,
+            apart: false,
+        };
         let content = Content::random(&mut rng, &medium, &shape);
         let budget = Budget::new(64 << 20);
         let env = env_charging(&medium, budget.account("compaction"));
@@ -184,8 +244,15 @@ fn memory_is_bounded_and_given_back() {
 fn a_run_without_memory_leaves_nothing() {
     let mut rng = Rng::new(4);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape =
-        Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes: 200, plain: false };
+    let shape = Shape {
+        runs: 3,
+        keys: 4000,
+        entries: 3000,
+        tables: 2,
+        value_bytes: 200,
+        plain: false,
+        apart: false,
+    };
     let content = Content::random(&mut rng, &medium, &shape);
     let before = files(&medium);
     let mut failures = 0;
@@ -209,8 +276,15 @@ fn a_run_without_memory_leaves_nothing() {
 fn a_cancelled_run_leaves_nothing() {
     let mut rng = Rng::new(5);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape =
-        Shape { runs: 3, keys: 4000, entries: 3000, tables: 3, value_bytes: 200, plain: true };
+    let shape = Shape {
+        runs: 3,
+        keys: 4000,
+        entries: 3000,
+        tables: 3,
+        value_bytes: 200,
+        plain: true,
+        apart: false,
+    };
     let content = Content::random(&mut rng, &medium, &shape);
     let before = files(&medium);
     let (job, env) = (content.job(&[]), env(&medium));

@@ -28,7 +28,8 @@ fn verified(job: &Job, outcome: &Outcome, env: &Env) -> Result<Vec<Arc<Table>>> 
 fn fixture(seed: u64, value_bytes: u64, plain: bool) -> (Arc<dyn Medium>, Env, Content) {
     let mut rng = Rng::new(seed);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes, plain };
+    let shape =
+        Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes, plain, apart: false };
     let content = Content::random(&mut rng, &medium, &shape);
     let env = env(&medium);
     (medium, env, content)

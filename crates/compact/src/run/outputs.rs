@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{Account, Result, TableId, Trailer};
 use bytes::Bytes;
 use media::Medium;
-use table::{Fragment, RangeDeletes, Spec, Summary, Writer};
+use table::{Fragment, RangeDeletes, RawBlock, Spec, Summary, Writer};
 
 /// The tables that were written, and the one that is.
 pub(super) struct Outputs {
@@ -60,22 +60,46 @@ impl Outputs {
     /// Adds a version that survives.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        self.writer(key)?.add(key, trailer, value)?;
+        self.measure(key);
+        Ok(())
+    }
+
+    /// Adds a whole block. False where it cannot be passed, or may not because that would leave part of
+    /// a page empty.
+    pub(super) fn add_block(&mut self, block: &RawBlock, may_pad: bool) -> Result<bool> {
+        let writer = self.writer(block.first().0)?;
+        if !writer.accepts(block) || (writer.open_bytes() > 0 && !may_pad) {
+            return Ok(false);
+        }
+        writer.add_block(block)?;
+        self.measure(block.last().0);
+        Ok(true)
+    }
+
+    /// The writer of the table that `key`, the next one, belongs to.
+    #[inline]
+    fn writer(&mut self, key: &[u8]) -> Result<&mut Writer> {
         if self.full_at.as_ref().is_some_and(|last| **last != *key) {
             self.cut(key)?;
         }
-        let writer = match &mut self.writer {
+        Ok(match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(create(&self.medium, &mut self.ids, &self.spec, &self.account)?),
-        };
-        writer.add(key, trailer, value)?;
+        })
+    }
+
+    /// Notes whether the table became long enough with `key`.
+    #[inline]
+    fn measure(&mut self, key: &[u8]) {
         // The last id takes all that is left.
+        let is_full = |writer: &Writer| writer.file_bytes() >= self.table_bytes_max;
         if self.full_at.is_none()
-            && writer.file_bytes() >= self.table_bytes_max
+            && self.writer.as_ref().is_some_and(is_full)
             && !self.ids.is_empty()
         {
             self.full_at = Some(key.to_vec());
         }
-        Ok(())
     }
 
     /// Ends the table that is written: the next one begins at `key`.

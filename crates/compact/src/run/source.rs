@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer};
-use table::{Bounds, Step, Table, TableCursor};
+use table::{Bounds, RawBlock, Step, Table, TableCursor};
 
 use super::Env;
 use super::read_ahead::ReadAhead;
@@ -67,6 +67,9 @@ struct Present {
     /// The versions met, and those there must be where no bounds cut the table.
     met: u64,
     expected: Option<u64>,
+    keeps_stored: bool,
+    /// The entries of the block that the next move leaves behind; 0: it goes to the next entry.
+    passing: u64,
 }
 
 impl Source {
@@ -115,6 +118,44 @@ impl Source {
         }
     }
 
+    /// Whether it is on the first entry of a block.
+    #[inline]
+    pub(super) fn is_at_block_start(&self) -> bool {
+        self.present.as_ref().is_some_and(|present| present.cursor.is_at_block_start())
+    }
+
+    /// Whether blocks to come are kept as stored, for [`Source::block`].
+    pub(super) fn keep_stored(&mut self, keep: bool) {
+        if let Some(present) = &mut self.present
+            && present.keeps_stored != keep
+        {
+            present.keeps_stored = keep;
+            present.cursor.keep_stored(keep);
+        }
+    }
+
+    /// The block whose first entry it is on, where that is kept as stored and lies within bounds.
+    ///
+    /// # Errors
+    /// As [`TableCursor::raw_block`].
+    pub(super) fn block(&mut self) -> Result<Option<&RawBlock>> {
+        match &mut self.present {
+            Some(present) if present.keeps_stored => present.cursor.raw_block(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Goes to the first entry after the present block, of which there are `entries`.
+    ///
+    /// # Errors
+    /// As [`Source::advance`].
+    pub(super) fn pass_block(&mut self, entries: u64, reading: &Reading) -> Result<()> {
+        if let Some(present) = &mut self.present {
+            present.passing = entries;
+        }
+        self.advance(reading)
+    }
+
     /// The entry; `None` at the end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
@@ -145,12 +186,18 @@ impl Present {
         let expected = whole.then_some(properties.entries);
         let mut cursor = TableCursor::with_bounds(table, Bounds::from(bounds));
         cursor.seek_first();
-        Self { cursor, pages, met: 0, expected }
+        Self { cursor, pages, met: 0, expected, keeps_stored: false, passing: 0 }
     }
 
     fn advance(&mut self) -> Result<bool> {
-        if self.met > 0 {
-            self.cursor.next();
+        match std::mem::take(&mut self.passing) {
+            0 if self.met == 0 => {}
+            0 => self.cursor.next(),
+            // The first of them was met.
+            passing => {
+                self.met += passing - 1;
+                self.cursor.next_block();
+            }
         }
         let mut supplied = None;
         loop {

@@ -29,6 +29,25 @@ impl Tournament {
         self.losers.first().copied().unwrap_or_default()
     }
 
+    /// The least source but for the winner, where there is another: it lost to the winner.
+    pub(super) fn runner_up(&self, order: &impl Fn(usize, usize) -> Ordering) -> Option<usize> {
+        let mut place = self.leaf(self.winner());
+        let mut least: Option<usize> = None;
+        while place > 0 {
+            let loser = *self.losers.get(place)?;
+            if least.is_none_or(|least| order(loser, least) == Ordering::Less) {
+                least = Some(loser);
+            }
+            place /= 2;
+        }
+        least
+    }
+
+    /// The place of a source's first match; one source alone wins at place 0.
+    fn leaf(&self, source: usize) -> usize {
+        (source + self.losers.len()) / 2 * usize::from(self.losers.len() > 1)
+    }
+
     /// Finds the next winner after the last one has moved on.
     #[inline]
     pub(super) fn replay(&mut self, order: &impl Fn(usize, usize) -> Ordering) {
@@ -39,8 +58,7 @@ impl Tournament {
     #[inline]
     fn play(&mut self, source: usize, order: &impl Fn(usize, usize) -> Ordering) {
         let mut winner = source;
-        // One source alone wins at place 0.
-        let mut place = (source + self.losers.len()) / 2 * usize::from(self.losers.len() > 1);
+        let mut place = self.leaf(source);
         while place > 0 {
             let Some(loser) = self.losers.get_mut(place) else { return };
             if *loser == usize::MAX {
@@ -78,7 +96,12 @@ mod tests {
             };
             let mut tournament = Tournament::new(sources, &|a, b| order(&lists, a, b));
             let mut merged = Vec::new();
-            while let Some(least) = lists[tournament.winner()].pop() {
+            loop {
+                let winner = tournament.winner();
+                let runner_up = tournament.runner_up(&|a, b| order(&lists, a, b));
+                let others = (0..sources).filter(|source| *source != winner);
+                assert_eq!(runner_up, others.min_by(|a, b| order(&lists, *a, *b)), "seed {seed}");
+                let Some(least) = lists[winner].pop() else { break };
                 merged.push(least);
                 tournament.replay(&|a, b| order(&lists, a, b));
             }

@@ -78,8 +78,10 @@ pub struct Shape {
     pub tables: u64,
     /// Bytes of a value, at most; now and then one is longer.
     pub value_bytes: u64,
-    /// Puts and deletes only.
+    /// Puts and deletes only, and few deletes.
     pub plain: bool,
+    /// Each run has a range of keys of its own, but for some that it shares with the next.
+    pub apart: bool,
 }
 
 pub fn key(number: u64) -> Vec<u8> {
@@ -92,8 +94,8 @@ fn random_version(rng: &mut Rng, shape: &Shape, seqno: u64) -> (EntryKind, Vec<u
     let noise = value.len() / 2;
     rng.fill(&mut value[..noise]);
     match rng.below(if shape.plain { 6 } else { 10 }) {
-        0 => (EntryKind::Delete, Vec::new()),
-        1..6 => (EntryKind::Put, value),
+        0 if !shape.plain || rng.one_in(100) => (EntryKind::Delete, Vec::new()),
+        0..6 => (EntryKind::Put, value),
         6..8 => (EntryKind::Merge, vec![seqno as u8]),
         _ => {
             let expiry = [1, NOW, NOW + 1][rng.below(3) as usize];
@@ -120,7 +122,12 @@ impl Content {
                 }
                 let (kind, value) = random_version(rng, shape, seqno);
                 let trailer = Trailer::new(Seqno::new(seqno), kind);
-                versions.push((key(rng.below(shape.keys)), trailer, value));
+                let part = (shape.keys / shape.runs).max(1);
+                let number = match shape.apart {
+                    true => run * part + rng.below(part + part / 8),
+                    false => rng.below(shape.keys),
+                };
+                versions.push((key(number), trailer, value));
             }
             versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             let mut tables = Vec::new();
