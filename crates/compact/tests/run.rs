@@ -148,12 +148,13 @@ fn pages_pass_where_a_run_is_alone() {
     assert!(outcome.pages_passed * 2 > pages, "{} of {pages}", outcome.pages_passed);
     let read: u64 = job.pieces().map(|piece| piece.file_bytes).sum();
     assert!(outcome.bytes_written() < read + read / 20, "{} of {read}", outcome.bytes_written());
-    // Another codec has none pass.
+    // With another codec, only blocks pass that are not compressed: long ones of noise.
+    let passed = outcome.pages_passed;
     job.discard_outputs(&*medium).unwrap();
     job.output.codec = base::Codec::None;
     let outcome = run(job.clone(), &env).unwrap();
     assert!(survivors(&outcome, &job, &medium).0 == versions);
-    assert_eq!(outcome.pages_passed, 0);
+    assert!(outcome.pages_passed * 5 < passed, "{}", outcome.pages_passed);
 }
 
 /// A cut between tables never parts the versions of a key.
