@@ -117,7 +117,7 @@ fn main() -> Result<()> {
         dictionaries: Arc::new(NoDictionaries),
         operators: Arc::new(Operators::new()),
         account: account.clone(),
-        read_bytes: account.clone(),
+        read_bytes: 8 << 20,
     };
     for _ in 0..5 {
         let start = now();

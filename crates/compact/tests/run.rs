@@ -87,13 +87,12 @@ fn survivors(
 fn what_survives_is_written_once_and_in_order() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 40 };
-    let mut passed = 0;
     for round in 0..rounds {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let env = env(&medium);
         let shape = Shape {
             runs: 1 + rng.below(5),
-            keys: [5, 300, 5000][rng.below(3) as usize],
+            keys: [5, 300, 5000, 1_000_000][rng.below(4) as usize],
             entries: 1 + rng.below(2500),
             tables: 1 + rng.below(4),
             value_bytes: [0, 100, 1000][rng.below(3) as usize],
@@ -118,9 +117,7 @@ fn what_survives_is_written_once_and_in_order() {
         assert_eq!(versions.len(), wanted.len(), "seed {seed} round {round}");
         assert!(versions == wanted, "seed {seed} round {round}");
         assert_eq!(ranges, wanted_ranges, "seed {seed} round {round}");
-        passed += outcome.pages_passed;
     }
-    assert!(passed > 0, "seed {seed}: no page passed through");
 }
 
 /// Where a run is alone its pages pass as they are, and hardly a page is left part empty for it.
