@@ -23,6 +23,7 @@ use super::block::{Block, Layout, Place};
 use super::meta::MetaPage;
 use super::point::not_supplied;
 use super::raw_block::RawBlock;
+use super::separator::Separator;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
 use crate::bounds::Bounds;
@@ -336,13 +337,20 @@ impl TableCursor {
             (Pick::Last, _) => top.separators().get(self.partition).map(Some),
             _ => Ok(None),
         };
-        Ok(between?.is_some_and(|between| match (self.forward, &self.bounds) {
-            (true, bounds) => bounds.is_before(&between.key),
-            // A separator may be the key that precedes it, with a trailer.
-            (false, bounds) => bounds.first.as_ref().is_some_and(|first| {
-                between.key < *first || (between.key == *first && between.trailer.is_none())
-            }),
-        }))
+        Ok(between?.is_some_and(|between| self.ends_at(&between)))
+    }
+
+    /// Whether all that lies behind `separator`, in the direction of the last operation, is outside
+    /// the bounds.
+    fn ends_at(&self, separator: &Separator) -> bool {
+        if self.forward {
+            return self.bounds.is_before(&separator.key);
+        }
+        // With a trailer, versions of its key lie on both sides.
+        self.bounds.first.as_ref().is_some_and(|first| match separator.trailer {
+            None => separator.key <= *first,
+            Some(_) => separator.key < *first,
+        })
     }
 
     /// The metadata page of the present partition, where it is there.

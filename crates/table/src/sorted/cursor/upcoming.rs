@@ -1,6 +1,9 @@
 //! What a walk will need, for those who read ahead.
 
+use base::Result;
+
 use super::TableCursor;
+use crate::sorted::separator::Separator;
 use crate::sorted::step::Span;
 
 impl TableCursor {
@@ -8,7 +11,8 @@ impl TableCursor {
     /// operation needs next, in that order.
     ///
     /// Beyond the present partition the blocks are known only in tables without runs; with runs,
-    /// the next partition's metadata page is the last span.
+    /// the next partition's metadata page is the last span. What is known to lie outside the bounds
+    /// is left out; where they end within a partition that was not read yet is not known.
     pub fn upcoming(&self, count: usize, out: &mut Vec<Span>) {
         let (Some(loaded), Ok(top), end) = (&self.block, self.table.top(), out.len() + count)
         else {
@@ -20,10 +24,19 @@ impl TableCursor {
             Some(self.table.data_span(first, pages))
         };
         let room = |out: &Vec<Span>| end.saturating_sub(out.len());
-        if self.forward {
-            out.extend((loaded.index + 1..meta.blocks()).take(count).filter_map(block_span));
-        } else {
-            out.extend((0..loaded.index).rev().take(count).filter_map(block_span));
+        let is_bounded = !self.bounds.is_all();
+        let ends_at = |separator: Result<Option<Separator>>| {
+            is_bounded && separator.is_ok_and(|it| it.is_some_and(|it| self.ends_at(&it)))
+        };
+        let mut index = loaded.index;
+        while room(out) > 0 {
+            let next = if self.forward { index.checked_add(1) } else { index.checked_sub(1) };
+            let Some(next) = next.filter(|next| *next < meta.blocks()) else { break };
+            if ends_at(meta.separator(index.max(next))) {
+                return;
+            }
+            out.extend(block_span(next));
+            index = next;
         }
         let mut number = self.partition;
         while room(out) > 0 {
@@ -34,7 +47,12 @@ impl TableCursor {
             else {
                 return;
             };
-            number = next.unwrap_or_default();
+            let next = next.unwrap_or_default();
+            let between = number.max(next).saturating_sub(1);
+            if is_bounded && ends_at(top.separators().get(between).map(Some)) {
+                return;
+            }
+            number = next;
             out.push(self.table.meta_span(partition));
             if self.table.properties().runs > 0 {
                 return;
