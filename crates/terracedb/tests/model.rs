@@ -1,5 +1,5 @@
-//! Random operations against a `BTreeMap`, over random settings, with reopening, the death of the
-//! process and power cuts in between.
+//! Random operations of every kind against a `BTreeMap`, over random settings, with reopening, the
+//! death of the process, power cuts, and a clock that runs and is set back in between.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,9 +13,10 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Codec, Durability, Rng};
-use common::{Model, assert_same, key, value};
+use common::{Cells, Change, Model, Stepped, assert_same, key};
 use media::{Faulty, Medium};
 use terracedb::{Builder, Db, Keyspace, Snapshot, WriteBatch};
 
@@ -25,10 +26,13 @@ const KEYS: u64 = 300;
 struct World {
     rng: Rng,
     faulty: Arc<Faulty>,
+    stepped: Stepped,
+    /// The latest time the store was asked at, Unix milliseconds: it is never earlier for it.
+    now: u64,
     db: Option<Db>,
     /// What every acknowledged write adds up to.
-    models: BTreeMap<&'static str, Model>,
-    snapshots: Vec<(Snapshot, BTreeMap<&'static str, Model>)>,
+    cells: BTreeMap<&'static str, Cells>,
+    snapshots: Vec<(Snapshot, BTreeMap<&'static str, Cells>)>,
     codec: Codec,
     version: u64,
     context: String,
@@ -41,8 +45,10 @@ impl World {
         let mut world = Self {
             rng,
             faulty: Arc::new(Faulty::new(seed)),
+            stepped: Stepped::new(seed),
+            now: 0,
             db: None,
-            models: NAMES.iter().map(|name| (*name, Model::new())).collect(),
+            cells: NAMES.iter().map(|name| (*name, Cells::default())).collect(),
             snapshots: Vec::new(),
             codec,
             version: 0,
@@ -54,7 +60,7 @@ impl World {
 
     fn builder(&mut self) -> Builder {
         let medium: Arc<dyn Medium> = Arc::clone(&self.faulty) as _;
-        common::stepped(&medium, self.rng.next_u64()).codec(self.codec)
+        self.stepped.on(medium).codec(self.codec)
     }
 
     fn open(&mut self) {
@@ -66,7 +72,13 @@ impl World {
     }
 
     fn keyspace(&self, name: &str) -> Keyspace {
-        self.db().keyspace(name).unwrap()
+        self.db().keyspace_with(name, &common::cells::options()).unwrap()
+    }
+
+    /// What `name` holds now. Whoever reads now asks the store for the time.
+    fn model(&mut self, name: &str) -> Model {
+        self.now = self.now.max(self.stepped.now());
+        self.cells[name].at(self.now)
     }
 
     fn name(&mut self) -> &'static str {
@@ -83,17 +95,12 @@ impl World {
         let mut batch = WriteBatch::new();
         let ops = if self.rng.one_in(4) { self.rng.below(20) } else { 1 };
         for _ in 0..ops {
-            let (name, key) = (self.name(), self.key());
-            let keyspace = self.keyspace(name);
+            let name = self.name();
             self.version += 1;
-            if self.rng.one_in(4) {
-                batch.delete(&keyspace, &key).unwrap();
-                self.models.get_mut(name).unwrap().remove(&key);
-            } else {
-                let value = value(&mut self.rng, &key, self.version);
-                batch.put(&keyspace, &key, &value).unwrap();
-                self.models.get_mut(name).unwrap().insert(key, value);
-            }
+            let now = self.stepped.now();
+            let change = Change::random(&mut self.rng, KEYS, self.version, now);
+            change.add(&mut batch, &self.keyspace(name));
+            self.cells.get_mut(name).unwrap().apply(&change);
         }
         self.db().write_with(&batch, durability).unwrap();
     }
@@ -101,7 +108,7 @@ impl World {
     fn check_some(&mut self) {
         let (name, probe) = (self.name(), self.key());
         let keyspace = self.keyspace(name);
-        let model = &self.models[name];
+        let model = self.model(name);
         let context = &self.context;
         assert_eq!(
             keyspace.get(&probe).unwrap().as_deref(),
@@ -121,7 +128,7 @@ impl World {
     fn walk(&mut self) {
         let name = self.name();
         let mut cursor = self.keyspace(name).cursor().unwrap();
-        let model = self.models[name].clone();
+        let model = self.model(name);
         let mut at: Option<Vec<u8>> = None;
         for _ in 0..30 {
             let probe = self.key();
@@ -158,29 +165,39 @@ impl World {
     fn multi_get(&mut self) {
         let name = self.name();
         let keys: Vec<_> = (0..self.rng.below(100)).map(|_| self.key()).collect();
+        let model = self.model(name);
         let values = self.keyspace(name).multi_get(&keys).unwrap();
         for (key, value) in keys.iter().zip(values) {
-            let expected = self.models[name].get(key).map(Vec::as_slice);
+            let expected = model.get(key).map(Vec::as_slice);
             assert_eq!(value.unwrap().as_deref(), expected, "{}", self.context);
         }
     }
 
-    fn check_all(&self) {
+    fn check_all(&mut self) {
         for name in NAMES {
-            assert_same(&self.keyspace(name), &self.models[name], &self.context);
+            let model = self.model(name);
+            assert_same(&self.keyspace(name), &model, &self.context);
         }
     }
 
-    fn check_snapshots(&self) {
-        for (snapshot, models) in &self.snapshots {
+    /// A snapshot reads as of its moment, at the time of the read.
+    fn check_snapshots(&mut self) {
+        self.now = self.now.max(self.stepped.now());
+        for (snapshot, cells) in &self.snapshots {
             for name in NAMES {
-                let found: Model = snapshot
-                    .iter(&self.keyspace(name))
-                    .unwrap()
-                    .map(|entry| entry.unwrap())
-                    .map(|(key, value)| (key.to_vec(), value.to_vec()))
-                    .collect();
-                assert!(found == models[name], "{}: snapshot of {name}", self.context);
+                let (keyspace, model) = (self.keyspace(name), cells[name].at(self.now));
+                let iter = || snapshot.iter(&keyspace).unwrap();
+                let owned = |entry: terracedb::Result<terracedb::Entry>| {
+                    entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
+                };
+                let found: Model = iter().map(owned).collect();
+                assert!(found == model, "{}: snapshot of {name}", self.context);
+                let found: Model = iter().rev().map(owned).collect();
+                assert!(found == model, "{}: snapshot of {name}, backwards", self.context);
+                for probe in (0..KEYS).step_by(7).map(key) {
+                    let got = snapshot.get(&keyspace, &probe).unwrap();
+                    assert_eq!(got.as_deref(), model.get(&probe).map(Vec::as_slice));
+                }
             }
         }
     }
@@ -193,6 +210,7 @@ impl World {
 
     /// The process dies: every acknowledged write is there, at any durability.
     fn die(&mut self) {
+        self.catch_up();
         let image = self.faulty.process_death_image().unwrap();
         self.snapshots.clear();
         self.db = None;
@@ -203,6 +221,7 @@ impl World {
 
     /// The power goes after a sync: every write before it is there.
     fn lose_power(&mut self) {
+        self.catch_up();
         self.db().sync().unwrap();
         let image = self.faulty.crash_image(self.rng.next_u64()).unwrap();
         self.snapshots.clear();
@@ -210,6 +229,22 @@ impl World {
         self.faulty = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
         self.open();
         self.check_all();
+    }
+
+    /// Time passes, or the clock is set back, by which nothing comes back.
+    fn tell_time(&mut self) {
+        if !self.rng.one_in(4) {
+            self.stepped.pass(Duration::from_millis(self.rng.below(2000)));
+            return;
+        }
+        // Someone sees the time before it is set back.
+        self.check_some();
+        self.stepped.set_now(self.stepped.now() - self.rng.below(10_000));
+    }
+
+    /// A store that dies may forget the last minute: the clock must be right again by then.
+    fn catch_up(&self) {
+        self.stepped.set_now(self.now.max(self.stepped.now()));
     }
 
     fn step(&mut self) {
@@ -220,13 +255,14 @@ impl World {
             850..900 => self.multi_get(),
             900..930 => {
                 if self.snapshots.len() < 4 {
-                    self.snapshots.push((self.db().snapshot(), self.models.clone()));
+                    self.snapshots.push((self.db().snapshot(), self.cells.clone()));
                 } else {
                     let gone = self.rng.below(4) as usize;
                     self.snapshots.remove(gone);
                 }
             }
-            930..960 => self.keyspace(NAMES[0]).flush().unwrap(),
+            930..950 => self.keyspace(NAMES[0]).flush().unwrap(),
+            950..960 => self.tell_time(),
             960..975 => self.db().flush().unwrap(),
             975..980 => self.check_snapshots(),
             980..983 => self.check_all(),
@@ -234,7 +270,7 @@ impl World {
                 let name = self.name();
                 self.snapshots.clear();
                 self.db().drop_keyspace(name).unwrap();
-                self.models.get_mut(name).unwrap().clear();
+                self.cells.get_mut(name).unwrap().clear();
             }
             986..992 => self.reopen(),
             992..996 => self.die(),

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+pub(crate) mod cells;
 mod mortal;
 mod pairs;
 mod script;
@@ -20,6 +21,7 @@ use base::Rng;
 use media::{Medium, MemoryMedium};
 use terracedb::{Builder, Db, Entry, Keyspace, Result};
 
+pub(crate) use cells::{Cells, Change};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory};

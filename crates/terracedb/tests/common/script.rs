@@ -13,7 +13,8 @@ use base::{Durability, ErrorKind, Result, Rng};
 use media::{Faulty, Medium};
 use terracedb::{Codec, Db, WriteBatch};
 
-use super::{Model, Mortal, Stepped, compare, key, show, value};
+use super::cells::options;
+use super::{Cells, Change, Model, Mortal, Stepped, compare, key, show};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const JOURNAL: &str = "journal";
@@ -24,8 +25,8 @@ type Incarnation = u64;
 
 type Live = BTreeMap<&'static str, Incarnation>;
 
-/// One operation of a batch: where, the key, the value or none.
-type Op = (Incarnation, Vec<u8>, Option<Vec<u8>>);
+/// One operation of a batch, and where.
+type Op = (Incarnation, Change);
 
 #[derive(Clone)]
 struct Batch {
@@ -180,7 +181,7 @@ impl Script {
         };
         assert!(self.same_names(db, live), "{context}: {:?}, not {live:?}", db.keyspaces());
         for (name, incarnation) in live {
-            let model = model_of(&batches, *incarnation);
+            let model = cells_of(&batches, *incarnation).at(self.stepped.now());
             let keyspace = db.existing_keyspace(name).unwrap();
             compare(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"))?;
         }
@@ -289,7 +290,7 @@ impl Script {
         let mut after = self.live.clone();
         after.insert(name, self.incarnations);
         let frozen = self.device.is_frozen();
-        let done = self.db().keyspace(name).map(drop);
+        let done = self.db().keyspace_with(name, &options()).map(drop);
         self.change_names(after, frozen, done)
     }
 
@@ -354,7 +355,7 @@ impl Script {
         for _ in 0..bytes / 4000 {
             let mut value = vec![0; 4000];
             self.rng.fill(&mut value);
-            ops.push((key(self.rng.below(KEYS)), Some(value)));
+            ops.push(Change::Put(key(self.rng.below(KEYS)), value));
         }
         self.write_all(ops, durability)
     }
@@ -362,22 +363,14 @@ impl Script {
     fn write_ops(&mut self, count: u64, durability: Durability) -> Result<()> {
         let mut ops = Vec::new();
         for _ in 0..count {
-            let key = key(self.rng.below(KEYS));
-            let value = match self.rng.below(4) {
-                0 => None,
-                _ => Some(value(&mut self.rng, &key, self.attempts)),
-            };
-            ops.push((key, value));
+            let (version, now) = (self.attempts, self.stepped.now());
+            ops.push(Change::random(&mut self.rng, KEYS, version, now));
         }
         self.write_all(ops, durability)
     }
 
     /// Writes `ops` as one batch, each to a random keyspace.
-    fn write_all(
-        &mut self,
-        ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-        durability: Durability,
-    ) -> Result<()> {
+    fn write_all(&mut self, ops: Vec<Change>, durability: Durability) -> Result<()> {
         self.attempts += 1;
         let attempt = self.attempts;
         let number = self.batches.len() + 1;
@@ -385,20 +378,22 @@ impl Script {
         let mut changes = Vec::new();
         let live: Vec<_> = self.live.iter().map(|(name, inc)| (*name, *inc)).collect();
         let journal = self.live[JOURNAL];
-        let mut put = |name: &str, incarnation, key: Vec<u8>, value: Option<Vec<u8>>| {
-            let keyspace = self.db.as_ref().unwrap().existing_keyspace(name).unwrap();
-            match &value {
-                Some(value) => batch.put(&keyspace, &key, value).unwrap(),
-                None => batch.delete(&keyspace, &key).unwrap(),
-            }
-            changes.push((incarnation, key, value));
+        let mut add = |name: &str, incarnation, change: Change| {
+            change.add(&mut batch, &self.db.as_ref().unwrap().existing_keyspace(name).unwrap());
+            changes.push((incarnation, change));
         };
-        put(JOURNAL, journal, format!("batch {number:06}").into(), Some(vec![b'b'; 8]));
-        for (key, value) in ops {
+        let entry = format!("batch {number:06}").into();
+        add(JOURNAL, journal, Change::Put(entry, vec![b'b'; 8]));
+        for change in ops {
             let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
-            put(name, incarnation, key, value);
+            // The journal itself keeps what it was given.
+            let is_range = matches!(change, Change::DeleteRange(..));
+            if name != JOURNAL || !is_range {
+                add(name, incarnation, change);
+            }
         }
-        put(JOURNAL, journal, b"last".into(), Some(format!("{number} {attempt}").into()));
+        let last = format!("{number} {attempt}").into();
+        add(JOURNAL, journal, Change::Put(b"last".into(), last));
         let written = self.db().write_with(&batch, durability);
         let batch = Batch { attempt, ops: changes };
         match written {
@@ -445,31 +440,27 @@ impl Script {
 
     /// What a keyspace may hold: a doubtful batch may be visible.
     fn answers(&self, incarnation: Incarnation) -> Vec<Model> {
-        let model = model_of(&self.batches, incarnation);
+        let (cells, now) = (cells_of(&self.batches, incarnation), self.stepped.now());
         let with = |batch: &Batch| {
-            let mut model = model.clone();
-            apply(&mut model, batch, incarnation);
-            model
+            let mut cells = cells.clone();
+            apply(&mut cells, batch, incarnation);
+            cells.at(now)
         };
         let mut models: Vec<_> = self.doubtful.iter().map(with).collect();
-        models.push(model);
+        models.push(cells.at(now));
         models
     }
 }
 
-fn apply(model: &mut Model, batch: &Batch, incarnation: Incarnation) {
-    for (_, key, value) in batch.ops.iter().filter(|(of, ..)| *of == incarnation) {
-        match value {
-            Some(value) => model.insert(key.clone(), value.clone()),
-            None => model.remove(key),
-        };
-    }
+fn apply(cells: &mut Cells, batch: &Batch, incarnation: Incarnation) {
+    let own = batch.ops.iter().filter(|(of, _)| *of == incarnation);
+    own.for_each(|(_, change)| cells.apply(change));
 }
 
-fn model_of(batches: &[Batch], incarnation: Incarnation) -> Model {
-    let mut model = Model::new();
-    batches.iter().for_each(|batch| apply(&mut model, batch, incarnation));
-    model
+fn cells_of(batches: &[Batch], incarnation: Incarnation) -> Cells {
+    let mut cells = Cells::default();
+    batches.iter().for_each(|batch| apply(&mut cells, batch, incarnation));
+    cells
 }
 
 /// The number of the store's last batch, and which attempt it was.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Executor, ManualClock, Stepper};
+use base::{Clock, Executor, ManualClock, Stepper};
 use media::Medium;
 use terracedb::{Builder, Db, Resources};
 
@@ -27,6 +27,16 @@ impl Stepped {
 
     pub(crate) fn on(&self, medium: Arc<dyn Medium>) -> Builder {
         Db::on_medium(medium).resources(&self.resources)
+    }
+
+    /// The wall clock, Unix milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.unix_millis()
+    }
+
+    /// Sets the wall clock, backwards too.
+    pub(crate) fn set_now(&self, unix_ms: u64) {
+        self.clock.set_unix_millis(unix_ms);
     }
 
     /// Lets background tasks take up to `steps` steps.

@@ -1,0 +1,147 @@
+//! A model of a keyspace that knows every kind of write: what its keys hold at any time.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::{Duration, UNIX_EPOCH};
+
+use base::Rng;
+use terracedb::operators::Append;
+use terracedb::{Keyspace, KeyspaceOptions, WriteBatch};
+
+use super::{Model, key, value};
+
+/// The options of a keyspace that takes every change.
+pub(crate) fn options() -> KeyspaceOptions {
+    KeyspaceOptions::new().merge_operator(Append::NAME)
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    /// With the expiry, Unix milliseconds.
+    PutExpiring(Vec<u8>, Vec<u8>, u64),
+    /// What is appended.
+    Merge(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
+impl Change {
+    /// A random one of `keys` keys, at the time `now`.
+    pub(crate) fn random(rng: &mut Rng, keys: u64, version: u64, now: u64) -> Self {
+        let chosen = key(rng.below(keys));
+        match rng.below(40) {
+            0..18 => {
+                let value = value(rng, &chosen, version);
+                Self::Put(chosen, value)
+            }
+            18..24 => {
+                let value = value(rng, &chosen, version);
+                let expiry = match rng.below(8) {
+                    0 => now,
+                    1..4 => now + rng.below(100),
+                    _ => now + rng.below(20_000),
+                };
+                Self::PutExpiring(chosen, value, expiry)
+            }
+            24..30 => Self::Merge(chosen, format!("+{version}").into()),
+            30..38 => Self::Delete(chosen),
+            _ => {
+                // Mostly narrow ones, or little would be left.
+                let near = rng.below(keys);
+                let far = near + if rng.one_in(20) { keys } else { rng.below(6) };
+                let (start, end) = (key(near), key(far));
+                let start = match rng.below(20) {
+                    0 => Bound::Unbounded,
+                    1..10 => Bound::Included(start),
+                    _ => Bound::Excluded(start),
+                };
+                let is_wide = matches!(start, Bound::Unbounded) && !rng.one_in(20);
+                let end = match rng.below(40) {
+                    0 if !is_wide => Bound::Unbounded,
+                    0..20 => Bound::Included(if is_wide { key(near % 5) } else { end }),
+                    _ => Bound::Excluded(if is_wide { key(near % 5) } else { end }),
+                };
+                Self::DeleteRange(start, end)
+            }
+        }
+    }
+
+    pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) {
+        match self {
+            Self::Put(key, value) => batch.put(keyspace, key, value),
+            Self::PutExpiring(key, value, expiry) => {
+                let at = UNIX_EPOCH + Duration::from_millis(*expiry);
+                batch.put_expiring_at(keyspace, key, value, at)
+            }
+            Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
+            Self::Delete(key) => batch.delete(keyspace, key),
+            Self::DeleteRange(start, end) => {
+                batch.delete_range(keyspace, (start.clone(), end.clone()))
+            }
+        }
+        .unwrap();
+    }
+}
+
+/// What a key was given.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    /// A value, and when it expires; zero: never.
+    base: Option<(Vec<u8>, u64)>,
+    operands: Vec<Vec<u8>>,
+}
+
+/// A keyspace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells(BTreeMap<Vec<u8>, Cell>);
+
+impl Cells {
+    pub(crate) fn apply(&mut self, change: &Change) {
+        let put = |value: &Vec<u8>, expiry| Cell {
+            base: Some((value.clone(), expiry)),
+            operands: Vec::new(),
+        };
+        match change {
+            Change::Put(key, value) => drop(self.0.insert(key.clone(), put(value, 0))),
+            Change::PutExpiring(key, value, expiry) => {
+                self.0.insert(key.clone(), put(value, *expiry));
+            }
+            Change::Merge(key, operand) => {
+                self.0.entry(key.clone()).or_default().operands.push(operand.clone());
+            }
+            Change::Delete(key) => drop(self.0.remove(key)),
+            Change::DeleteRange(start, end) => self.0.retain(|key, _| {
+                let after = match start {
+                    Bound::Unbounded => true,
+                    Bound::Included(start) => key >= start,
+                    Bound::Excluded(start) => key > start,
+                };
+                let before = match end {
+                    Bound::Unbounded => true,
+                    Bound::Included(end) => key <= end,
+                    Bound::Excluded(end) => key < end,
+                };
+                !(after && before)
+            }),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// What it holds at the time `now`, Unix milliseconds.
+    pub(crate) fn at(&self, now: u64) -> Model {
+        let value = |cell: &Cell| {
+            let base = cell.base.as_ref().filter(|(_, expiry)| *expiry == 0 || *expiry > now);
+            let base = base.map(|(value, _)| value.clone());
+            if cell.operands.is_empty() {
+                return base;
+            }
+            Some([base.unwrap_or_default(), cell.operands.concat()].concat())
+        };
+        self.0.iter().filter_map(|(key, cell)| Some((key.clone(), value(cell)?))).collect()
+    }
+}
