@@ -19,7 +19,8 @@
 
 use std::sync::Arc;
 
-use base::{Account, EntryKind, Error, Result, Seqno, Trailer};
+use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
+use table::Pointer;
 
 use crate::operands::Operands;
 use crate::{Below, Counts, Horizon, MergeOperator};
@@ -131,11 +132,13 @@ impl Retention {
         match trailer.kind()? {
             EntryKind::Merge => return self.operand(trailer, value, keep),
             EntryKind::Put => self.put(trailer, value, Base::Value(value), keep)?,
-            // Where a pointer leads is not read here.
-            EntryKind::PutPointer => self.put(trailer, value, Base::Unknown, keep)?,
-            EntryKind::PutExpiring => match expiry(value)? <= self.rules.now_ms {
-                true => self.delete(trailer, true, keep)?,
-                false => self.put(trailer, value, Base::Unknown, keep)?,
+            EntryKind::PutExpiring => {
+                self.expiring(trailer, value, expiry::split(value)?.0, keep)?
+            }
+            EntryKind::PutPointer => match Pointer::decode(value)?.expiry {
+                // Where it leads is not read here.
+                0 => self.put(trailer, value, Base::Unknown, keep)?,
+                expiry => self.expiring(trailer, value, expiry, keep)?,
             },
             EntryKind::Delete => self.delete(trailer, false, keep)?,
             EntryKind::DeleteRange => {
@@ -239,6 +242,23 @@ impl Retention {
         self.keep_deletes(keep)?;
         self.counts.kept += 1;
         keep(&self.key, trailer, stored)
+    }
+
+    /// A value that says nothing any more from `expiry` on, and is no base for operands before.
+    fn expiring<F>(
+        &mut self,
+        trailer: Trailer,
+        stored: &[u8],
+        expiry: u64,
+        keep: &mut F,
+    ) -> Result<()>
+    where
+        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+    {
+        match expiry <= self.rules.now_ms {
+            true => self.delete(trailer, true, keep),
+            false => self.put(trailer, stored, Base::Unknown, keep),
+        }
     }
 
     fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
@@ -357,16 +377,6 @@ impl Retention {
                 kept.push(*seqno);
             }
             newer = Some(*seqno);
-        }
-    }
-}
-
-/// When the value stored in the expiring form expires.
-fn expiry(stored: &[u8]) -> Result<u64> {
-    match stored.first_chunk() {
-        Some(expiry) => Ok(u64::from_le_bytes(*expiry)),
-        None => {
-            Err(Error::corrupt("expiring value, bytes").expected("8 or more").got(stored.len()))
         }
     }
 }

@@ -85,7 +85,7 @@ impl Everything {
                     continue;
                 }
                 EntryKind::Put => base = Some(&*version.value),
-                EntryKind::PutExpiring if expiry(&version.value).unwrap() > now => {
+                EntryKind::PutExpiring if expiry::split(&version.value).unwrap().0 > now => {
                     base = Some(&version.value[8..]);
                 }
                 _ => {}
@@ -261,6 +261,17 @@ fn what_nobody_needs_goes() {
     assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::nothing())), []);
     let tombstone = vec![(8, EntryKind::Delete, Vec::new())];
     assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::everything())), tombstone);
+    let pointer = |expiry| {
+        let pointer = Pointer { file: base::TableId(1), page: 0, pages: 4, bytes: 9, expiry };
+        version(8, EntryKind::PutPointer, &pointer.encode())
+    };
+    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, Below::nothing())), []);
+    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, Below::everything())), tombstone);
+    for stays in [0, NOW + 1] {
+        assert_eq!(kept(&[pointer(stays), put(7)], rules(&now, Below::nothing())).len(), 1);
+        let operands = [operand(9), pointer(stays)];
+        assert_eq!(kept(&operands, rules(&now, Below::nothing())).len(), 2);
+    }
     // A reader at 7 needs the put, and so the delete over it stays.
     assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], Below::nothing())).len(), 2);
     // Operands end in one value over a put, a delete or nothing, in one operand over the unknown.
@@ -324,7 +335,11 @@ fn operands_that_find_no_memory_stay() {
 #[test]
 fn what_is_no_version_is_refused() {
     let account = Account::unlimited("test");
-    for (kind, value) in [(EntryKind::DeleteRange, &b"x"[..]), (EntryKind::PutExpiring, b"short")] {
+    for (kind, value) in [
+        (EntryKind::DeleteRange, &b"x"[..]),
+        (EntryKind::PutExpiring, b"short"),
+        (EntryKind::PutPointer, b"short"),
+    ] {
         let mut retention = Retention::new(rules(&[9], Below::nothing()), &account).unwrap();
         let trailer = Trailer::new(Seqno::new(5), kind);
         let error =
