@@ -35,6 +35,8 @@ pub struct Verification {
     /// Where the keys of the tables done end.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
+    /// Kept for its memory.
+    buf: Option<Buf>,
     _charge: Charge,
 }
 
@@ -79,6 +81,7 @@ impl Verification {
             present: None,
             end: Vec::new(),
             tables: Vec::new(),
+            buf: None,
             _charge: env.account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?,
         })
     }
@@ -142,7 +145,8 @@ impl Verification {
         let count = CHUNK_PAGES.min(pages - page);
         let at = u64::from(page) * PAGE_BYTES as u64;
         let place = |error: Error| error.at(table::file_name(table.id()));
-        let buf = Buf::pages(count as usize);
+        let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);
+        let buf = spare.unwrap_or_else(|| Buf::pages(count as usize));
         let (buf, result) = table.file().read(at, buf, Purpose::Compaction);
         result.map_err(place)?;
         for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
@@ -152,6 +156,7 @@ impl Verification {
                 digest = hash64(digest, checksum);
             }
         }
+        self.buf = Some(buf);
         if page + count < pages {
             self.present = Some((table, page + count, digest));
             return Ok(());
