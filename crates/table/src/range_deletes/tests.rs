@@ -86,6 +86,15 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
             }
             let found = newest.newest_covering(key.as_bytes(), Seqno::MAX);
             assert_eq!(found, scan(Seqno::MAX), "{place}");
+            let (first, end, fragment) = all.stretch_at(key.as_bytes());
+            assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{place}");
+            assert!(first.is_none_or(|first| **first <= *key.as_bytes()), "{place}");
+            assert!(end.is_none_or(|end| *key.as_bytes() < **end), "{place}");
+            let within = |bound: &Bytes| {
+                first.is_none_or(|first| first < bound) && end.is_none_or(|end| bound < end)
+            };
+            let mut bounds = all.iter().flat_map(|it| [it.start, it.end]);
+            assert!(!bounds.any(within), "{place}");
             let from: Vec<_> = all.iter_from(key.as_bytes()).collect();
             let expected = all.iter().filter(|it| key.as_bytes() < &**it.end);
             assert_eq!(from, expected.collect::<Vec<_>>(), "{place}");
