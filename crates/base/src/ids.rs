@@ -26,6 +26,12 @@ id!(
     /// A keyspace of a store. Never reused within the store.
     KeyspaceId(u32)
 );
+
+impl KeyspaceId {
+    /// No keyspace: what a log record is filed under that no keyspace needs.
+    pub const NONE: Self = Self(0);
+}
+
 id!(
     /// A table file of a store. Never reused within the store: page checksums are seeded with it.
     TableId(u64)

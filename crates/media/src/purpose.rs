@@ -19,13 +19,15 @@ pub enum Purpose {
     Flush,
     /// Tables merged into others.
     Compaction,
+    /// Tables written from sorted data that a caller brought.
+    Ingest,
     /// Files verified, copied or inspected by a tool.
     Scrub,
 }
 
 impl Purpose {
     /// Every purpose, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Log,
         Self::Replay,
         Self::Manifest,
@@ -34,6 +36,7 @@ impl Purpose {
         Self::ReadAhead,
         Self::Flush,
         Self::Compaction,
+        Self::Ingest,
         Self::Scrub,
     ];
 
@@ -49,6 +52,7 @@ impl Purpose {
             Self::ReadAhead => "read_ahead",
             Self::Flush => "flush",
             Self::Compaction => "compaction",
+            Self::Ingest => "ingest",
             Self::Scrub => "scrub",
         }
     }
@@ -60,7 +64,7 @@ impl Purpose {
             Self::Log | Self::Manifest => Class::Log,
             Self::Replay | Self::Data | Self::Meta | Self::ReadAhead => Class::Read,
             Self::Flush => Class::Flush,
-            Self::Compaction => Class::Compaction,
+            Self::Compaction | Self::Ingest => Class::Compaction,
             Self::Scrub => Class::Scrub,
         }
     }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, TaskHandle, format_bytes};
-use log::Log;
+use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes};
+use log::{Batch, Log};
 use parking_lot::{Condvar, Mutex};
 
 use crate::batch::WriteSize;
@@ -218,6 +218,21 @@ impl Buffers {
         Ok(())
     }
 
+    /// Appends `record` with a number before which `tree`'s memtables end: they hold no later write,
+    /// and the next one none before it.
+    pub(crate) fn append_sealing(&self, tree: &Tree, record: Batch<'_>) -> Result<Seqno> {
+        let _sealing = self.sealing.lock();
+        let mut map = Some(OrderedMap::new(&self.account)?);
+        let first = self.log.append_if(record, &mut |next| {
+            if let Some(map) = map.take() {
+                tree.seal(Memtable::with(map, &self.account, next));
+            }
+            Ok(())
+        })?;
+        self.wake_flusher();
+        Ok(first)
+    }
+
     /// Seals the largest memtable where memory was short and flushing it gives a good part of a
     /// memtable back; a smaller one would be a table hardly worth its file.
     pub(crate) fn relieve(&self) -> Result<()> {
@@ -354,15 +369,23 @@ impl Buffers {
 
     /// Waits until no memtable of `trees` that is sealed now is left, whatever is sealed since.
     pub(crate) fn wait_until_flushed(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        let awaited: Vec<_> = trees.iter().map(|tree| (tree, tree.view().active.first())).collect();
+        let awaited = trees.iter().map(|tree| (tree, tree.view().active.first()));
+        for (tree, end) in awaited.collect::<Vec<_>>() {
+            self.wait_until_flushed_below(tree, end)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every write to `tree` before `end`, where a memtable ends, is in tables.
+    pub(crate) fn wait_until_flushed_below(&self, tree: &Tree, end: Seqno) -> Result<()> {
         let is_left = || {
-            awaited.iter().any(|(tree, end)| {
-                let oldest = tree.oldest_sealed().filter(|_| !tree.is_dropped());
-                oldest.is_some_and(|(_, below)| below <= *end)
-            })
+            let oldest = tree.oldest_sealed().filter(|_| !tree.is_dropped());
+            oldest.is_some_and(|(_, below)| below <= end)
         };
         while is_left() {
-            self.wait_for_flush(|| Error::retry("flush"))?;
+            let waited = self.wait_for_flush(|| Error::retry("flush"));
+            // The last flush may have ended before it was waited for.
+            waited.or_else(|error| if is_left() { Err(error) } else { Ok(()) })?;
         }
         Ok(())
     }

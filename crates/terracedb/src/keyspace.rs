@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::compaction::Compaction;
 use crate::cursor::Cursor;
 use crate::expiry::{Expiry, unix_millis};
+use crate::ingest::Ingest;
 use crate::iter::Iter;
 use crate::manifest::KeyRange;
 use crate::op::{DeleteRange, Write};
@@ -38,6 +39,10 @@ impl Keyspace {
             return Err(Error::invalid("keyspace").expected("one of the snapshot's store"));
         }
         Ok(())
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
@@ -255,10 +260,8 @@ impl Keyspace {
     }
 
     fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
-        // The view first: everything at or below a number read later is in it or newer than it.
-        let view = self.tree.view();
+        let (view, at) = self.tree.moment(&self.store.ring);
         self.usable()?;
-        let at = self.store.ring.visible();
         self.lookup(Lookup::new(key, view, at, None))
     }
 
@@ -385,8 +388,9 @@ impl Keyspace {
 
     /// The view to read, with the moment to read it at.
     fn now(&self) -> Result<(Arc<View>, Seqno)> {
-        let view = self.view()?;
-        Ok((view, self.store.ring.visible()))
+        let (view, at) = self.tree.moment(&self.store.ring);
+        self.usable()?;
+        Ok((Arc::clone(&view), at))
     }
 
     /// The view in force. A dropped keyspace's is empty, so the drop is looked for afterwards.
@@ -406,6 +410,14 @@ impl Keyspace {
     ) -> crate::cursor::CursorSource {
         let now = view.semantics.timekeeper().now();
         crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader), view, at, now }
+    }
+
+    /// Starts adding sorted keys in bulk.
+    ///
+    /// # Errors
+    /// `Closed` where the keyspace was dropped.
+    pub fn ingest(&self) -> Result<Ingest> {
+        Ingest::new(self)
     }
 
     /// Writes every memtable of this keyspace to tables and waits for it.
@@ -439,7 +451,7 @@ impl Keyspace {
         Ok(Compaction::new(Arc::clone(&self.store), requests))
     }
 
-    fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if self.tree.is_dropped() {
             return Err(Error::closed("keyspace").at(format_args!("`{}`", self.tree.name())));
         }

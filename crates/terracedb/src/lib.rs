@@ -50,6 +50,7 @@ mod expiry;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod ingest;
 mod iter;
 mod keyspace;
 mod keyspace_options;
@@ -85,6 +86,7 @@ pub use compaction::{Compaction, CompactionProgress, CompactionStatistics, Dropp
 pub use cursor::Cursor;
 pub use db::{Builder, Db};
 pub use expiry::Expiry;
+pub use ingest::{Ingest, Ingested};
 pub use iter::{Entry, Iter};
 pub use keyspace::Keyspace;
 pub use keyspace_options::KeyspaceOptions;

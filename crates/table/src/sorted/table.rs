@@ -78,31 +78,40 @@ impl Table {
         let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
         let footer = tail.footer.expect(store, table).map_err(place)?;
         tail.complete(&*file, &pinned).map_err(place)?;
-        let Sections { top, properties, mut range_deletes, charge } =
-            tail.sections().map_err(place)?;
-        if let Some(seqno) = seqno {
-            let Properties { keys, entries, seqno_max, .. } = properties;
-            if seqno_max > Seqno::ZERO || keys != entries {
-                return Err(place(
-                    Error::corrupt("table to be read as of one sequence number")
-                        .expected("no sequence numbers of its own, and no key twice")
-                        .got(format_args!("up to {seqno_max}, {entries} entries of {keys} keys")),
-                ));
-            }
-            range_deletes = range_deletes.with_seqno(seqno);
-        }
-        Ok(Arc::new(Self {
+        let Sections { top, properties, range_deletes, charge } = tail.sections().map_err(place)?;
+        let table = Self {
             seed: PageSeed::new(store, table),
             file,
             footer,
             properties,
             top: top.into(),
             range_deletes,
-            seqno,
+            seqno: None,
             dictionaries,
             account: values,
             charge,
-        }))
+        };
+        match seqno {
+            Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(place),
+            None => Ok(Arc::new(table)),
+        }
+    }
+
+    /// The table with every entry and range delete read as of `seqno`; it stores 0 in each, and no
+    /// key twice.
+    ///
+    /// # Errors
+    /// `Corrupt` where it has sequence numbers of its own.
+    pub fn as_of(mut self, seqno: Seqno) -> Result<Self> {
+        let Properties { keys, entries, seqno_max, .. } = self.properties;
+        if seqno_max > Seqno::ZERO || keys != entries {
+            return Err(Error::corrupt("table to be read as of one sequence number")
+                .expected("no sequence numbers of its own, and no key twice")
+                .got(format_args!("up to {seqno_max}, {entries} entries of {keys} keys")));
+        }
+        self.range_deletes = self.range_deletes.with_seqno(seqno);
+        self.seqno = Some(seqno);
+        Ok(self)
     }
 
     /// The table's id.

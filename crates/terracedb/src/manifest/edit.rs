@@ -43,6 +43,8 @@ pub(crate) enum Edit {
     ClockReached { unix_ms: u64 },
     /// The operator of this name merges the keyspace's operands; it stays the same for good.
     KeyspaceOperator { keyspace: KeyspaceId, name: String },
+    /// No ingest of the keyspace has a higher number. Said by its tables until they are merged.
+    Ingested { keyspace: KeyspaceId, last: Seqno },
 }
 
 /// What a keyspace can do. The number is stored.
@@ -76,6 +78,7 @@ const TABLE_CUT: u8 = 10;
 const CLOCK_REACHED: u8 = 11;
 const KEYSPACE_OPERATOR: u8 = 12;
 const TABLE_MOVED: u8 = 13;
+const INGESTED: u8 = 15;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -132,6 +135,11 @@ impl Edit {
             Self::ClockReached { unix_ms } => {
                 out.push(CLOCK_REACHED);
                 put_u64(out, *unix_ms);
+            }
+            Self::Ingested { keyspace, last } => {
+                out.push(INGESTED);
+                put_varint(out, u64::from(keyspace.0));
+                put_varint(out, last.get());
             }
             Self::KeyspaceOperator { keyspace, name } => {
                 out.push(KEYSPACE_OPERATOR);
@@ -201,6 +209,10 @@ impl Edit {
                 dictionary: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
             },
             CLOCK_REACHED => Self::ClockReached { unix_ms: cursor.u64()? },
+            INGESTED => Self::Ingested {
+                keyspace: keyspace(cursor)?,
+                last: Seqno::try_from(cursor.varint()?)?,
+            },
             KEYSPACE_OPERATOR => Self::KeyspaceOperator {
                 keyspace: keyspace(cursor)?,
                 name: name(cursor, OPERATOR_NAME_BYTES_MAX)?,

@@ -50,6 +50,9 @@ impl fmt::Display for Edit {
             Self::ClockReached { unix_ms } => {
                 write!(f, "time told up to {unix_ms} ms after 1970")
             }
+            Self::Ingested { keyspace, last } => {
+                write!(f, "keyspace {keyspace} ingested up to seqno {last}")
+            }
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
             }

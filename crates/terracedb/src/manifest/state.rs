@@ -34,6 +34,8 @@ pub(crate) struct KeyspaceEntry {
     pub(crate) kind: KeyspaceKind,
     /// Every write below this sequence number is in the tables.
     pub(crate) flushed_below: Seqno,
+    /// The highest number of an ingest; zero where there was none.
+    pub(crate) ingested: Seqno,
     pub(crate) tables: BTreeMap<TableId, Arc<LiveTable>>,
     /// Oldest first; new tables use the last.
     pub(crate) dictionaries: Vec<DictionaryId>,
@@ -117,10 +119,17 @@ impl State {
                     return Err(contradiction("at most 1024 keyspaces", format_args!("`{name}`")));
                 }
                 self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
-                let flushed_below = Seqno::ZERO;
+                let (flushed_below, ingested) = (Seqno::ZERO, Seqno::ZERO);
                 let (tables, dictionaries, operator) = Default::default();
-                let entry =
-                    KeyspaceEntry { name, kind, flushed_below, tables, dictionaries, operator };
+                let entry = KeyspaceEntry {
+                    name,
+                    kind,
+                    flushed_below,
+                    ingested,
+                    tables,
+                    dictionaries,
+                    operator,
+                };
                 self.keyspaces.insert(keyspace, Arc::new(entry));
             }
             Edit::KeyspaceDropped { keyspace } => {
@@ -168,6 +177,10 @@ impl State {
                 self.entry(keyspace)?.dictionaries.push(dictionary);
                 self.last_dictionary = self.last_dictionary.max(dictionary);
             }
+            Edit::Ingested { keyspace, last } => {
+                let entry = self.entry(keyspace)?;
+                entry.ingested = entry.ingested.max(last);
+            }
             Edit::ClockReached { unix_ms } => self.clock_ms = self.clock_ms.max(unix_ms),
             Edit::KeyspaceOperator { keyspace, name } => {
                 let entry = self.entry(keyspace)?;
@@ -210,6 +223,7 @@ impl State {
             let run = keyspace.place_newest(&table.range);
             Arc::make_mut(&mut table).run = run;
         }
+        keyspace.ingested = keyspace.ingested.max(table.seqno.unwrap_or_default());
         keyspace.tables.insert(id, LiveTable::whole(table));
         Ok(())
     }
@@ -261,8 +275,8 @@ impl State {
             edits.push(Edit::ClockReached { unix_ms: self.clock_ms });
         }
         for (id, entry) in &self.keyspaces {
-            let KeyspaceEntry { name, kind, flushed_below, tables, dictionaries, operator } =
-                &**entry;
+            let KeyspaceEntry { name, kind, ingested, flushed_below, .. } = &**entry;
+            let KeyspaceEntry { tables, dictionaries, operator, .. } = &**entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
             for table in tables.values() {
@@ -278,6 +292,9 @@ impl State {
                 edits.push(Edit::KeyspaceOperator { keyspace, name });
             }
             edits.push(Edit::Flushed { keyspace, below: *flushed_below });
+            if *ingested > Seqno::ZERO {
+                edits.push(Edit::Ingested { keyspace, last: *ingested });
+            }
         }
         // Ids of keyspaces dropped since stay used: the highest one is created and dropped again.
         let highest = self.keyspaces.last_key_value().map_or(0, |(id, _)| id.0 + 1);

@@ -134,6 +134,32 @@ fn golden_bytes() {
     assert_eq!(Edit::decode_all(&body).unwrap(), edits());
 }
 
+/// An ingest's number is known after its tables were merged, and after a rewrite.
+#[test]
+fn the_last_ingest_is_remembered() {
+    let keyspace = KeyspaceId(1);
+    let edit = Edit::Ingested { keyspace, last: Seqno::new(300) };
+    let mut bytes = Vec::new();
+    edit.encode(&mut bytes);
+    assert_eq!(bytes, [15, 1, 0xac, 2]);
+    assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
+    let mut state = State::default();
+    state.apply(Edit::TableIdsReserved { below: TableId(9) }).unwrap();
+    state.apply(created(1, "one")).unwrap();
+    let ingested = TableEntry {
+        seqno_max: Seqno::new(300),
+        seqno: Some(Seqno::new(300)),
+        ..TableEntry::clone(&entry(3, 0, "a", "b"))
+    };
+    state.apply(Edit::TableAdded { keyspace, table: Arc::new(ingested) }).unwrap();
+    state.apply(Edit::TableRemoved { keyspace, table: TableId(3) }).unwrap();
+    let mut again = State::default();
+    for edit in state.edits() {
+        again.apply(edit).unwrap();
+    }
+    assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
+}
+
 /// Scenario: a store written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {

@@ -86,6 +86,16 @@ impl Memtable {
         self.is_empty() && self.filled_bytes() == 0
     }
 
+    /// Whether it holds a version or a delete of a key from `first` on and before `end`.
+    pub(crate) fn holds_any(&self, first: &[u8], end: Option<&[u8]>) -> bool {
+        if self.deleted.find(first, end, |_| true).is_some() {
+            return true;
+        }
+        let mut cursor = self.map.cursor();
+        cursor.seek(first, Trailer::seek(Seqno::MAX));
+        cursor.valid() && end.is_none_or(|end| cursor.key() < end)
+    }
+
     /// No write below this sequence number is in it.
     pub(crate) fn first(&self) -> Seqno {
         self.first

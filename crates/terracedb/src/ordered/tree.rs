@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use arena::PublishRing;
 use base::{Account, KeyspaceId, Result, RunId, Seqno};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -29,10 +30,12 @@ pub(crate) struct View {
     pub(crate) active: Arc<Memtable>,
     /// Waiting to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
-    /// Older than every memtable.
+    /// For no key newer than a memtable.
     pub(crate) version: Arc<Version>,
     /// What the versions in all of them mean.
     pub(crate) semantics: Arc<Semantics>,
+    /// The number of the newest ingest it holds.
+    pub(crate) ingested: Seqno,
 }
 
 impl View {
@@ -64,6 +67,9 @@ pub(crate) struct Tree {
     flushed: Mutex<Vec<Weak<Memtable>>>,
     /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
     dictionary_gain: AtomicU64,
+    /// The number of the newest ingest. Raised after the view that holds it is in force and before
+    /// it is visible: `Release`.
+    ingested: AtomicU64,
 }
 
 impl Tree {
@@ -77,7 +83,8 @@ impl Tree {
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
-        let view = View { active, sealed: Vec::new(), version: Arc::new(version), semantics };
+        let (sealed, version, ingested) = (Vec::new(), Arc::new(version), Seqno::ZERO);
+        let view = View { active, sealed, version, semantics, ingested };
         Ok(Arc::new(Self {
             id,
             name,
@@ -87,6 +94,7 @@ impl Tree {
             dropped: AtomicBool::new(false),
             flushed: Mutex::default(),
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
+            ingested: AtomicU64::new(0),
         }))
     }
 
@@ -101,6 +109,20 @@ impl Tree {
     /// The view in force, cheaply, for the length of one operation.
     pub(crate) fn view(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
+    }
+
+    /// The view to read, with the moment to read it at.
+    ///
+    /// The view comes first: what is visible later and not in it is newer than all of it, but for an
+    /// ingest, whose tables are in the next view before they are visible.
+    pub(crate) fn moment(&self, ring: &PublishRing) -> (arc_swap::Guard<Arc<View>>, Seqno) {
+        loop {
+            let view = self.view();
+            let at = ring.visible();
+            if self.ingested.load(Ordering::Acquire) <= view.ingested.get() {
+                return (view, at);
+            }
+        }
     }
 
     /// The view in force, to keep.
@@ -138,7 +160,8 @@ impl Tree {
         }
         let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
         let (sealed, version, semantics) = (Vec::new(), Arc::default(), Arc::clone(&old.semantics));
-        self.view.store(Arc::new(View { active, sealed, version, semantics }));
+        let ingested = old.ingested;
+        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
         drop(discarded);
         // Files are removed without the lock.
         drop(old);
@@ -156,7 +179,8 @@ impl Tree {
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
         let (version, semantics) = (Arc::clone(&old.version), Arc::clone(&old.semantics));
-        self.view.store(Arc::new(View { active: next, sealed, version, semantics }));
+        let (active, ingested) = (next, old.ingested);
+        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
     }
 
     /// The oldest sealed memtable and the first number past it, if there is one.
@@ -242,7 +266,30 @@ impl Shape<'_> {
             None => Arc::clone(&old.version),
         };
         let (active, semantics) = (Arc::clone(&old.active), Arc::clone(&old.semantics));
-        self.tree.view.store(Arc::new(View { active, sealed, version, semantics }));
+        let ingested = old.ingested;
+        self.tree.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+    }
+
+    /// Adds `tables`, which hold the writes with the number `seqno`, none of them visible yet.
+    pub(crate) fn install_ingested(&self, tables: Vec<Arc<TableFile>>, seqno: Seqno) {
+        let discarded = self.tree.change.lock();
+        if *discarded {
+            tables.iter().for_each(|table| table.mark_obsolete());
+            return;
+        }
+        let old = self.tree.view.load();
+        let mut version = Version::clone(&old.version);
+        for table in tables {
+            version = version.with(table.entry().run, Piece::whole(table));
+        }
+        self.tree.view.store(Arc::new(View {
+            active: Arc::clone(&old.active),
+            sealed: old.sealed.clone(),
+            version: Arc::new(version),
+            semantics: Arc::clone(&old.semantics),
+            ingested: seqno,
+        }));
+        self.tree.ingested.store(seqno.get(), Ordering::Release);
     }
 
     /// Puts the outputs of `change` in the place of its inputs. Files that no piece is left of are
@@ -268,6 +315,7 @@ impl Shape<'_> {
             sealed: old.sealed.clone(),
             version: Arc::new(version),
             semantics: Arc::clone(&old.semantics),
+            ingested: old.ingested,
         }));
         drop(discarded);
         // Files are removed without the lock.

@@ -67,6 +67,11 @@ impl Transactions {
         Self { log, ring, reader, recent, account, reruns, committed, conflicts }
     }
 
+    /// What is appended to the log meanwhile.
+    pub(crate) fn recent(&self) -> &Arc<RecentWrites> {
+        &self.recent
+    }
+
     /// Commits `batch` unless someone wrote to `reads` after `since`; its first number.
     pub(crate) fn commit(
         &self,

@@ -28,7 +28,8 @@ use parking_lot::Mutex;
 
 pub(crate) use commit::Transactions;
 pub use iter::TransactionIter;
-use key_set::{KeySpan, successor};
+use key_set::successor;
+pub(crate) use key_set::{KeySet, KeySpan};
 use read_set::ReadSet;
 pub(crate) use retry::transact;
 use write_set::WriteSet;

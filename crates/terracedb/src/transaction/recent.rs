@@ -13,8 +13,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, KeyspaceId, Result, Seqno};
-use log::{Log, Observer};
+use base::{Account, Charge, EntryKind, Error, KeyspaceId, Result, Seqno};
+use log::{Batch, Log, Observer};
 use parking_lot::Mutex;
 
 use super::key_set::{KeySet, KeySpan};
@@ -101,6 +101,10 @@ impl Observer for RecentWrites {
         // The body was encoded by this process: it decodes.
         let mut fits = true;
         let mut next = first;
+        if body.is_empty() {
+            // It took one number, and what happened at it is not told here.
+            (fits, next) = (false, first.plus(1));
+        }
         for op in decode_ops(body).filter_map(Result::ok) {
             fits = fits && seen.push(next, &op);
             next = next.plus(1);
@@ -159,6 +163,23 @@ impl Watch<'_> {
     /// The number of the first write it sees.
     pub(crate) fn first(&self) -> Seqno {
         self.first
+    }
+
+    /// Appends `record` where nothing it saw is a write to `keys`, and all it should have seen is
+    /// remembered; the record's first number.
+    pub(crate) fn append_unless_written(
+        &self,
+        record: Batch<'_>,
+        keys: &[(Arc<Tree>, KeySet)],
+    ) -> Result<Option<Seqno>> {
+        let appended = self.log.append_if(record, &mut |_| match self.check(keys)? {
+            true => Ok(()),
+            false => Err(Error::conflict("recent writes").expected("all of them remembered")),
+        });
+        match appended {
+            Err(error) if error.is_conflict() => Ok(None),
+            appended => appended.map(Some),
+        }
     }
 
     /// Whether all it should have seen is remembered.

@@ -65,7 +65,7 @@ impl World {
             let (send, receive) = mpsc::channel();
             self.write(first, || {
                 scope.spawn(move || send.send(transaction.commit()).unwrap());
-                self.wait_for(|world| world.transactions().recent.is_watched());
+                self.wait_for(|world| world.transactions().recent().is_watched());
                 if let Some(second) = second {
                     let before = self.db.store().log.last();
                     scope.spawn(move || self.write(second, || {}));
@@ -101,7 +101,7 @@ fn a_write_that_took_its_number_after_the_watch_is_seen() {
     }
     let world = World::new();
     world.commit_amid("unrelated", Some("another")).unwrap();
-    assert!(!world.transactions().recent.is_watched());
+    assert!(!world.transactions().recent().is_watched());
     assert_eq!(
         (world.transactions().committed.get(), world.transactions().conflicts.get()),
         (1, 0)
@@ -118,7 +118,7 @@ fn writes_that_outrun_the_watch_are_found_in_memtables() {
             let (send, receive) = mpsc::channel();
             world.write("unrelated", || {
                 scope.spawn(move || send.send(transaction.commit()).unwrap());
-                world.wait_for(|world| world.transactions().recent.is_watched());
+                world.wait_for(|world| world.transactions().recent().is_watched());
                 let before = world.db.store().log.last();
                 let mut batch = WriteBatch::new();
                 batch.put(&world.keyspace, key, "first of many").unwrap();
