@@ -88,7 +88,8 @@ fn a_checkpoint_is_a_store_of_its_own() {
     }
 }
 
-/// Scenario: writers, flushes and keyspaces that come and go never stop while checkpoints are made.
+/// Scenario: writers, flushes, merges and keyspaces that come and go never stop while checkpoints are
+/// made.
 #[test]
 fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
     let (_, seed) = Rng::from_env();
@@ -126,10 +127,11 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
                 }
                 let passing = db.keyspace(&format!("passing {}", round % 3)).unwrap();
                 passing.put("k", vec![1; 100_000]).unwrap();
-                if round % 2 == 0 {
-                    one.flush().unwrap()
-                } else {
-                    two.flush().unwrap()
+                match round % 4 {
+                    0 => one.flush().unwrap(),
+                    1 => two.compact_range::<&[u8]>(..).unwrap(),
+                    2 => two.flush().unwrap(),
+                    _ => one.compact_range::<&[u8]>(..).unwrap(),
                 }
                 assert!(db.drop_keyspace(passing.name()).unwrap());
                 std::thread::sleep(Duration::from_millis(2));
