@@ -37,6 +37,29 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Verify every checksum and invariant of a store that is not open
     Check(Check),
+    /// Make a second store that holds what a store does now, sharing its files
+    Checkpoint(Checkpoint),
+    /// Back a store up, and look after backups
+    Backup {
+        #[command(subcommand)]
+        command: BackupCommand,
+    },
+    /// Make a directory the store that a backup is of
+    Restore(Restore),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Back a store up, copying what the repository has not got
+    Create(BackupCreate),
+    /// List backups, oldest first: number, time, size, label
+    List(BackupList),
+    /// Read all of a backup, and check the store that it is
+    Verify(BackupVerify),
+    /// Delete a backup, and the files that no other has
+    Delete(BackupDelete),
+    /// Delete all but the newest backups
+    Prune(BackupPrune),
 }
 
 /// How to open the store.
@@ -246,6 +269,94 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Checkpoint {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The new store's directory: none yet, or an empty one
+    pub(crate) place: PathBuf,
+    /// Flush first, so that there is little log to copy
+    #[arg(long)]
+    pub(crate) flush: bool,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupCreate {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The directory of backups, made where there is none
+    pub(crate) repository: PathBuf,
+    /// What to call it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) label: String,
+    /// Read at most this much a second
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) rate: Option<u64>,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupList {
+    /// The directory of backups
+    pub(crate) repository: PathBuf,
+    /// Print one JSON object a backup
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupVerify {
+    /// The directory of backups
+    pub(crate) repository: PathBuf,
+    /// The backup's number
+    pub(crate) id: u64,
+    /// Read at most this much a second
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) rate: Option<u64>,
+    /// Print one JSON object, as `check` does
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupDelete {
+    /// The directory of backups
+    pub(crate) repository: PathBuf,
+    /// The backup's number
+    pub(crate) id: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupPrune {
+    /// The directory of backups
+    pub(crate) repository: PathBuf,
+    /// How many to keep
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Restore {
+    /// The directory of backups
+    pub(crate) repository: PathBuf,
+    /// The backup's number
+    pub(crate) id: u64,
+    /// The store's directory: none yet, or an empty one
+    pub(crate) place: PathBuf,
+    /// Read at most this much a second
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) rate: Option<u64>,
 }
 
 /// One of `all` by its name, which usage, help and errors list.

@@ -17,11 +17,16 @@ pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
     let progress = Progress::of_bytes("check");
     let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
     drop(progress);
+    show(&report, args.json)
+}
+
+/// Prints what a check found.
+pub(crate) fn show(report: &CheckReport, json: bool) -> Result<Outcome> {
     let mut out = Output::new();
-    if args.json {
-        out.line(to_json(&report))?;
+    if json {
+        out.line(to_json(report))?;
     } else {
-        print(&report, &mut out)?;
+        print(report, &mut out)?;
     }
     out.flush()?;
     Ok(if report.is_clean() { Outcome::Done } else { Outcome::Negative })

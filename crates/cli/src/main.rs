@@ -5,6 +5,7 @@
 //! store, or one that is open elsewhere. docs/operations.md says the same to users.
 
 mod args;
+mod backup;
 mod bench;
 mod check;
 mod directory;
@@ -57,6 +58,9 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Scan(args) => entries::scan(args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Checkpoint(args) => backup::checkpoint(&args),
+        Command::Backup { command } => backup::backup(&command),
+        Command::Restore(args) => backup::restore(&args),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The `terrace` binary as its users meet it: what it prints, where, and its exit status.
 
 #[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod bench;
 #[cfg(test)]
 mod check;

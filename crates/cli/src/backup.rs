@@ -1,0 +1,178 @@
+//! `terrace checkpoint`, `backup` and `restore`.
+
+use std::path::Path;
+
+use serde_json::json;
+use terracedb::{
+    Backup, BackupInfo, CheckpointOptions, Db, DeleteReport, Error, Result, format_bytes,
+};
+
+use crate::args::{self, BackupCommand, Engine};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::{Outcome, check, directory};
+
+fn open(dir: &Path, engine: &Engine) -> Result<Db> {
+    directory::must_hold_store(dir)?;
+    let mut builder = Db::builder(dir).codec(engine.codec.into());
+    if let Some(memory) = engine.memory {
+        builder = builder.memory(memory);
+    }
+    builder.open()
+}
+
+/// The repository in `dir`, which is made only by a backup.
+fn repository(dir: &Path, create: bool, rate: Option<u64>, name: &str) -> Result<Backup> {
+    if !create && !dir.is_dir() {
+        let error = Error::invalid("directory of backups").at(dir.display());
+        return Err(error.expected("one that exists").got("none"));
+    }
+    let bar = Progress::of_bytes(name);
+    let backups = Backup::open(dir)?.rate(rate.unwrap_or(0));
+    Ok(backups.progress(move |done, total| bar.show(done, Some(total))))
+}
+
+pub(crate) fn checkpoint(args: &args::Checkpoint) -> Result<Outcome> {
+    let db = open(&args.dir, &args.engine)?;
+    let options = CheckpointOptions::default().flush(args.flush);
+    let report = db.checkpoint_with(&args.place, options)?;
+    let mut out = Output::new();
+    if args.json {
+        out.line(json!({
+            "files_linked": report.files_linked,
+            "bytes_linked": report.bytes_linked,
+            "files_copied": report.files_copied,
+            "bytes_copied": report.bytes_copied,
+            "log_bytes": report.log_bytes,
+            "seconds": report.elapsed.as_secs_f64(),
+        }))?;
+    } else {
+        out.line(format_args!(
+            "checkpoint at {}: {} files of {} shared, {} files of {} copied, {} of log, in {:.3} s",
+            args.place.display(),
+            report.files_linked,
+            format_bytes(report.bytes_linked),
+            report.files_copied,
+            format_bytes(report.bytes_copied),
+            format_bytes(report.log_bytes),
+            report.elapsed.as_secs_f64()
+        ))?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
+    match command {
+        BackupCommand::Create(args) => create(args),
+        BackupCommand::List(args) => list(args),
+        BackupCommand::Verify(args) => {
+            let report =
+                repository(&args.repository, false, args.rate, "verify")?.verify(args.id)?;
+            check::show(&report, args.json)
+        }
+        BackupCommand::Delete(args) => {
+            deleted(&repository(&args.repository, false, None, "delete")?.delete(args.id)?)
+        }
+        BackupCommand::Prune(args) => {
+            deleted(&repository(&args.repository, false, None, "prune")?.prune(args.keep)?)
+        }
+    }
+}
+
+fn create(args: &args::BackupCreate) -> Result<Outcome> {
+    let db = open(&args.dir, &args.engine)?;
+    let report =
+        repository(&args.repository, true, args.rate, "backup")?.create(&db, &args.label)?;
+    let mut out = Output::new();
+    if args.json {
+        out.line(json!({
+            "id": report.id,
+            "files": report.files,
+            "bytes": report.bytes,
+            "files_copied": report.files_copied,
+            "bytes_copied": report.bytes_copied,
+            "log_bytes": report.log_bytes,
+            "seconds": report.elapsed.as_secs_f64(),
+        }))?;
+    } else {
+        out.line(format_args!(
+            "backup {}: {} files of {}, {} files of {} copied, in {:.3} s",
+            report.id,
+            report.files,
+            format_bytes(report.bytes),
+            report.files_copied,
+            format_bytes(report.bytes_copied),
+            report.elapsed.as_secs_f64()
+        ))?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn list(args: &args::BackupList) -> Result<Outcome> {
+    let list = repository(&args.repository, false, None, "list")?.list()?;
+    let mut out = Output::new();
+    for BackupInfo { id, label, created_unix_ms, store, files, bytes, unique_bytes, .. } in
+        &list.backups
+    {
+        if args.json {
+            out.line(json!({
+                "id": id,
+                "label": label,
+                "created_unix_ms": created_unix_ms,
+                "store": store.to_string(),
+                "files": files,
+                "bytes": bytes,
+                "unique_bytes": unique_bytes,
+            }))?;
+        } else {
+            out.line(format_args!(
+                "{id}\t{}\t{} in {files} files, {} of its own\t{label}",
+                created_unix_ms / 1000,
+                format_bytes(*bytes),
+                format_bytes(*unique_bytes)
+            ))?;
+        }
+    }
+    for (id, error) in &list.damaged {
+        if args.json {
+            out.line(json!({ "id": id, "error": error.to_string() }))?;
+        } else {
+            out.line(format_args!("{id}\t{error}"))?;
+        }
+    }
+    if !args.json {
+        out.line(format_args!("{} in all", format_bytes(list.bytes)))?;
+    }
+    out.flush()?;
+    Ok(if list.damaged.is_empty() { Outcome::Done } else { Outcome::Negative })
+}
+
+fn deleted(report: &DeleteReport) -> Result<Outcome> {
+    let mut out = Output::new();
+    for id in &report.backups {
+        out.line(format_args!("backup {id} deleted"))?;
+    }
+    let bytes = format_bytes(report.bytes);
+    out.line(format_args!("{} files of {bytes} removed", report.files))?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn restore(args: &args::Restore) -> Result<Outcome> {
+    let backups = repository(&args.repository, false, args.rate, "restore")?;
+    let report = backups.restore(args.id, &args.place)?;
+    drop(backups);
+    let mut out = Output::new();
+    out.line(format_args!(
+        "backup {} restored to {}: {} files of {}, in {:.3} s",
+        args.id,
+        args.place.display(),
+        report.files,
+        format_bytes(report.bytes),
+        report.elapsed.as_secs_f64()
+    ))?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}

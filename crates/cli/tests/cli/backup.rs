@@ -1,0 +1,66 @@
+//! `checkpoint`, `backup` and `restore`.
+
+use crate::support::*;
+
+#[test]
+fn a_store_is_backed_up_verified_pruned_and_restored() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let (repository, restored) = (scratch.arg("backups"), scratch.arg("restored"));
+    let create = |label: &str| {
+        terrace(&["backup", "create", &dir, &repository, "--label", label, "--memory", "64MiB"])
+    };
+    let out = create("monday").good();
+    assert!(out.starts_with("backup 1: "), "{out}");
+    create("tuesday").good();
+    let listed = json_lines(&terrace(&["backup", "list", &repository, "--json"]).good());
+    assert_eq!((&listed[0]["label"], &listed[1]["label"]), (&"monday".into(), &"tuesday".into()));
+    assert!(listed[1]["bytes"].as_u64() > listed[1]["unique_bytes"].as_u64(), "{listed:?}");
+    let out = terrace(&["backup", "verify", &repository, "2"]).good();
+    assert!(out.ends_with("clean\n"), "{out}");
+    let out = terrace(&["backup", "prune", &repository, "--keep", "1"]).good();
+    assert!(out.starts_with("backup 1 deleted"), "{out}");
+    terrace(&["restore", &repository, "2", &restored]).good();
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    assert_eq!(all(&restored), all(&dir));
+    assert!(terrace(&["check", &restored]).good().ends_with("clean\n"));
+    let refused = terrace(&["restore", &repository, "2", &restored]).bad(2);
+    assert!(refused.contains("empty"), "{refused}");
+    terrace(&["restore", &repository, "7", &scratch.arg("none")]).bad(2);
+    terrace(&["backup", "list", &scratch.arg("none")]).bad(2);
+    assert!(!scratch.path("none").exists());
+}
+
+#[test]
+fn a_damaged_backup_is_told_and_not_restored() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let repository = scratch.arg("backups");
+    terrace(&["backup", "create", &dir, &repository, "--memory", "64MiB"]).good();
+    let entries = fs::read_dir(&repository).unwrap().map(|entry| entry.unwrap().path());
+    let table =
+        entries.into_iter().find(|path| path.to_str().unwrap().contains(".table.")).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let run = terrace(&["backup", "verify", &repository, "1"]);
+    assert_eq!(run.code, 1);
+    assert!(run.out.contains("page 1") && run.out.contains("keys"), "{}", run.out);
+    let error = terrace(&["restore", &repository, "1", &scratch.arg("restored")]).bad(1);
+    assert!(error.contains("page 1") && error.contains("keys"), "{error}");
+    assert!(!scratch.path("restored").exists());
+}
+
+#[test]
+fn a_checkpoint_is_a_store() {
+    let scratch = Scratch::new();
+    let (dir, place) = (filled(&scratch), scratch.arg("copy"));
+    let out = terrace(&["checkpoint", &dir, &place, "--json", "--memory", "64MiB"]).good();
+    let report = json_lines(&out).remove(0);
+    assert!(report["bytes_linked"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["files_copied"], 0, "{report}");
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    assert_eq!(all(&place), all(&dir));
+    assert!(terrace(&["check", &place]).good().ends_with("clean\n"));
+    terrace(&["checkpoint", &dir, &place]).bad(2);
+}
