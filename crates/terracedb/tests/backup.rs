@@ -406,6 +406,29 @@ fn any_flipped_byte_of_a_repository_is_found_and_refused_or_harmless() {
     }
 }
 
+/// Scenario: a file of the repository rots, is found, and is removed: the next backup brings it back,
+/// for the older ones too.
+#[test]
+fn a_damaged_file_that_is_removed_comes_back_with_the_next_backup() {
+    let source = Source::new(18);
+    let medium = Arc::new(MemoryMedium::new());
+    let repository = Backup::on_medium(Arc::clone(&medium) as _);
+    let first = repository.create(&source.db, "first").unwrap();
+    let listed = medium.list().unwrap();
+    let table = listed.iter().find(|file| file.name.contains(".table.")).unwrap();
+    let mut bytes = medium.content(&table.name).unwrap();
+    bytes[100] ^= 4;
+    medium.insert(&table.name, bytes).unwrap();
+    assert!(!repository.verify(first.id).unwrap().is_clean());
+    medium.remove(&table.name).unwrap();
+    assert!(!repository.verify(first.id).unwrap().is_clean());
+    let second = repository.create(&source.db, "second").unwrap();
+    for id in [first.id, second.id] {
+        assert_verifies(&repository, id, "healed");
+        assert_restores(&repository, id, &source.model, "healed");
+    }
+}
+
 /// While an index cannot be read, nobody knows what it needs: nothing is removed.
 #[test]
 fn a_damaged_index_keeps_its_files_until_it_is_deleted() {
