@@ -21,6 +21,9 @@ pub struct Memory {
     pub reclaimed: u64,
     /// Charges refused because there was no room even so, since the start.
     pub refused: u64,
+    /// Filters and separators of the tables of the store that was asked, pinned or read through the
+    /// page cache, bytes; 0 where the resources were asked.
+    pub metadata: u64,
     /// Every component that ever charged anything.
     pub components: Vec<AccountUsage>,
 }
@@ -30,7 +33,26 @@ impl Memory {
         let BudgetUsage { limit: budget, used, spare, reclaimed, refused, mut accounts, .. } =
             usage;
         accounts.sort_by_key(|account| std::cmp::Reverse(account.used));
-        Self { limit, budget, used, spare, reclaimed, refused, components: accounts }
+        let metadata = 0;
+        Self { limit, budget, used, spare, reclaimed, refused, metadata, components: accounts }
+    }
+
+    pub(crate) fn with_metadata(self, metadata: u64) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// What is wrong, where the memory number is too small for the data: metadata that no longer
+    /// fits half of it makes a cold get read two pages where one is enough.
+    #[must_use]
+    pub fn pressure(&self) -> Option<String> {
+        (self.metadata > self.limit / 2).then(|| {
+            format!(
+                "{} of table metadata no longer fit half of the memory number, {}: gets of cold keys \
+                 read metadata, too",
+                format_bytes(self.metadata),
+                format_bytes(self.limit),
+            )
+        })
     }
 
     /// The component called `name`.
@@ -53,7 +75,8 @@ impl fmt::Display for Memory {
         writeln!(f, "{:<20} {used:>12} {:>12} {budget:>12}", "all", "")?;
         let (limit, reclaimed) = (format_bytes(self.limit), format_bytes(self.reclaimed));
         write!(f, "memory number {limit}, {reclaimed} given back when asked for, ")?;
-        write!(f, "{} charges refused", self.refused)
+        write!(f, "{} charges refused", self.refused)?;
+        self.pressure().map_or(Ok(()), |pressure| write!(f, "\n{pressure}"))
     }
 }
 
@@ -76,6 +99,9 @@ mod tests {
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["memtables", "8.0", "MiB", "11.0", "MiB", "-"], "{text}");
         assert_eq!(lines[2], ["reads", "1.0", "MiB", "1.0", "MiB", "16.0", "MiB"], "{text}");
+        assert!(memory.pressure().is_none() && !text.contains("metadata"));
+        let tight = memory.with_metadata(33 << 20);
+        assert!(tight.to_string().contains("33.0 MiB of table metadata"), "{tight}");
         assert_eq!(lines[3], ["all", "9.0", "MiB", "44.0", "MiB"], "{text}");
     }
 }

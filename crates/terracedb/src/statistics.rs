@@ -1,9 +1,12 @@
 //! What a store did and holds, in numbers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base::limits::PAGE_BYTES;
 use cache::CacheStatistics;
 use media::Usage;
+use table::Table;
 
 use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
@@ -95,6 +98,8 @@ pub struct KeyspaceStatistics {
     pub runs: usize,
     /// Memory of what tables keep pinned, bytes.
     pub pinned_bytes: u64,
+    /// Filters and separators of all tables, pinned or read through the page cache, bytes.
+    pub metadata_bytes: u64,
 }
 
 impl Statistics {
@@ -102,10 +107,13 @@ impl Statistics {
         let reads = &store.reader.counters;
         let background = &store.background.counters;
         let poisoned = store.log.poisoned().or_else(|| store.manifest.poisoned());
+        let keyspaces: Vec<_> =
+            store.trees.all().iter().map(|tree| KeyspaceStatistics::of(tree)).collect();
+        let metadata = keyspaces.iter().map(|keyspace| keyspace.metadata_bytes).sum();
         Self {
             device: store.metered.snapshot(),
             device_backend: store.medium.capabilities().backend,
-            memory: store.resources.memory_usage(),
+            memory: store.resources.memory_usage().with_metadata(metadata),
             cache: store.resources.cache().statistics(),
             hits: Hits {
                 memtable: reads.memtable.get(),
@@ -130,7 +138,7 @@ impl Statistics {
             poisoned: poisoned.map(|error| error.to_string()),
             stalled: store.buffers.stalled(),
             snapshots: store.snapshots.len(),
-            keyspaces: store.trees.all().iter().map(|tree| KeyspaceStatistics::of(tree)).collect(),
+            keyspaces,
         }
     }
 }
@@ -149,6 +157,12 @@ impl KeyspaceStatistics {
             table_entries: sum(&|file| file.entry().entries),
             runs: view.version.runs().len(),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
+            metadata_bytes: sum(&|file| {
+                let paged = |table: &Arc<Table>| {
+                    table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64)
+                };
+                file.table().map_or(0, |table| table.pinned_bytes().saturating_add(paged(table)))
+            }),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The Zstandard codec: one frame per block, with or without a dictionary.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use base::{Account, Charge, DictionaryId, Error, Result};
+use parking_lot::Mutex;
 use zstd::zstd_safe::{self, CCtx, CDict, DCtx, DDict, ErrorCode};
 
 use crate::dictionary::Dictionary;
@@ -79,8 +79,8 @@ impl Compressor {
 pub(crate) struct Digested {
     bytes: Arc<[u8]>,
     decompressing: DDict<'static>,
-    compressing: parking_lot::Mutex<Option<(i32, Arc<CDict<'static>>)>>,
-    charge: parking_lot::Mutex<Charge>,
+    compressing: Mutex<Option<(i32, Arc<CDict<'static>>)>>,
+    charge: Mutex<Charge>,
 }
 
 impl Digested {
@@ -90,7 +90,7 @@ impl Digested {
         let decompressing =
             DDict::try_create(&bytes).ok_or_else(|| Error::retry("memory for zstd"))?;
         charge.shrink_to((bytes.len() + decompressing.sizeof()) as u64);
-        let (compressing, charge) = (Default::default(), parking_lot::Mutex::new(charge));
+        let (compressing, charge) = (Default::default(), Mutex::new(charge));
         Ok(Self { bytes, decompressing, compressing, charge })
     }
 
@@ -115,10 +115,14 @@ impl Digested {
     }
 }
 
-thread_local! {
-    /// A context takes about 160 KiB and longer to make than a page to decompress.
-    static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
-}
+/// Contexts for decompression that nobody uses at the moment.
+///
+/// One takes about 160 KiB, and longer to make than a page to decompress. One a thread would be
+/// memory in proportion to the threads; here it is as many as decompress at once, and of these at
+/// most [`IDLE_MAX`] are kept: 2.5 MiB of the fixed overhead.
+static IDLE: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
+
+const IDLE_MAX: usize = 16;
 
 pub(crate) fn decompress(
     dictionary: Option<&Dictionary>,
@@ -126,23 +130,27 @@ pub(crate) fn decompress(
     raw_bytes: usize,
 ) -> Result<Vec<u8>> {
     let mut raw = Vec::with_capacity(raw_bytes);
-    CONTEXT.with_borrow_mut(|slot| {
-        let context = match slot {
-            Some(context) => context,
-            None => slot.insert(DCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?),
-        };
-        let result = match dictionary {
-            Some(dictionary) => {
-                let digested = &dictionary.digested().decompressing;
-                context.decompress_using_ddict(&mut raw, payload, digested)
-            }
-            None => context.decompress(&mut raw, payload),
-        };
-        result.map_err(|code| {
-            Error::corrupt("zstd payload")
-                .expected(format_args!("{raw_bytes} bytes once decompressed"))
-                .got(message(code))
-        })
+    let idle = IDLE.lock().pop();
+    let mut context = match idle {
+        Some(context) => context,
+        None => DCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?,
+    };
+    let result = match dictionary {
+        Some(dictionary) => {
+            let digested = &dictionary.digested().decompressing;
+            context.decompress_using_ddict(&mut raw, payload, digested)
+        }
+        None => context.decompress(&mut raw, payload),
+    };
+    let mut idle = IDLE.lock();
+    if idle.len() < IDLE_MAX {
+        idle.push(context);
+    }
+    drop(idle);
+    result.map_err(|code| {
+        Error::corrupt("zstd payload")
+            .expected(format_args!("{raw_bytes} bytes once decompressed"))
+            .got(message(code))
     })?;
     Ok(raw)
 }
