@@ -19,7 +19,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::batch::WriteSize;
 use crate::counter::Counter;
 use crate::ordered::{Memtable, Tree};
+use crate::pace::Pace;
 use crate::trees::Trees;
+use crate::waiting_writers::WaitingWriters;
 use crate::{Resources, WriteBatch};
 
 /// Admits writes to memtables and seals full ones.
@@ -41,6 +43,8 @@ pub(crate) struct Buffers {
     flush_ended: Condvar,
     /// Nanoseconds writers waited for a flush.
     stalled: Counter,
+    waiting: WaitingWriters,
+    pace: Arc<Pace>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +71,12 @@ const FLUSH_AGAIN_AFTER: usize = 400;
 const FLUSHES_WAITED_MAX: u32 = 64;
 
 impl Buffers {
-    pub(crate) fn new(resources: Resources, log: Arc<Log>, trees: Arc<Trees>) -> Self {
+    pub(crate) fn new(
+        resources: Resources,
+        log: Arc<Log>,
+        trees: Arc<Trees>,
+        pace: Arc<Pace>,
+    ) -> Self {
         Self {
             account: resources.account("memtables"),
             resources,
@@ -80,6 +89,8 @@ impl Buffers {
             pressed: AtomicBool::new(false),
             flush_ended: Condvar::new(),
             stalled: Counter::default(),
+            waiting: WaitingWriters::default(),
+            pace,
         }
     }
 
@@ -126,6 +137,7 @@ impl Buffers {
     /// The last flush's error where there is no room because flushes fail, e.g. `NoSpace`;
     /// `Retry` where there is none for another reason.
     pub(crate) fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
+        self.pace.pay(size.bytes, self.resources.executor());
         for _ in 0..READERS_WAITED_MAX {
             match self.try_admit(tree, size) {
                 // A flush that found no memory was waited for long enough already.
@@ -269,6 +281,7 @@ impl Buffers {
     fn within_quota(&self) -> Result<()> {
         loop {
             let (all, active, quota) = self.sizes();
+            self.pace.set_buffers(all as f64 / quota as f64);
             if active > quota / 2 {
                 let filled = |tree: &Arc<Tree>| tree.view().active.filled_bytes();
                 if let Some(tree) = self.trees.all().into_iter().max_by_key(filled) {
@@ -292,6 +305,7 @@ impl Buffers {
         let executor: &dyn Executor = self.resources.executor();
         let start = executor.clock().monotonic();
         let waited = || executor.clock().monotonic().saturating_sub(start);
+        let _waiting = self.waiting.enter(start);
         let (finished, failed) = {
             let state = self.flush.lock();
             (state.finished, state.failed)
@@ -346,6 +360,13 @@ impl Buffers {
 
     /// Tells waiting writers how a flush ended.
     pub(crate) fn flush_ended(&self, outcome: Result<()>) {
+        if outcome.is_ok() {
+            let now = self.resources.clock().monotonic();
+            self.waiting.moved(now);
+            self.pace.flush_ended(now);
+            let (all, _, quota) = self.sizes();
+            self.pace.set_buffers(all as f64 / quota as f64);
+        }
         let mut state = self.flush.lock();
         self.failing.store(outcome.is_err(), Ordering::Relaxed);
         match outcome {
@@ -360,6 +381,25 @@ impl Buffers {
         }
         drop(state);
         self.flush_ended.notify_all();
+    }
+
+    /// A flush of a memtable of `bytes` begins.
+    pub(crate) fn flush_began(&self, bytes: u64) {
+        self.pace.flush_began(self.resources.clock().monotonic(), bytes);
+    }
+
+    /// What writers wait for, and since when, where nothing moved for too long.
+    pub(crate) fn blocked(&self) -> Option<String> {
+        let (writers, since) = self.waiting.blocked(self.resources.clock().monotonic())?;
+        let oldest = |tree: &Arc<Tree>| tree.oldest_sealed().map(|(_, below)| below);
+        let trees = self.trees.all().into_iter().filter(|tree| oldest(tree).is_some());
+        let what = match trees.min_by_key(oldest) {
+            Some(tree) => format!("the flush of keyspace `{}`", tree.name()),
+            None => "readers that hold flushed memtables".to_owned(),
+        };
+        let why =
+            self.failure().map_or(String::new(), |failure| format!(", which fails: {failure}"));
+        Some(format!("{writers} writers wait for {what}, for {:.1} s{why}", since.as_secs_f64()))
     }
 
     /// Why flushes fail, while they do.

@@ -61,6 +61,7 @@ mod memory_plan;
 mod op;
 mod open;
 mod ordered;
+mod pace;
 mod read;
 mod resources;
 mod settings;
@@ -72,6 +73,7 @@ mod store_file;
 mod timekeeper;
 mod transaction;
 mod trees;
+mod waiting_writers;
 
 pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
@@ -93,6 +95,7 @@ pub use keyspace_options::KeyspaceOptions;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use memory::Memory;
 pub use open::Recovery;
+pub use pace::Delays;
 pub use read::{Completed, ReadQueue};
 pub use resources::{Resources, ResourcesBuilder};
 pub use snapshot::Snapshot;

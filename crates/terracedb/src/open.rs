@@ -26,6 +26,7 @@ use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::op::decode_ops;
 use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, Semantics, TableFile, Tree, Version};
+use crate::pace::Pace;
 use crate::read::{PageReader, QueuePool};
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
@@ -124,7 +125,10 @@ pub(crate) fn open(
 
     let ring = Arc::new(PublishRing::new(log.last()));
     let snapshots = Arc::new(SnapshotList::default());
-    let buffers = Arc::new(Buffers::new(resources.clone(), Arc::clone(&log), Arc::clone(&trees)));
+    let pace = Pace::new();
+    let buffers =
+        Buffers::new(resources.clone(), Arc::clone(&log), Arc::clone(&trees), Arc::clone(&pace));
+    let buffers = Arc::new(buffers);
     let weak = Arc::downgrade(&buffers);
     resources.add_reclaimer(ReclaimOrder::Buffers, weak);
     let committer = Committer::new(
@@ -159,6 +163,7 @@ pub(crate) fn open(
         resources.clone(),
         Arc::clone(&operators),
         settings.compaction.clone(),
+        Arc::clone(&pace),
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let timekeeper = Arc::clone(&env.timekeeper);
@@ -206,6 +211,7 @@ pub(crate) fn open(
         trees,
         buffers,
         compactor,
+        pace,
         log,
         manifest,
         dictionaries,

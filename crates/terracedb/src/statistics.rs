@@ -11,6 +11,7 @@ use table::Table;
 use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
 use crate::ordered::TableFile;
+use crate::pace::Delays;
 use crate::store::Store;
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
@@ -57,6 +58,10 @@ pub struct Statistics {
     pub poisoned: Option<String>,
     /// Time writers waited, all together, for memtables to be flushed.
     pub stalled: Duration,
+    /// Time writers were delayed, all together, so that flushes and merges keep up.
+    pub delays: Delays,
+    /// What keeps writers waiting, and since when, where nothing moved for seconds.
+    pub blocked: Option<String>,
     /// Live snapshots.
     pub snapshots: usize,
     /// One entry a keyspace.
@@ -137,6 +142,8 @@ impl Statistics {
             compaction: store.compactor.statistics(),
             poisoned: poisoned.map(|error| error.to_string()),
             stalled: store.buffers.stalled(),
+            delays: store.pace.delays(),
+            blocked: store.buffers.blocked(),
             snapshots: store.snapshots.len(),
             keyspaces,
         }

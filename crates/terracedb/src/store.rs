@@ -21,6 +21,7 @@ use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{Edit, KeyRange, KeyspaceKind, Manifest};
 use crate::open::{Recovery, semantics};
 use crate::ordered::{Memtable, Tree, Version};
+use crate::pace::Pace;
 use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
 use crate::settings::Settings;
@@ -47,6 +48,7 @@ pub(crate) struct Store {
     pub(crate) trees: Arc<Trees>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) compactor: Arc<Compactor>,
+    pub(crate) pace: Arc<Pace>,
     pub(crate) log: Arc<Log>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,

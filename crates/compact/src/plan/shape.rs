@@ -33,7 +33,7 @@ pub struct Debt {
     pub fullness: f64,
     /// Stored bytes over what would be left if all were merged, as far as is known.
     pub space: f64,
-    /// `space`, over the most it should be.
+    /// `space`, over the most it should be; 0 for a tree of a few tables.
     pub space_fullness: f64,
 }
 
@@ -68,6 +68,8 @@ impl<'a> Shape<'a> {
                 manual_bytes += area.bytes.max(1);
             }
         }
+        // A few tables are soon merged; what they waste is nothing to wait for.
+        let is_small = self.stored < self.summary.unit_bytes.saturating_mul(32);
         let fullness = columns.iter().map(|column| candidate::fullness(self, column));
         Debt {
             bytes,
@@ -75,7 +77,7 @@ impl<'a> Shape<'a> {
             runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
             fullness: fullness.fold(0.0, f64::max),
             space: self.space(),
-            space_fullness: self.space() / self.space_max(),
+            space_fullness: if is_small { 0.0 } else { self.space() / self.space_max() },
         }
     }
 

@@ -127,6 +127,7 @@ impl FlushTask {
         if self.ring.visible().plus(1) < below {
             return Progress::IdleFor(Duration::from_millis(1));
         }
+        self.buffers.flush_began(memtable.filled_bytes());
         match FlushJob::new(&self.env, tree, memtable, below) {
             Ok(job) => {
                 self.job = Some(job);

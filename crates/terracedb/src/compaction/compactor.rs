@@ -22,6 +22,7 @@ use super::{CompactionStatistics, Counters, MergeJob, summary};
 use crate::Resources;
 use crate::manifest::Edit;
 use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree};
+use crate::pace::Pace;
 use crate::trees::Trees;
 
 /// What a job takes for reading, at most.
@@ -37,6 +38,7 @@ pub(crate) struct Compactor {
     trees: Arc<Trees>,
     pub(super) resources: Resources,
     options: plan::Options,
+    pace: Arc<Pace>,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
     /// Only makes a task leave its thread to the flush: `Relaxed`.
     flushing: AtomicBool,
@@ -53,6 +55,7 @@ impl Compactor {
         resources: Resources,
         operators: Arc<Operators>,
         options: plan::Options,
+        pace: Arc<Pace>,
     ) -> Self {
         let (tasks, flushing, counters) = Default::default();
         let (state, changed) = Default::default();
@@ -62,6 +65,7 @@ impl Compactor {
             trees,
             resources,
             options,
+            pace,
             tasks,
             flushing,
             counters,
@@ -198,6 +202,8 @@ impl Compactor {
             state.ended += u64::from(is_changed);
             let book = state.books.entry(tree.id()).or_default();
             book.debt = debt;
+            self.tell_pace(&state);
+            let book = state.books.entry(tree.id()).or_default();
             if job.is_none() && !is_changed {
                 book.set_fruitless(seen);
             }
@@ -214,6 +220,15 @@ impl Compactor {
             }
         }
         Ok(None)
+    }
+
+    /// Writers go at the pace that the tree which is furthest behind allows.
+    fn tell_pace(&self, state: &State) {
+        let alive = state.books.iter().filter(|(id, _)| self.trees.get(**id).is_some());
+        let worst = alive.fold((0f64, 0f64), |(runs, space), (_, book)| {
+            (runs.max(book.debt.fullness), space.max(book.debt.space_fullness))
+        });
+        self.pace.set_trees(worst.0, worst.1);
     }
 
     /// Starts a merge; none where it has to wait for another's memory or keys.

@@ -1,0 +1,207 @@
+//! The pace of writers: each pays for its bytes with time, as much as flushes and merges are behind.
+//!
+//! [`delay`] says what a byte costs; it changes when a memtable grows, a flush ends or a compaction
+//! looked at a tree. A write that costs nothing reads one atomic number. Others advance a clock
+//! shared by all writers, so that the rate is bounded whatever their number, and who finds it more
+//! than a millisecond ahead sleeps: 5 ms at most, the rest is left to the next write. Nobody waits here
+//! for anything: what happens where memory is really used up is the write buffers' business.
+
+mod policy;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::Executor;
+use parking_lot::Mutex;
+
+use crate::counter::Counter;
+use policy::{Behind, Cause, delay};
+
+/// Less is not slept: a sleep costs about a tenth of it.
+const SLEEP_MIN: u64 = 1_000_000;
+/// One write sleeps no longer, nanoseconds.
+const SLEEP_MAX: u64 = 5_000_000;
+/// The shared clock is never further ahead, nanoseconds: what writers owe from a bad moment is not
+/// paid long after it.
+const AHEAD_MAX: u64 = 50_000_000;
+/// How much one measured flush changes the known rate.
+const RATE_SHARE: f64 = 0.3;
+
+/// Delays writers; shared by the write buffers, which tell how full they are, and the compactor.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    behind: Mutex<Behind>,
+    /// What one byte costs, in 1/1024 of a nanosecond, and the cause's number. Only paces: `Relaxed`.
+    cost: AtomicU64,
+    cause: AtomicU64,
+    /// The shared clock, nanoseconds of the executor's monotonic time.
+    due: AtomicU64,
+    /// When the flush under way began, nanoseconds, and the bytes it will give back; 0: none is.
+    flush_began: AtomicU64,
+    flush_bytes: AtomicU64,
+    /// The executor's clock stood still in a sleep: it is stepped, and nobody need wait for it.
+    still: AtomicBool,
+    delayed: [Counter; Cause::ALL.len()],
+}
+
+/// How long writers were delayed, all together, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delays {
+    /// Because flushes did not keep up and the write buffers filled.
+    pub buffers: Duration,
+    /// Because merges did not keep up and runs piled up.
+    pub runs: Duration,
+    /// Because merges did not keep up and superseded versions took too much space.
+    pub space: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Arc<Self> {
+        let behind = Behind { buffers: 0.0, runs: 0.0, space: 1.0, flush_rate: 100e6 };
+        Arc::new(Self {
+            behind: Mutex::new(behind),
+            cost: AtomicU64::new(0),
+            cause: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+            flush_began: AtomicU64::new(0),
+            flush_bytes: AtomicU64::new(0),
+            still: AtomicBool::new(false),
+            delayed: Default::default(),
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Behind)) {
+        let mut behind = self.behind.lock();
+        change(&mut behind);
+        let (cost, cause) = delay(&behind);
+        self.cost.store((cost * 1024.0) as u64, Ordering::Relaxed);
+        self.cause.store(cause as u64, Ordering::Relaxed);
+    }
+
+    /// Memtables take this part of the write buffers.
+    pub(crate) fn set_buffers(&self, part: f64) {
+        self.change(|behind| behind.buffers = part);
+    }
+
+    /// The worst of all trees: how full its fullest level is, and the space it takes over the most it
+    /// should.
+    pub(crate) fn set_trees(&self, runs: f64, space: f64) {
+        self.change(|behind| (behind.runs, behind.space) = (runs, space));
+    }
+
+    /// A flush of a memtable of `bytes` begins at `now`. There is one at a time.
+    pub(crate) fn flush_began(&self, now: Duration, bytes: u64) {
+        self.flush_bytes.store(bytes, Ordering::Relaxed);
+        self.flush_began.store(nanos(now).max(1), Ordering::Relaxed);
+    }
+
+    /// The flush that began last ended well at `now`.
+    pub(crate) fn flush_ended(&self, now: Duration) {
+        let bytes = self.flush_bytes.load(Ordering::Relaxed);
+        let began = self.flush_began.swap(0, Ordering::Relaxed);
+        let took = nanos(now).saturating_sub(began);
+        // A short memtable or a clock that stands still measures nothing.
+        if began == 0 || took == 0 || bytes < 1 << 20 {
+            return;
+        }
+        let rate = bytes as f64 / (took as f64 / 1e9);
+        self.change(|behind| behind.flush_rate += (rate - behind.flush_rate) * RATE_SHARE);
+    }
+
+    /// Pays for a write of `bytes` with time.
+    pub(crate) fn pay(&self, bytes: usize, executor: &dyn Executor) {
+        let cost = self.cost.load(Ordering::Relaxed);
+        if cost == 0 || self.still.load(Ordering::Relaxed) {
+            return;
+        }
+        let price = (bytes as u64).saturating_mul(cost) / 1024;
+        let start = executor.clock().monotonic();
+        let now = nanos(start);
+        let mut ahead = 0;
+        let advance = |due: u64| {
+            let due = due.max(now.saturating_sub(SLEEP_MIN)).saturating_add(price);
+            let due = due.min(now + AHEAD_MAX);
+            ahead = due.saturating_sub(now);
+            Some(due)
+        };
+        // It never refuses.
+        let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
+        if ahead < SLEEP_MIN {
+            return;
+        }
+        if !executor.help() {
+            std::thread::sleep(Duration::from_nanos(ahead.min(SLEEP_MAX)));
+            if executor.clock().monotonic() == start {
+                self.still.store(true, Ordering::Relaxed);
+            }
+        }
+        let slept = nanos(executor.clock().monotonic().saturating_sub(start));
+        let cause = usize::try_from(self.cause.load(Ordering::Relaxed)).unwrap_or(0);
+        if let Some(counter) = self.delayed.get(cause) {
+            counter.add(slept);
+        }
+    }
+
+    pub(crate) fn delays(&self) -> Delays {
+        let [buffers, runs, space] =
+            Cause::ALL.map(|cause| self.delayed.get(cause as usize).map_or(0, Counter::get));
+        Delays {
+            buffers: Duration::from_nanos(buffers),
+            runs: Duration::from_nanos(runs),
+            space: Duration::from_nanos(space),
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{SystemClock, Threads};
+
+    #[test]
+    fn writers_pay_together_and_are_counted() {
+        let executor = Threads::start(1, Arc::new(SystemClock::new())).unwrap();
+        let pace = Pace::new();
+        pace.pay(1 << 30, &executor);
+        assert_eq!(pace.delays(), Delays::default(), "nothing is behind");
+        pace.set_buffers(0.75);
+        let start = executor.clock().monotonic();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                // 4 MB in all at 100 MB a second: 40 ms, whatever the number of writers.
+                scope.spawn(|| (0..1000).for_each(|_| pace.pay(1000, &executor)));
+            }
+        });
+        let took = executor.clock().monotonic().saturating_sub(start);
+        assert!(took >= Duration::from_millis(30), "{took:?}");
+        let delays = pace.delays();
+        assert!(delays.buffers >= Duration::from_millis(25), "{delays:?}");
+        assert_eq!((delays.runs, delays.space), Default::default());
+        pace.set_buffers(0.3);
+        pace.set_trees(4.0, 1.0);
+        (0..100).for_each(|_| pace.pay(10_000, &executor));
+        assert!(pace.delays().runs > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_flush_that_takes_longer_slows_writers() {
+        let pace = Pace::new();
+        pace.set_buffers(0.75);
+        let before = pace.cost.load(Ordering::Relaxed);
+        for second in 1..20 {
+            pace.flush_began(Duration::from_secs(2 * second), 10 << 20);
+            pace.flush_ended(Duration::from_secs(2 * second + 1));
+        }
+        let after = pace.cost.load(Ordering::Relaxed);
+        // From the 100 MB a second that were assumed to the ten that were seen.
+        assert!(after > before * 9 && after < before * 10, "{before} {after}");
+        pace.flush_ended(Duration::from_secs(90));
+        assert_eq!(pace.cost.load(Ordering::Relaxed), after, "none was under way");
+    }
+}
