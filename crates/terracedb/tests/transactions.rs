@@ -16,6 +16,7 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Durability, Rng};
 use common::{Model, key, memory, stepped, threaded, value};
@@ -537,4 +538,100 @@ fn a_busy_store_lets_unrelated_transactions_commit() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// Puts, deletes, merges and range deletes in a transaction do what they do outside of one, seen by
+/// its own reads before the commit and by everybody's after.
+#[test]
+fn every_kind_of_write_agrees_with_a_model() {
+    let (mut rng, seed) = Rng::from_env();
+    let db = threaded(&memory()).open().unwrap();
+    let options = common::cells::options();
+    let k = db.keyspace_with("k", &options).unwrap();
+    let mut model = Model::new();
+    for round in 0..60 {
+        let why = format!("seed {seed}, round {round}");
+        let mut txn = db.transaction();
+        let mut own = model.clone();
+        for step in 0..rng.below(25) {
+            let (at, what) = (key(rng.below(25)), format!("<{round}.{step}>").into_bytes());
+            match rng.below(8) {
+                0 => {
+                    txn.delete(&k, &at).unwrap();
+                    own.remove(&at);
+                }
+                1 | 2 => {
+                    txn.put(&k, &at, &what).unwrap();
+                    own.insert(at, what);
+                }
+                3 => {
+                    let long = Duration::from_secs(3600);
+                    txn.put_with_ttl(&k, &at, &what, long).unwrap();
+                    own.insert(at, what);
+                }
+                4 => {
+                    txn.put_expiring_at(&k, &at, &what, UNIX_EPOCH).unwrap();
+                    own.remove(&at);
+                }
+                5 | 6 => {
+                    txn.merge(&k, &at, &what).unwrap();
+                    own.entry(at).or_default().extend(what);
+                }
+                _ => {
+                    let end = key(rng.below(30));
+                    txn.delete_range(&k, at.clone()..end.clone()).unwrap();
+                    own.retain(|key, _| *key < at || *key >= end);
+                }
+            }
+            let at = key(rng.below(25));
+            let expected = own.get(&at).map(Vec::as_slice);
+            assert_eq!(txn.get(&k, &at).unwrap().as_deref(), expected, "{why}: {step}");
+        }
+        let owned = |entry: Result<Entry>| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap();
+        assert!(txn.iter(&k).unwrap().map(owned).eq(own.clone()), "{why}: forwards");
+        assert!(txn.iter(&k).unwrap().rev().map(owned).eq(own.clone().into_iter().rev()), "{why}");
+        if rng.one_in(4) {
+            txn.rollback();
+        } else {
+            txn.commit().unwrap();
+            model = own;
+        }
+        if rng.one_in(6) {
+            db.flush().unwrap();
+        }
+        common::assert_same(&k, &model, &why);
+    }
+}
+
+#[test]
+fn range_deletes_conflict_with_reads_and_merges_with_nothing() {
+    let db = threaded(&memory()).open().unwrap();
+    let options = common::cells::options();
+    let k = db.keyspace_with("k", &options).unwrap();
+    for flushed in [false, true] {
+        for (from, to, conflict) in [("a", "n", true), ("m", "m\0", true), ("n", "z", false)] {
+            k.put("m", "here").unwrap();
+            let mut txn = db.transaction();
+            assert!(txn.get(&k, "m").unwrap().is_some());
+            txn.put(&k, "out", "1").unwrap();
+            k.delete_range(from..to).unwrap();
+            if flushed {
+                db.flush().unwrap();
+            }
+            assert_eq!(is_conflict(txn.commit()), conflict, "{from}..{to}, flushed: {flushed}");
+        }
+    }
+    let (mut one, mut two) = (db.transaction(), db.transaction());
+    one.merge(&k, "list", "1").unwrap();
+    two.merge(&k, "list", "2").unwrap();
+    one.commit().unwrap();
+    two.commit().unwrap();
+    assert_eq!(text(k.get("list").unwrap()), "12");
+    // A range delete of a transaction takes what others put there since, too.
+    let mut txn = db.transaction();
+    txn.delete_range(&k, "l"..="m").unwrap();
+    assert!(!txn.is_empty());
+    k.put("late", "1").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(keys(k.range("l"..="m").unwrap()), "");
 }

@@ -386,3 +386,36 @@ fn any_operation_of_an_ingest_can_fail() {
         assert!(struck > 0, "TERRACE_SEED={seed}: {on:?} {fault:?}");
     }
 }
+
+#[test]
+fn ingested_values_expire() {
+    let db = open(&memory());
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("gone", "older").unwrap();
+    let mut ingest = ingest(&keyspace);
+    ingest.add_expiring_at("gone", "1", SystemTime::UNIX_EPOCH).unwrap();
+    ingest.add_with_ttl("here", "2", Duration::from_secs(3600)).unwrap();
+    ingest.add("stays", "3").unwrap();
+    ingest.finish().unwrap();
+    let get = |key: &str| keyspace.get(key).unwrap().map(|value| value.to_vec());
+    assert_eq!(
+        [get("gone"), get("here"), get("stays")],
+        [None, Some(b"2".into()), Some(b"3".into())]
+    );
+    assert!(matches!(keyspace.expiry("here").unwrap(), Some(crate::Expiry::At(_))));
+}
+
+/// A range delete that waits in a memtable is older than an ingest, or newer.
+#[test]
+fn range_deletes_take_what_was_ingested_before_them_only() {
+    let db = open(&memory());
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.delete_range("a".."z").unwrap();
+    let mut first = ingest(&keyspace);
+    first.add("b", "1").unwrap();
+    first.add("m", "1").unwrap();
+    first.finish().unwrap();
+    assert_eq!(content(&keyspace).len(), 2);
+    keyspace.delete_range("c".."z").unwrap();
+    assert_eq!(content(&keyspace).len(), 1);
+}

@@ -83,12 +83,13 @@ impl TransactionIter {
             };
             let stored = if order.is_ge() { self.store.take(side) } else { None };
             let own = own.filter(|_| order.is_le());
-            let (key, value) = match own {
-                Some((key, write)) => (key, write.value()),
-                None => match stored {
-                    Some((key, value)) => (key, Some(value)),
-                    None => return Ok(None),
-                },
+            let key = own.as_ref().map(|(key, _)| key).or(stored.as_ref().map(|(key, _)| key));
+            let Some(key) = key.cloned() else { return Ok(None) };
+            let stored = stored.map(|(_, value)| value);
+            let stored = stored.filter(|_| !self.writes.hides(&self.tree, &key));
+            let value = match own {
+                Some((_, pending)) => pending.value(&self.tree, &key, stored)?,
+                None => stored,
             };
             self.pass(side, &key)?;
             if let Some(value) = value {

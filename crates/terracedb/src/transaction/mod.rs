@@ -21,6 +21,7 @@ mod write_set;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base::{Durability, Key, Result, Seqno};
 use bytes::Bytes;
@@ -32,9 +33,11 @@ use key_set::successor;
 pub(crate) use key_set::{KeySet, KeySpan};
 use read_set::ReadSet;
 pub(crate) use retry::transact;
-use write_set::WriteSet;
+use write_set::{Pending, WriteSet};
 
+use crate::expiry::unix_millis;
 use crate::iter::after_prefix;
+use crate::op::{DeleteRange, Write};
 use crate::store::Store;
 use crate::{Keyspace, Snapshot};
 
@@ -86,7 +89,7 @@ impl Transaction {
         self.snapshot.seqno()
     }
 
-    /// How many keys it has written.
+    /// How many keys it has written, those of range deletes apart.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -95,7 +98,7 @@ impl Transaction {
     /// True where it has written nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.writes.is_empty()
     }
 
     /// The value of `key`. A write to `key` by anyone else before the commit is a conflict.
@@ -104,12 +107,7 @@ impl Transaction {
     /// As [`Keyspace::get`]; `Invalid` where the keyspace is another store's, here and below, and
     /// where the transaction has read more than an eighth of the memory number in keys.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        if let Some(write) = self.own(keyspace, key)? {
-            return Ok(write);
-        }
-        self.reads.lock().add_key(keyspace.tree(), key)?;
-        self.snapshot.get(keyspace, key)
+        self.read(keyspace, key.as_ref(), true)
     }
 
     /// As [`Transaction::get`], but others may write to `key` all the same: for values that the
@@ -122,10 +120,41 @@ impl Transaction {
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        match self.own(keyspace, key)? {
-            Some(write) => Ok(write),
-            None => self.snapshot.get(keyspace, key),
+        self.read(keyspace, key.as_ref(), false)
+    }
+
+    fn read(&self, keyspace: &Keyspace, key: &[u8], tracked: bool) -> Result<Option<Bytes>> {
+        let stored = match self.needs_stored(keyspace, key)? {
+            false => None,
+            true => {
+                if tracked {
+                    self.reads.lock().add_key(keyspace.tree(), key)?;
+                }
+                self.snapshot.get(keyspace, key)?
+            }
+        };
+        self.over(keyspace, key, stored)
+    }
+
+    /// Whether the value of `key` depends on what the store has.
+    fn needs_stored(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        keyspace.check_store(&self.store)?;
+        Key::new(key)?;
+        let own = self.writes.get(keyspace.tree(), key);
+        let needs = own.is_none_or(Pending::needs_stored);
+        Ok(needs && !self.writes.hides(keyspace.tree(), key))
+    }
+
+    /// The value of `key` with the transaction's own writes over what the store has.
+    fn over(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        stored: Option<Bytes>,
+    ) -> Result<Option<Bytes>> {
+        match self.writes.get(keyspace.tree(), key) {
+            Some(pending) => pending.value(keyspace.tree(), key, stored),
+            None => Ok(stored),
         }
     }
 
@@ -147,27 +176,24 @@ impl Transaction {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let mut results = Vec::with_capacity(keys.len());
         let mut stored = Vec::new();
         for key in keys {
             let key = key.as_ref();
-            let own = self.own(keyspace, key)?;
-            if own.is_none() {
+            if self.needs_stored(keyspace, key)? {
                 self.reads.lock().add_key(keyspace.tree(), key)?;
                 stored.push(key);
             }
-            results.push(own.map(Ok));
         }
         let mut stored = self.snapshot.multi_get(keyspace, &stored)?.into_iter();
-        let filled = results.into_iter().filter_map(|own| own.or_else(|| stored.next()));
-        Ok(filled.collect())
-    }
-
-    /// What the transaction itself left of `key`, if it wrote to it.
-    fn own(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Bytes>>> {
-        keyspace.check_store(&self.store)?;
-        Key::new(key)?;
-        Ok(self.writes.get(keyspace.tree(), key).map(|write| write.value()))
+        let read = |key: &K| {
+            let key = key.as_ref();
+            let stored = match self.needs_stored(keyspace, key)? {
+                true => stored.next().unwrap_or(Ok(None))?,
+                false => None,
+            };
+            self.over(keyspace, key, stored)
+        };
+        Ok(keys.iter().map(read).collect())
     }
 
     /// Every key and value, in key order. Also backwards: `.rev()`.
@@ -229,8 +255,51 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        keyspace.check_write(crate::op::Write::Put(value.as_ref()))?;
-        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+        self.write(keyspace, key.as_ref(), Write::Put(value.as_ref()))
+    }
+
+    /// As [`Transaction::put`], with a value that is gone `ttl` from now.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let (expiry, value) = (keyspace.expiry_in(ttl), value.as_ref());
+        self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
+    }
+
+    /// As [`Transaction::put`], with a value that is gone from `expiry` on.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_expiring_at(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: SystemTime,
+    ) -> Result<()> {
+        let (expiry, value) = (unix_millis(expiry), value.as_ref());
+        self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
+    }
+
+    /// Gives the keyspace's merge operator `operand` for `key` at commit. It reads nothing: two
+    /// transactions that merge into the same key are in no conflict.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `Invalid` where the keyspace has no merge operator.
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace, key.as_ref(), Write::Merge(operand.as_ref()))
     }
 
     /// Removes `key` at commit; no effect where it has no value then.
@@ -238,17 +307,38 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(keyspace, key.as_ref(), None)
+        self.write(keyspace, key.as_ref(), Write::Delete)
     }
 
-    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Removes every key within `bounds` at commit, also those that others put there meanwhile.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        bounds: impl RangeBounds<K>,
+    ) -> Result<()> {
         keyspace.check_store(&self.store)?;
-        let key = Key::new(key)?;
+        match DeleteRange::new(&bounds)? {
+            Some(range) => self.add(keyspace, range.start(), range.write()),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
+        keyspace.check_store(&self.store)?;
+        Key::new(key)?;
+        keyspace.check_write(write)?;
+        self.add(keyspace, key, write)
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
         if Arc::get_mut(&mut self.writes).is_none() {
             self.writes = Arc::new(self.writes.try_clone()?);
         }
         match Arc::get_mut(&mut self.writes) {
-            Some(writes) => writes.write(keyspace, key, value),
+            Some(writes) => writes.write(keyspace, key, write),
             None => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
-//! What a transaction wrote and did not commit yet: the last write to every key.
+//! What a transaction wrote and did not commit yet: what it comes to, key by key.
 //!
-//! Its own reads look here first. At commit it becomes one batch, each key written once. Iterators
+//! Its own reads look here first. At commit it becomes one batch: range deletes
+//! first, then every key with what was written to it since. Iterators
 //! keep the set they were made over: it is shared, and copied by the first write after.
 //!
 //! Memory is charged before it is taken (I10), and bounded by what a batch may take.
@@ -9,10 +10,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{Account, Charge, Error, Key, Result, format_bytes};
+use base::{Account, Charge, Error, Result, format_bytes};
 use bytes::Bytes;
 
-use super::key_set::KeySpan;
+use super::key_set::{KeySet, KeySpan};
+use crate::op::Write;
 use crate::ordered::Tree;
 use crate::{Keyspace, WriteBatch};
 
@@ -26,36 +28,94 @@ pub(crate) struct WriteSet {
     bytes_max: u64,
 }
 
-/// The writes to one keyspace, by key.
-pub(crate) type Writes = BTreeMap<Bytes, Write>;
+/// The writes to one keyspace.
+#[derive(Clone, Debug, Default)]
+struct Writes {
+    /// Deleted before all that stands in `keys`.
+    deleted: KeySet,
+    keys: BTreeMap<Bytes, Pending>,
+}
 
-/// The last write to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+/// What was written to a key: a value or a delete, and operands since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    base: Option<Base>,
+    /// Oldest first.
+    operands: Vec<Bytes>,
+}
+
+#[derive(Clone, Debug)]
+enum Base {
     Delete,
     Put(Bytes),
+    PutExpiring { expiry: u64, value: Bytes },
 }
 
-impl Write {
-    fn len(&self) -> usize {
-        match self {
-            Self::Delete => 0,
-            Self::Put(value) => value.len(),
-        }
+impl Pending {
+    fn bytes(&self) -> u64 {
+        let base = match &self.base {
+            None | Some(Base::Delete) => 0,
+            Some(Base::Put(value) | Base::PutExpiring { value, .. }) => value.len(),
+        };
+        let operands = self.operands.iter().map(|operand| OPERAND_BYTES + operand.len() as u64);
+        base as u64 + operands.sum::<u64>()
     }
 
-    /// The value it leaves.
-    pub(crate) fn value(&self) -> Option<Bytes> {
-        match self {
-            Self::Delete => None,
-            Self::Put(value) => Some(value.clone()),
+    /// Whether its value depends on what the store has.
+    pub(crate) fn needs_stored(&self) -> bool {
+        self.base.is_none()
+    }
+
+    /// The value it leaves of `key`, where the store has `stored`.
+    ///
+    /// # Errors
+    /// `Invalid` where the keyspace's merge operator refuses the operands.
+    pub(crate) fn value(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        stored: Option<Bytes>,
+    ) -> Result<Option<Bytes>> {
+        let view = tree.view();
+        let base = match &self.base {
+            None => stored,
+            Some(Base::Delete) => None,
+            Some(Base::Put(value)) => Some(value.clone()),
+            Some(Base::PutExpiring { expiry, value }) => {
+                let is_gone = *expiry <= view.semantics.timekeeper().now();
+                Some(value).filter(|_| !is_gone).cloned()
+            }
+        };
+        if self.operands.is_empty() {
+            return Ok(base);
         }
+        let operator = view.semantics.operator()?;
+        let operands: Vec<_> = self.operands.iter().map(|operand| &**operand).collect();
+        let merged = operator.merge(key, base.as_deref(), &operands).ok_or_else(|| {
+            Error::invalid("merge operands")
+                .at(format_args!("key `{}`", key.escape_ascii()))
+                .expected(format_args!("operands that `{}` can merge", operator.name()))
+        })?;
+        Ok(Some(merged.into()))
+    }
+
+    /// The operations it comes to.
+    fn ops(&self) -> impl Iterator<Item = Write<'_>> {
+        let base = self.base.as_ref().map(|base| match base {
+            Base::Delete => Write::Delete,
+            Base::Put(value) => Write::Put(value),
+            Base::PutExpiring { expiry, value } => Write::PutExpiring { expiry: *expiry, value },
+        });
+        base.into_iter().chain(self.operands.iter().map(|operand| Write::Merge(operand)))
     }
 }
 
-/// What a write takes beyond its key and value, bytes: their handles, a map's node that may be half
-/// full, and two allocations.
-const WRITE_BYTES: u64 = 224;
+/// What a key takes beyond itself and its value, bytes: their handles, a map's node that may be half
+/// full, and allocations.
+const KEY_BYTES: u64 = 288;
+
+/// What an operand takes beyond itself, bytes.
+const OPERAND_BYTES: u64 = 96;
 
 impl WriteSet {
     /// An empty set, that may take `bytes_max` of `account`.
@@ -79,7 +139,12 @@ impl WriteSet {
         self.len
     }
 
-    /// Sets what is written to `key`; `None` deletes it.
+    /// True where nothing was written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keyspaces.is_empty()
+    }
+
+    /// Adds a write to `key`, or a delete of the keys from it on.
     ///
     /// # Errors
     /// `Invalid` where the set grows past what a batch may take, `Retry` where memory is short;
@@ -87,11 +152,11 @@ impl WriteSet {
     pub(crate) fn write(
         &mut self,
         keyspace: &Keyspace,
-        key: Key<'_>,
-        value: Option<&[u8]>,
+        key: &[u8],
+        write: Write<'_>,
     ) -> Result<()> {
-        let bytes = (key.bytes().len() + value.map_or(0, <[u8]>::len)) as u64;
-        let taken = self.charge.bytes() + WRITE_BYTES + bytes;
+        let bytes = KEY_BYTES + OPERAND_BYTES + (key.len() + write.stored_bytes()) as u64;
+        let taken = self.charge.bytes() + bytes;
         if taken > self.bytes_max {
             return Err(Error::invalid("transaction's write set")
                 .expected(format_args!(
@@ -100,27 +165,16 @@ impl WriteSet {
                 ))
                 .got(format_bytes(taken)));
         }
-        self.charge.grow(WRITE_BYTES + bytes)?;
-        let write = match value {
-            Some(value) => Write::Put(Bytes::copy_from_slice(value)),
-            None => Write::Delete,
-        };
+        self.charge.grow(bytes)?;
         let number = self.number_of(keyspace.tree()).unwrap_or_else(|| {
-            self.keyspaces.push((keyspace.clone(), Writes::new()));
+            self.keyspaces.push((keyspace.clone(), Writes::default()));
             self.keyspaces.len() - 1
         });
         let Some((_, writes)) = self.keyspaces.get_mut(number) else { return Ok(()) };
-        let old = match writes.get_mut(key.bytes()) {
-            Some(old) => Some(std::mem::replace(old, write)),
-            None => writes.insert(Bytes::copy_from_slice(key.bytes()), write),
-        };
-        match old {
-            Some(old) => {
-                let spare = WRITE_BYTES + (key.bytes().len() + old.len()) as u64;
-                self.charge.shrink_to(self.charge.bytes() - spare);
-            }
-            None => self.len += 1,
-        }
+        let before = writes.keys.len();
+        let spare = writes.add(key, write);
+        self.len = self.len + writes.keys.len() - before;
+        self.charge.shrink_to(self.charge.bytes() - spare);
         Ok(())
     }
 
@@ -133,17 +187,22 @@ impl WriteSet {
     }
 
     /// What was written to `key`.
-    pub(crate) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<&Write> {
-        self.writes(tree)?.get(key)
+    pub(crate) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<&Pending> {
+        self.writes(tree)?.keys.get(key)
+    }
+
+    /// Whether what the store has of `key` was deleted by a range delete.
+    pub(crate) fn hides(&self, tree: &Arc<Tree>, key: &[u8]) -> bool {
+        self.writes(tree).is_some_and(|writes| writes.deleted.contains(key))
     }
 
     /// The first write within `range`.
-    pub(crate) fn first(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Write)> {
+    pub(crate) fn first(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Pending)> {
         self.within(tree, range)?.next()
     }
 
     /// The last write within `range`.
-    pub(crate) fn last(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Write)> {
+    pub(crate) fn last(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Pending)> {
         self.within(tree, range)?.next_back()
     }
 
@@ -151,12 +210,12 @@ impl WriteSet {
         &self,
         tree: &Arc<Tree>,
         range: KeySpan<'_>,
-    ) -> Option<impl DoubleEndedIterator<Item = (&Bytes, &Write)>> {
+    ) -> Option<impl DoubleEndedIterator<Item = (&Bytes, &Pending)>> {
         if range.is_empty() {
             return None;
         }
         let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
-        Some(self.writes(tree)?.range::<[u8], _>((Bound::Included(range.start), end)))
+        Some(self.writes(tree)?.keys.range::<[u8], _>((Bound::Included(range.start), end)))
     }
 
     /// The batch that does it all.
@@ -168,13 +227,60 @@ impl WriteSet {
         let charge = self.account.charge(2 * self.charge.bytes())?;
         let mut batch = WriteBatch::new();
         for (keyspace, writes) in &self.keyspaces {
-            for (key, write) in writes {
-                match write {
-                    Write::Delete => batch.delete(keyspace, key)?,
-                    Write::Put(value) => batch.put(keyspace, key, value)?,
-                }
+            let tree = keyspace.tree();
+            for KeySpan { start, end } in writes.deleted.iter() {
+                batch.push(tree, start, Write::DeleteRange { end: end.unwrap_or_default() })?;
+            }
+            for (key, pending) in &writes.keys {
+                pending.ops().try_for_each(|write| batch.push(tree, key, write))?;
             }
         }
         Ok((batch, charge))
+    }
+}
+
+impl Writes {
+    /// Adds a write for which its whole length was charged; what of all charges is not needed.
+    fn add(&mut self, key: &[u8], write: Write<'_>) -> u64 {
+        let base = match write {
+            Write::DeleteRange { end } => return self.delete_range(key, end),
+            Write::Merge(_) => None,
+            Write::Delete => Some(Base::Delete),
+            Write::Put(value) => Some(Base::Put(Bytes::copy_from_slice(value))),
+            Write::PutExpiring { expiry, value } => {
+                Some(Base::PutExpiring { expiry, value: Bytes::copy_from_slice(value) })
+            }
+        };
+        let mut spare = 0;
+        let pending = match self.keys.get_mut(key) {
+            Some(pending) => {
+                spare += KEY_BYTES + key.len() as u64;
+                pending
+            }
+            None => self.keys.entry(Bytes::copy_from_slice(key)).or_default(),
+        };
+        match (base, write) {
+            (None, Write::Merge(operand)) => {
+                pending.operands.push(Bytes::copy_from_slice(operand));
+            }
+            (base, _) => {
+                spare += OPERAND_BYTES + pending.bytes();
+                *pending = Pending { base, operands: Vec::new() };
+            }
+        }
+        spare
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let end = (!end.is_empty()).then_some(end);
+        self.deleted.insert(KeySpan { start, end });
+        let mut spare = 0;
+        let bounds = (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded));
+        let gone: Vec<_> = self.keys.range::<[u8], _>(bounds).map(|(key, _)| key.clone()).collect();
+        for key in gone {
+            let pending = self.keys.remove(&key).unwrap_or_default();
+            spare += KEY_BYTES + key.len() as u64 + pending.bytes();
+        }
+        spare
     }
 }
