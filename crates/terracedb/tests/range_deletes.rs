@@ -216,3 +216,44 @@ fn a_range_delete_is_a_write_to_what_a_transaction_read() {
         }
     }
 }
+
+/// `cargo test --release -p terracedb --test range_deletes -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement: it prints times and asserts none"]
+fn gets_among_a_hundred_thousand_range_deletes() {
+    const KEYS: u32 = 200_000;
+    let db = Db::on_medium(common::memory()).memory(1 << 30).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let name = |number: u32| format!("{number:08}");
+    for number in 0..KEYS {
+        ks.put(name(number * 10), [7; 100]).unwrap();
+    }
+    let gets = |what: &str| {
+        let mut best = f64::MAX;
+        for _ in 0..5 {
+            let start = std::time::Instant::now();
+            for number in 0..KEYS {
+                let key = name(number.wrapping_mul(7919) % KEYS * 10);
+                assert!(ks.get(key).unwrap().is_some());
+            }
+            best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(KEYS));
+        }
+        println!("{what}: {best:.0} ns a get");
+    };
+    gets("memtable, no range deletes");
+    db.flush().unwrap();
+    gets("table, no range deletes");
+    let start = std::time::Instant::now();
+    for number in 0..100_000u32 {
+        let from = number.wrapping_mul(7919) % 100_000 * 20;
+        ks.delete_range(name(from + 1)..name(from + 9)).unwrap();
+    }
+    println!("{:.0} ns a range delete", start.elapsed().as_secs_f64() * 1e9 / 1e5);
+    gets("table, 100,000 range deletes in the memtable");
+    db.flush().unwrap();
+    gets("table, 100,000 range deletes in a table");
+    for number in 0..KEYS {
+        ks.put(name(number * 10), [8; 100]).unwrap();
+    }
+    gets("memtable over 100,000 range deletes in a table");
+}

@@ -5,7 +5,9 @@
 //! default.
 
 use base::limits::KEY_BYTES_MAX;
-use base::{Cursor, Error, Result, RunId, Seqno, TableId, put_bytes, put_u64, put_varint};
+use base::{
+    AFTER_EVERY_KEY, Cursor, Error, Result, RunId, Seqno, TableId, put_bytes, put_u64, put_varint,
+};
 use bytes::Bytes;
 use table::Properties;
 
@@ -208,7 +210,10 @@ impl TableEntry {
 /// The range of keys that a table says it holds or covers by range deletes.
 pub(crate) fn range_of(properties: &Properties) -> KeyRange {
     let first = Bytes::copy_from_slice(&properties.first_key);
-    KeyRange { first, end: Some(properties.end_key().into()) }
+    let end = properties.end_key();
+    // A range delete without an end.
+    let end = (end != AFTER_EVERY_KEY).then(|| end.into());
+    KeyRange { first, end }
 }
 
 /// A bound: a key, or the least key after the longest.

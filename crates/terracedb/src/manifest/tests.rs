@@ -160,6 +160,29 @@ fn the_last_ingest_is_remembered() {
     assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
 }
 
+#[test]
+fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
+    let operator =
+        |name: &str| Edit::KeyspaceOperator { keyspace: KeyspaceId(300), name: name.into() };
+    let edits = vec![Edit::ClockReached { unix_ms: 1_700_000_000_000 }, operator("a.1")];
+    let mut body = Vec::new();
+    edits.iter().for_each(|edit| edit.encode(&mut body));
+    assert_eq!(body, golden(include_str!("../../golden/manifest_kinds.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), edits);
+
+    let mut state = State::default();
+    assert!(state.apply(operator("a.1")).is_err());
+    state.apply(created(300, "k")).unwrap();
+    edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
+    state.apply(Edit::ClockReached { unix_ms: 5 }).unwrap();
+    assert_eq!(state.clock_ms, 1_700_000_000_000);
+    assert!(state.apply(operator("b.1")).is_err());
+    assert!(state.apply(operator("")).is_err());
+    let mut again = State::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+}
+
 /// Scenario: a store written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
