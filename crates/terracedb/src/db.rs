@@ -141,9 +141,9 @@ impl Builder {
     /// Opens the store, recovering it from whatever state it was left in.
     ///
     /// # Errors
-    /// `Invalid` where a setting is out of range, two merge operators have one name, another process has the store open, a newer
-    /// version wrote it, or there is none and none is to be created. `Corrupt` where the manifest
-    /// or what must be in the log is damaged.
+    /// `Invalid` where a setting is out of range, two merge operators have one name, another process
+    /// has the store open, a newer version wrote it, or there is none and none is to be created.
+    /// `Corrupt` where the manifest or what must be in the log is damaged.
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
         let resources = match (self.resources, self.memory) {
