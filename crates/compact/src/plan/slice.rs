@@ -34,7 +34,8 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let most = shape.slice.min(shape.room());
     let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
     let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
-    let end = cut(columns.get(from..to)?, runs, most)? + from;
+    // Never beyond the columns that were found free for all of the runs.
+    let end = cut(columns.get(from..end)?, runs, most)? + from;
     let region = columns.get(from..end)?;
     // A column is the least there is, wherever it cannot be cut; without the space for it, none.
     let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();

@@ -288,11 +288,25 @@ impl Tree {
                 match plan {
                     None => break,
                     Some(Plan::Merge(job)) => {
+                        for (other, _) in &self.running {
+                            let keys = other.end.as_ref().is_none_or(|end| job.first < *end)
+                                && job.end.as_ref().is_none_or(|end| other.first < *end);
+                            let runs = other.into <= job.newest() && job.into <= other.newest();
+                            assert!(!(keys && runs), "two jobs meet");
+                        }
                         let bytes = job.bytes.max(1) as f64;
                         self.running.push((job, bytes));
                     }
                     Some(Plan::Drop(pieces)) => {
                         for (run, piece) in pieces {
+                            let is_input = |(job, _): &(Merge, f64)| {
+                                job.inputs.iter().any(|(_, inputs)| {
+                                    inputs.iter().any(|input| {
+                                        input.file.id == piece.file.id && meets(input, &piece)
+                                    })
+                                })
+                            };
+                            assert!(!self.running.iter().any(is_input), "an input is dropped");
                             self.cut(run.0, &piece.first, piece.end.as_deref());
                         }
                     }
