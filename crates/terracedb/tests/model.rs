@@ -60,7 +60,8 @@ impl World {
 
     fn builder(&mut self) -> Builder {
         let medium: Arc<dyn Medium> = Arc::clone(&self.faulty) as _;
-        self.stepped.on(medium).codec(self.codec)
+        let merging = common::merging(&mut self.rng);
+        self.stepped.on(medium).codec(self.codec).compaction_options(merging)
     }
 
     fn open(&mut self) {
@@ -247,6 +248,15 @@ impl World {
         self.stepped.set_now(self.now.max(self.stepped.now()));
     }
 
+    fn merge(&mut self) {
+        let (one, other, name) = (self.key(), self.key(), self.name());
+        let range = one.clone().min(other.clone())..one.max(other);
+        if self.rng.one_in(2) {
+            return self.keyspace(name).compact_range(range).unwrap();
+        }
+        self.db().compact().unwrap();
+    }
+
     fn step(&mut self) {
         match self.rng.below(1000) {
             0..600 => self.write(),
@@ -263,7 +273,9 @@ impl World {
             }
             930..950 => self.keyspace(NAMES[0]).flush().unwrap(),
             950..960 => self.tell_time(),
-            960..975 => self.db().flush().unwrap(),
+            960..970 => self.db().flush().unwrap(),
+            970..973 => self.db().wait_until_settled().unwrap(),
+            973..975 => self.merge(),
             975..980 => self.check_snapshots(),
             980..983 => self.check_all(),
             983..986 => {

@@ -24,7 +24,7 @@ use terracedb::{Builder, Db, Entry, Keyspace, Result};
 pub(crate) use cells::{Cells, Change};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
-pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory};
+pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory, merging};
 pub(crate) use stepped::Stepped;
 
 /// The least memory a store takes: flushes come early.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Result, Rng};
+use compact::plan::Options;
 use media::{Faulty, Medium};
 use terracedb::{Codec, Db, WriteBatch};
 
@@ -52,6 +53,7 @@ pub(crate) struct Script {
     process: Option<Arc<Mortal>>,
     db: Option<Db>,
     codec: Codec,
+    merging: Options,
     /// The batches that count, in order.
     batches: Vec<Batch>,
     /// Batches whose writer was told `Poisoned`: the one behind the last may be any of them.
@@ -78,6 +80,7 @@ impl Script {
         Self {
             device: Arc::new(Faulty::new(rng.next_u64())),
             stepped: Stepped::new(rng.next_u64()),
+            merging: merging(&mut rng),
             rng,
             process: None,
             db: None,
@@ -105,7 +108,8 @@ impl Script {
         let process = Mortal::over(Arc::clone(&self.device) as _);
         let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
         let before = self.device.is_frozen();
-        let opened = self.stepped.on(medium).codec(self.codec).open();
+        let builder = self.stepped.on(medium).codec(self.codec);
+        let opened = builder.compaction_options(self.merging.clone()).open();
         self.note_faults();
         let db = opened?;
         self.process = Some(process);
@@ -266,7 +270,28 @@ impl Script {
             77..81 => self.create(),
             81..83 => self.drop_one(),
             83..85 => self.reopen(),
+            85..87 => self.merge(),
             _ => self.read(),
+        }
+    }
+
+    /// Merges all there is to merge, or a part of it, or begins to.
+    fn merge(&mut self) -> Result<()> {
+        let names: Vec<_> = self.live.keys().copied().collect();
+        let name = names[self.rng.below(names.len() as u64) as usize];
+        let keyspace = self.db().existing_keyspace(name).unwrap();
+        let (one, other) = (key(self.rng.below(KEYS)), key(self.rng.below(KEYS)));
+        let range = one.clone().min(other.clone())..one.max(other);
+        match self.rng.below(4) {
+            0 => self.db().compact(),
+            1 => self.db().wait_until_settled(),
+            2 => keyspace.compact_range(range),
+            _ => {
+                let started = keyspace.start_compaction(range)?;
+                self.stepped.work(self.rng.below(8));
+                drop(started);
+                Ok(())
+            }
         }
     }
 
@@ -461,6 +486,20 @@ fn cells_of(batches: &[Batch], incarnation: Incarnation) -> Cells {
     let mut cells = Cells::default();
     batches.iter().for_each(|batch| apply(&mut cells, batch, incarnation));
     cells
+}
+
+/// Merges that come early and are small, or late.
+pub(crate) fn merging(rng: &mut Rng) -> Options {
+    if rng.one_in(3) {
+        return Options::default();
+    }
+    Options {
+        fanout: 2 + rng.below(3) as usize,
+        settled_runs: 1 + rng.below(3) as usize,
+        slice_bytes: (32 << rng.below(4)) << 10,
+        table_bytes: (16 << rng.below(3)) << 10,
+        ..Options::default()
+    }
 }
 
 /// The number of the store's last batch, and which attempt it was.
