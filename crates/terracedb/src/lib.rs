@@ -99,7 +99,7 @@ pub use pace::Delays;
 pub use read::{Completed, ReadQueue};
 pub use resources::{Resources, ResourcesBuilder};
 pub use snapshot::Snapshot;
-pub use statistics::{Hits, KeyspaceStatistics, Statistics};
+pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
 pub use transaction::{Transaction, TransactionIter};
 
 /// Merge operators that every store knows by their `NAME`.

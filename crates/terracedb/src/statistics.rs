@@ -1,5 +1,6 @@
 //! What a store did and holds, in numbers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use table::Table;
 
 use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
-use crate::ordered::TableFile;
+use crate::ordered::{TableFile, Version};
 use crate::pace::Delays;
 use crate::store::Store;
 
@@ -105,9 +106,43 @@ pub struct KeyspaceStatistics {
     pub pinned_bytes: u64,
     /// Filters and separators of all tables, pinned or read through the page cache, bytes.
     pub metadata_bytes: u64,
+    /// What the tables hold by level: 0 is what flushes wrote, merges write deeper ones.
+    pub levels: Vec<LevelStatistics>,
+}
+
+/// What the tables of one level hold. Of a table that was merged in part, the rest is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelStatistics {
+    /// The level.
+    pub level: u8,
+    /// Runs with tables of this level.
+    pub runs: usize,
+    /// Tables, or parts of them.
+    pub tables: usize,
+    /// About their bytes.
+    pub bytes: u64,
+    /// About the versions in them, and those that delete.
+    pub entries: u64,
+    /// See `entries`.
+    pub deletes: u64,
 }
 
 impl Statistics {
+    /// Bytes written to the device for each byte of keys and values acknowledged, log, flushes and
+    /// merges included; 0 where nothing was written yet.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.user_bytes == 0 {
+            return 0.0;
+        }
+        let written = self.log.record_bytes
+            + self.log.padding_bytes
+            + self.flush_bytes
+            + self.compaction.bytes_written();
+        written as f64 / self.user_bytes as f64
+    }
+
     pub(crate) fn of(store: &Store) -> Self {
         let reads = &store.reader.counters;
         let background = &store.background.counters;
@@ -163,6 +198,7 @@ impl KeyspaceStatistics {
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),
             runs: view.version.runs().len(),
+            levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
             metadata_bytes: sum(&|file| {
                 let paged = |table: &Arc<Table>| {
@@ -172,4 +208,26 @@ impl KeyspaceStatistics {
             }),
         }
     }
+}
+
+/// The levels of a version, newest data first.
+fn levels(version: &Version) -> Vec<LevelStatistics> {
+    let mut levels: BTreeMap<u8, LevelStatistics> = BTreeMap::new();
+    for run in version.runs() {
+        let mut seen = BTreeSet::new();
+        for piece in run.pieces() {
+            let entry = piece.entry();
+            let bytes = crate::compaction::bytes_of(piece);
+            let part =
+                |count: u64| (count as f64 * bytes as f64 / entry.file_bytes.max(1) as f64) as u64;
+            let level = levels.entry(piece.level()).or_default();
+            level.level = piece.level();
+            level.runs += usize::from(seen.insert(piece.level()));
+            level.tables += 1;
+            level.bytes += bytes;
+            level.entries += part(entry.entries);
+            level.deletes += part(entry.deletes);
+        }
+    }
+    levels.into_values().collect()
 }

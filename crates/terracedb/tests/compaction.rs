@@ -12,11 +12,11 @@ mod common;
 
 use std::sync::Arc;
 
-use base::Rng;
-use common::{Model, assert_same, key, value};
+use base::{ErrorKind, Rng};
+use common::{Model, Stepped, assert_same, key, value};
 use compact::plan::Options;
-use media::Medium;
-use terracedb::{Db, Keyspace};
+use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
+use terracedb::{Db, Keyspace, Snapshot};
 
 /// Merges come early and are small.
 fn tiny() -> Options {
@@ -61,11 +61,288 @@ fn a_settled_tree_is_low_and_holds_what_was_written() {
         let statistics = db.statistics();
         println!("life {life}: {:?} {:?}", statistics.compaction, statistics.keyspaces);
         assert!(statistics.compaction.done > 0 && statistics.compaction.failed == 0);
+        assert!(statistics.compaction.debt_bytes == 0, "{:?}", statistics.compaction);
         db.compact().unwrap();
         assert_same(&keyspace, &model, "compacted");
+        let statistics = db.statistics();
+        assert_eq!(statistics.keyspaces[0].runs, 1, "{:?}", statistics.keyspaces);
+        let versions = versions(&db);
+        assert!(versions <= model.len() as u64 * 11 / 10, "{versions} of {}", model.len());
         common::assert_tidy(&db, &*medium, "compacted");
         drop((keyspace, db));
         let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{report:?}");
+    }
+}
+
+/// The table files on `medium`.
+fn tables(medium: &dyn Medium) -> Vec<String> {
+    let listed = medium.list().unwrap().into_iter().map(|file| file.name);
+    listed.filter(|name| name.ends_with(".table")).collect()
+}
+
+/// About the versions in the first keyspace's tables, those aside that were merged out of a part.
+fn versions(db: &Db) -> u64 {
+    db.statistics().keyspaces[0].levels.iter().map(|level| level.entries).sum()
+}
+
+fn contents(snapshot: &Snapshot, keyspace: &Keyspace) -> Model {
+    let entries = snapshot.iter(keyspace).unwrap().map(Result::unwrap);
+    entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+/// I5: what a snapshot reads stays, what nobody reads goes.
+#[test]
+fn merges_keep_what_snapshots_read() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let medium = common::memory();
+    let db = open(&medium);
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut model = Model::new();
+    let mut snapshots = Vec::new();
+    for _ in 0..5 {
+        fill(&keyspace, &mut model, &mut rng, 3);
+        snapshots.push((db.snapshot(), model.clone()));
+        db.compact().unwrap();
+        for (snapshot, then) in &snapshots {
+            assert!(contents(snapshot, &keyspace) == *then);
+        }
+    }
+    let kept = versions(&db);
+    assert!(kept > model.len() as u64 * 3 / 2, "{kept} of {}", model.len());
+    while !snapshots.is_empty() {
+        let (snapshot, then) = snapshots.swap_remove(rng.below(snapshots.len() as u64) as usize);
+        assert!(contents(&snapshot, &keyspace) == then);
+        drop(snapshot);
+        keyspace.put("touched", "again").unwrap();
+        model.insert("touched".into(), "again".into());
+        db.compact().unwrap();
+    }
+    assert_same(&keyspace, &model, "without snapshots");
+    let kept = versions(&db);
+    assert!(kept <= model.len() as u64 * 11 / 10, "{kept} of {}", model.len());
+}
+
+/// All data is deleted: all of it goes, and nothing else does.
+#[test]
+fn what_is_deleted_gives_its_space_back() {
+    let medium = common::memory();
+    let db = open(&medium);
+    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let mut rng = Rng::new(1);
+    let (mut model, mut kept) = (Model::new(), Model::new());
+    fill(&fruit, &mut model, &mut rng, 4);
+    fill(&trees, &mut kept, &mut rng, 4);
+    for key in model.keys() {
+        fruit.delete(key).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(fruit.iter().unwrap().count(), 0);
+    assert_same(&trees, &kept, "kept");
+    let statistics = db.statistics();
+    assert_eq!((statistics.keyspaces[0].tables, statistics.keyspaces[0].table_bytes), (0, 0));
+    let listed = tables(&*medium).len();
+    assert_eq!(listed, statistics.keyspaces[1].tables);
+}
+
+/// A merge that fails, wherever it fails: nothing is lost, its space is given back, writes and reads
+/// go on, and the next one succeeds.
+#[test]
+fn a_failed_merge_is_told_and_leaves_nothing() {
+    let on = |on| Rule::new(on, Fault::Io);
+    let rules = [
+        on(OpKind::Read).purpose(Purpose::Compaction),
+        on(OpKind::Write).purpose(Purpose::Compaction),
+        on(OpKind::Sync).purpose(Purpose::Compaction),
+        on(OpKind::Names).name(".table"),
+        on(OpKind::Names).name("directory"),
+        Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Compaction),
+        Rule::new(OpKind::Names, Fault::NoSpace).name(".table"),
+    ];
+    let mut struck = 0;
+    for (number, rule) in rules.into_iter().enumerate() {
+        for after in [0, 1, 2, 5, 9, 30] {
+            let why = format!("{rule:?} after {after}");
+            let device = Arc::new(Faulty::new(number as u64));
+            let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+            let db = open(&medium);
+            let keyspace = db.keyspace("fruit").unwrap();
+            let mut model = Model::new();
+            fill(&keyspace, &mut model, &mut Rng::new(after), 3);
+            db.wait_until_settled().unwrap();
+            fill(&keyspace, &mut model, &mut Rng::new(after + 1), 1);
+            device.inject(rule.clone().after(after)).unwrap();
+            let failed = db.compact();
+            if device.struck() > 0 && failed.is_err() {
+                struck += 1;
+                let statistics = db.statistics();
+                assert!(statistics.compaction.failed > 0, "{why}: {statistics:?}");
+                assert!(statistics.compaction.failing.is_some(), "{why}");
+                assert!(statistics.poisoned.is_none(), "{why}: {:?}", statistics.poisoned);
+            }
+            device.heal();
+            keyspace.put("after", "the fault").unwrap();
+            model.insert("after".into(), "the fault".into());
+            assert_same(&keyspace, &model, &why);
+            if failed.is_ok() || db.statistics().compaction.damaged_tables == 0 {
+                db.compact().unwrap_or_else(|error| panic!("{why}: {error}"));
+                assert_eq!(db.statistics().compaction.failing, None, "{why}");
+            }
+            assert_same(&keyspace, &model, &why);
+            common::assert_tidy(&db, &*medium, &why);
+            drop((keyspace, db));
+            let db = open(&medium);
+            assert_eq!(db.recovery().orphans_removed, 0, "{why}");
+            assert_same(&db.keyspace("fruit").unwrap(), &model, &why);
+        }
+    }
+    assert!(struck > 12, "{struck} merges failed");
+}
+
+/// A merge meets a bad page: the keys of that page are lost, as they were before, and no others; the
+/// table is kept, and out of other merges; everything else is merged, and writes go on.
+#[test]
+fn a_bad_page_costs_its_keys_and_no_other_merge() {
+    let device = Arc::new(MemoryMedium::new());
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let db = open(&medium);
+    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let mut rng = Rng::new(5);
+    let (mut model, mut other) = (Model::new(), Model::new());
+    fill(&fruit, &mut model, &mut rng, 1);
+    let damaged = tables(&*medium).remove(0);
+    drop((fruit, trees, db));
+    // The first data page of the oldest table.
+    let file = device.open(&damaged, Access::Bytes).unwrap();
+    file.store(100, &[0xff; 8], Purpose::Scrub).unwrap();
+    let db = open(&medium);
+    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let lost: Vec<_> = model.keys().filter(|key| fruit.get(key).is_err()).cloned().collect();
+    assert!(!lost.is_empty() && lost.len() < 100, "{} keys lost", lost.len());
+    fill(&trees, &mut other, &mut rng, 4);
+    let mut newer = Model::new();
+    fill(&fruit, &mut newer, &mut rng, 4);
+    let error = db.compact().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(&damaged), "{error}");
+    let statistics = db.statistics();
+    assert_eq!(statistics.compaction.damaged_tables, 1);
+    assert_eq!(statistics.keyspaces[1].runs, 1, "the other keyspace was merged");
+    assert!(tables(&*medium).contains(&damaged));
+    assert_same(&trees, &other, "the other keyspace");
+    for (key, value) in &model {
+        let got = fruit.get(key);
+        match newer.get(key) {
+            Some(new) => assert_eq!(got.unwrap().as_deref(), Some(&new[..])),
+            None if lost.contains(key) => {
+                assert!(got.as_ref().is_ok_and(|it| it.is_none()) || got.is_err(), "{got:?}");
+            }
+            // It may have been deleted since.
+            None => assert!(got.unwrap().is_none_or(|got| got == value[..])),
+        }
+    }
+    fruit.put("after", "the damage").unwrap();
+    db.flush().unwrap();
+    assert_eq!(fruit.get("after").unwrap().as_deref(), Some(&b"the damage"[..]));
+}
+
+/// A keyspace is dropped, or the store closed, while a merge is under way.
+#[test]
+fn an_interrupted_merge_leaves_no_file() {
+    for seed in 0..8 {
+        let medium = common::memory();
+        let stepped = Stepped::new(seed);
+        let db = stepped.on(Arc::clone(&medium)).compaction_options(tiny()).open().unwrap();
+        let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+        let mut model = Model::new();
+        fill(&fruit, &mut Model::new(), &mut Rng::new(seed), 3);
+        fill(&trees, &mut model, &mut Rng::new(seed), 3);
+        let started = db.start_compaction().unwrap();
+        stepped.work(seed * 7);
+        if seed % 2 == 0 {
+            db.drop_keyspace("fruit").unwrap();
+            drop(started);
+            db.wait_until_settled().unwrap();
+            assert_same(&trees, &model, "dropped");
+            common::assert_tidy(&db, &*medium, "dropped");
+        } else {
+            drop(started);
+        }
+        drop((fruit, trees, db));
+        let db = open(&medium);
+        assert_eq!(db.recovery().orphans_removed, 0, "seed {seed}");
+        assert_same(&db.keyspace("trees").unwrap(), &model, "opened");
+        common::assert_tidy(&db, &*medium, "opened");
+    }
+}
+
+/// Merges called off go no further, and what they did stays.
+#[test]
+fn a_compaction_reports_its_progress_and_can_be_called_off() {
+    let medium = common::memory();
+    let stepped = Stepped::new(3);
+    let db = stepped.on(Arc::clone(&medium)).compaction_options(tiny()).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut model = Model::new();
+    fill(&keyspace, &mut model, &mut Rng::new(3), 8);
+    let work = keyspace.start_compaction::<&[u8]>(..).unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        stepped.work(1);
+        let progress = work.progress();
+        assert!(progress.bytes_left <= progress.bytes_total);
+        if progress.bytes_total > 0 && seen.last() != Some(&progress.bytes_left) {
+            seen.push(progress.bytes_left);
+        }
+    }
+    drop(work);
+    assert_same(&keyspace, &model, "called off");
+    let work = keyspace.start_compaction::<&[u8]>(..).unwrap();
+    work.wait().unwrap();
+    assert_eq!(db.statistics().keyspaces[0].runs, 1);
+    assert_same(&keyspace, &model, "done");
+}
+
+/// Writers, readers and merges at once, by real threads.
+#[test]
+fn merges_run_beside_writers_and_readers() {
+    let medium = common::memory();
+    let db = common::threaded(&medium).compaction_options(tiny()).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 200 } else { 8 };
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (keyspace, db) = (&keyspace, &db);
+            scope.spawn(move || {
+                for round in 1..=rounds {
+                    for number in 0..400u64 {
+                        let key = format!("{thread} {number:04}");
+                        keyspace.put(&key, round.to_string().repeat(20)).unwrap();
+                        if number % 97 == 0 {
+                            let got = keyspace.get(&key).unwrap();
+                            assert_eq!(
+                                got.as_deref(),
+                                Some(round.to_string().repeat(20).as_bytes())
+                            );
+                        }
+                    }
+                    keyspace.flush().unwrap();
+                    let snapshot = db.snapshot();
+                    let found = snapshot.prefix(keyspace, format!("{thread} ")).unwrap();
+                    assert_eq!(found.map(Result::unwrap).count(), 400, "round {round}");
+                }
+            });
+        }
+    });
+    db.compact().unwrap();
+    let statistics = db.statistics();
+    assert!(statistics.compaction.done > 0, "{:?}", statistics.compaction);
+    assert_eq!(versions(&db), 800);
+    for thread in 0..2 {
+        for number in 0..400 {
+            let got = keyspace.get(format!("{thread} {number:04}")).unwrap();
+            assert_eq!(got.as_deref(), Some(rounds.to_string().repeat(20).as_bytes()));
+        }
     }
 }

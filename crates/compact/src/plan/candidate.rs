@@ -56,15 +56,20 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
 
 /// Bytes to be merged until the tree is settled, and within the range that a user asked for.
 pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
-    let (mut all, mut manual) = (0, 0);
-    for candidate in candidates(shape, true) {
-        let Some(column) = shape.columns.all.get(candidate.column) else { continue };
-        let bytes: u64 = column.within(candidate.runs).iter().map(|cell| cell.bytes).sum();
-        all += bytes.max(1);
-        if candidate.reason == Reason::Manual {
-            manual += bytes.max(1);
-        }
-    }
+    let bytes = |column: &Column<'_>, runs: Runs| -> u64 {
+        column.within(runs).iter().map(|cell| cell.bytes).sum::<u64>().max(1)
+    };
+    let columns = &shape.columns.all;
+    let candidates = candidates(shape, true).into_iter();
+    let all: u64 = candidates
+        .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
+        .sum();
+    // Whatever else is more urgent in a column: what was asked for is left to do.
+    let oldest = shape.summary.runs.len().saturating_sub(1);
+    let asked = columns.iter().enumerate().filter_map(|(number, column)| {
+        asked(shape, number, column, oldest).map(|runs| bytes(column, runs))
+    });
+    let manual = asked.sum();
     (all + place::droppable(shape).len() as u64, manual)
 }
 

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use base::Error;
+use base::{Error, Seqno};
 use compact::plan::{Debt, Turnover};
 
-use super::merge_job::is_passing;
 use crate::ordered::Version;
 
 /// A failed merge is tried again after this, then twice as long, up to `PAUSE_MAX`.
@@ -36,6 +35,8 @@ pub(super) struct Seen {
     version: Weak<Version>,
     busy: usize,
     quiet: bool,
+    /// The oldest live snapshot, if there is one.
+    snapshot: Option<Seqno>,
     request: Option<u64>,
     at: Duration,
 }
@@ -44,16 +45,17 @@ impl Seen {
     pub(super) fn new(
         version: &Arc<Version>,
         busy: usize,
-        quiet: bool,
+        (quiet, snapshot): (bool, Option<Seqno>),
         request: Option<u64>,
         at: Duration,
     ) -> Self {
-        Self { version: Arc::downgrade(version), busy, quiet, request, at }
+        Self { version: Arc::downgrade(version), busy, quiet, snapshot, request, at }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         self.version.ptr_eq(&other.version)
-            && (self.busy, self.quiet, self.request) == (other.busy, other.quiet, other.request)
+            && (self.busy, self.quiet) == (other.busy, other.quiet)
+            && (self.snapshot, self.request) == (other.snapshot, other.request)
             && other.at.saturating_sub(self.at) < LOOK_AGAIN_AFTER
     }
 }
@@ -77,13 +79,12 @@ impl Book {
         (self.failure, self.failures) = (None, 0);
     }
 
-    pub(super) fn failed(&mut self, error: Error, now: Duration) {
-        let pause = PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
-        // Damage is kept out of later merges: the others need not wait.
-        if is_passing(&error) || error.kind() != base::ErrorKind::Corrupt {
-            self.failures = self.failures.saturating_add(1);
-            self.not_before = now + pause;
-        }
+    /// A merge failed. Where the damage it met is kept out of later ones, they need not wait.
+    pub(super) fn failed(&mut self, error: Error, is_kept_out: bool, now: Duration) {
         self.failure = Some(error);
+        if !is_kept_out {
+            self.not_before = now + PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
+            self.failures = self.failures.saturating_add(1);
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Compactor {
             match self.look(&tree) {
                 Ok(Some(job)) => return Some(job),
                 Ok(None) => {}
-                Err(error) => self.note_failure(&tree, error),
+                Err(error) => self.note_failure(&tree, error, false),
             }
         }
         let mut state = self.state.lock();
@@ -273,7 +273,8 @@ impl Compactor {
         let mut own = requests.filter(|(_, it)| it.keyspace == tree.id() && it.ended.is_none());
         let request = own.next().map(|(id, request)| (*id, request.range.clone()));
         let (id, manual) = request.unzip();
-        let seen = Seen::new(&version, shape.busy().len(), quiet, id, now);
+        let snapshot = horizon.seqnos().first().filter(|_| horizon.seqnos().len() > 1).copied();
+        let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshot), id, now);
         let book = state.books.entry(tree.id()).or_default();
         if book.was_fruitless(&seen) || book.is_paused(now) && manual.is_none() {
             return None;
@@ -390,8 +391,9 @@ impl Compactor {
             return self.cancelled(job);
         }
         let (error, memory) = (error.at(job.place()), job.memory());
+        let is_kept_out = job.has_damaged_input();
         drop(job);
-        self.note_failure(&tree, error);
+        self.note_failure(&tree, error, is_kept_out);
         self.job_ended(self.state.lock(), memory);
     }
 
@@ -405,14 +407,14 @@ impl Compactor {
         self.wake();
     }
 
-    fn note_failure(&self, tree: &Tree, error: Error) {
+    fn note_failure(&self, tree: &Tree, error: Error, is_kept_out: bool) {
         self.counters.failed();
         let now = self.now();
         let mut state = self.state.lock();
-        state.books.entry(tree.id()).or_default().failed(error.clone(), now);
+        state.books.entry(tree.id()).or_default().failed(error.clone(), is_kept_out, now);
         let own = state.requests.values_mut().filter(|request| request.keyspace == tree.id());
         for request in own.filter(|request| request.ended.is_none()) {
-            if error.kind() == ErrorKind::Corrupt {
+            if is_kept_out {
                 request.damage.get_or_insert_with(|| error.clone());
             } else {
                 request.ended = Some(Err(error.clone()));

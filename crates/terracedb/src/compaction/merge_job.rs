@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use base::{Codec, Error, ErrorKind, Result, TableId};
+use base::{Codec, Error, Result, TableId};
 use compact::job::{Input, InputRun, Output};
 use compact::plan::{Merge, Reason};
 use compact::{Job, Outcome, Run, Verification};
@@ -259,6 +259,11 @@ impl MergeJob {
         self.reserved = false;
     }
 
+    /// Whether damage was met in an input, which is out of all later jobs now.
+    pub(super) fn has_damaged_input(&self) -> bool {
+        self.inputs.iter().any(|piece| piece.file().is_damaged())
+    }
+
     /// What it merges, for messages.
     pub(super) fn place(&self) -> String {
         let Rectangle { oldest, newest, range, .. } = &self.rectangle;
@@ -312,9 +317,4 @@ fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
     let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
     let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));
     pieces.map(|piece| piece.range().intersection(&rectangle.range)).collect()
-}
-
-/// Whether a failure says nothing of the store, only of what it has at the moment.
-pub(super) fn is_passing(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Retry | ErrorKind::NoSpace)
 }

@@ -26,5 +26,5 @@ use counters::Counters;
 pub use counters::{CompactionStatistics, DroppedEntries};
 pub(crate) use merge_job::MergeJob;
 pub use request::{Compaction, CompactionProgress};
-pub(crate) use summary::facts;
+pub(crate) use summary::{bytes_of, facts};
 pub(crate) use task::CompactTask;

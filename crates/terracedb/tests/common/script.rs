@@ -497,7 +497,6 @@ pub(crate) fn merging(rng: &mut Rng) -> Options {
         fanout: 2 + rng.below(3) as usize,
         settled_runs: 1 + rng.below(3) as usize,
         slice_bytes: (32 << rng.below(4)) << 10,
-        table_bytes: (16 << rng.below(3)) << 10,
         ..Options::default()
     }
 }
