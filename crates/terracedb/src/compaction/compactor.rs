@@ -204,7 +204,8 @@ impl Compactor {
             book.debt = debt;
             self.tell_pace(&state);
             let book = state.books.entry(tree.id()).or_default();
-            if job.is_none() && !is_changed {
+            // A merge that found no room now may find it without a change to this keyspace.
+            if plan.is_none() {
                 book.set_fruitless(seen);
             }
             if let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) {
