@@ -20,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
+use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
 
 /// The child's directory; absent in the parent.
@@ -27,7 +28,11 @@ const DIRECTORY: &str = "TERRACE_KILL_TEST_DIRECTORY";
 const THREADS: u64 = 3;
 
 fn open(directory: &Path) -> Db {
-    Db::builder(directory).memory(common::MEMORY).open().unwrap()
+    // Merges run all the time.
+    let merging =
+        Options { fanout: 2, settled_runs: 1, slice_bytes: 1 << 20, ..Options::default() };
+    let builder = Db::builder(directory).memory(common::MEMORY);
+    builder.compaction_options(merging).open().unwrap()
 }
 
 fn spawn(test: &str, directory: &Path) -> Child {
@@ -173,6 +178,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
         let why = format!("TERRACE_SEED={seed}, round {round}");
         let db = open(directory.path());
         checked = check(&db, &acknowledged, &checked, &why);
+        db.wait_until_settled().unwrap();
         common::assert_tidy_directory(&db, directory.path(), &why);
     }
     let db = open(directory.path());
