@@ -15,6 +15,7 @@
 //! can tell apart. A search compares numbers made of eight bytes of each key, and whole keys
 //! only where those are equal: about 0.2 us among 10^5 fragments (docs/performance.md).
 
+mod overlay;
 mod sweep;
 
 use base::Seqno;

@@ -70,6 +70,10 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
             assert!(before.seqnos.is_sorted_by(|one, other| one > other));
         }
         assert!(some.iter().all(|fragment| fragment.seqnos.len() <= readers.len()));
+        let (one, other) = deletes.split_at(rng.below(1 + deletes.len() as u64) as usize);
+        let build = |part: &[RangeDelete]| RangeDeletes::build_newest(part.iter().cloned());
+        let both = RangeDeletes::overlay(&build(one), &build(other));
+        assert!(both.iter().zip(both.iter().skip(1)).all(|(it, next)| it.end <= next.start));
         for _ in 0..60 {
             let (key, at) = (key(&mut rng), Seqno::new(rng.below(52)));
             let scan = |at: Seqno| {
@@ -85,6 +89,8 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
                 assert_eq!(found, scan(*reader), "{place}");
             }
             let found = newest.newest_covering(key.as_bytes(), Seqno::MAX);
+            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            let found = both.newest_covering(key.as_bytes(), Seqno::MAX);
             assert_eq!(found, scan(Seqno::MAX), "{place}");
             let (first, end, fragment) = all.stretch_at(key.as_bytes());
             assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{place}");

@@ -3,7 +3,7 @@
 //! They are kept in segments of about doubling sizes, each cut into fragments
 //! ([`table::RangeDeletes`]) and searched by one binary search. A delete begins as a segment of its
 //! own; the next one merges those before it where they are of like size. So *n* deletes lie in
-//! about log *n* segments, and each is cut anew about log *n* times.
+//! about log *n* segments, and each is merged about log *n* times.
 //!
 //! A segment answers for the newest delete of a key only. So no segment spans a reader: those before
 //! what a snapshot sees, or before what is visible, are not merged with those after. A reader whose
@@ -40,7 +40,7 @@ pub(crate) struct DeletedRanges {
 /// Deletes that are searched together.
 #[derive(Debug)]
 struct Segment {
-    deletes: Vec<RangeDelete>,
+    deletes: Vec<Arc<RangeDelete>>,
     /// The same, each fragment with its newest delete.
     newest: Arc<RangeDeletes>,
     first: Seqno,
@@ -55,11 +55,17 @@ const DELETE_BYTES: usize = 512;
 const RATIO: usize = 2;
 
 impl Segment {
-    fn of(deletes: Vec<RangeDelete>) -> Arc<Self> {
-        let seqnos = || deletes.iter().map(|delete| delete.seqno);
-        let (first, last) =
-            (seqnos().min().unwrap_or_default(), seqnos().max().unwrap_or_default());
-        let newest = Arc::new(RangeDeletes::build_newest(deletes.iter().cloned()));
+    fn of(delete: RangeDelete) -> Arc<Self> {
+        let (first, last) = (delete.seqno, delete.seqno);
+        let newest = Arc::new(RangeDeletes::build_newest([delete.clone()]));
+        Arc::new(Self { deletes: vec![Arc::new(delete)], newest, first, last })
+    }
+
+    /// The deletes of both.
+    fn merged(&self, other: &Self) -> Arc<Self> {
+        let newest = Arc::new(RangeDeletes::overlay(&self.newest, &other.newest));
+        let deletes = self.deletes.iter().chain(&other.deletes).cloned().collect();
+        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
         Arc::new(Self { deletes, newest, first, last })
     }
 
@@ -67,7 +73,7 @@ impl Segment {
         if self.last <= at {
             return self.newest.newest_covering(key, at);
         }
-        let covers = |it: &&RangeDelete| it.seqno <= at && *it.start <= *key && *key < *it.end;
+        let covers = |it: &&Arc<RangeDelete>| it.seqno <= at && *it.start <= *key && *key < *it.end;
         self.deletes.iter().filter(covers).map(|delete| delete.seqno).max()
     }
 }
@@ -139,11 +145,11 @@ impl DeletedRanges {
             && older.deletes.len() <= RATIO * newer.deletes.len()
             && !is_between(readers, older.first.min(newer.first), older.last.max(newer.last))
         {
-            let deletes = older.deletes.iter().chain(&newer.deletes).cloned().collect();
+            let merged = older.merged(newer);
             segments.truncate(segments.len() - 2);
-            segments.push(Segment::of(deletes));
+            segments.push(merged);
         }
-        segments.push(Segment::of(vec![delete]));
+        segments.push(Segment::of(delete));
         self.segments.store(Arc::new(segments));
         self.any.store(true, Ordering::Relaxed);
     }
@@ -191,7 +197,7 @@ impl DeletedRanges {
                 return Arc::clone(&segment.newest);
             }
             let seen = segment.deletes.iter().filter(|delete| delete.seqno <= at);
-            Arc::new(RangeDeletes::build_newest(seen.cloned()))
+            Arc::new(RangeDeletes::build_newest(seen.map(|delete| RangeDelete::clone(delete))))
         };
         let segments = self.segments.load();
         segments.iter().filter(|segment| segment.first <= at).map(seen).collect()
@@ -200,7 +206,8 @@ impl DeletedRanges {
     /// All of them, with the numbers that `readers` can tell apart; once no writer adds any.
     pub(crate) fn all_for(&self, readers: &Horizon) -> RangeDeletes {
         let segments = self.segments.load();
-        let deletes = segments.iter().flat_map(|segment| segment.deletes.iter().cloned());
+        let deletes = segments.iter().flat_map(|segment| &segment.deletes);
+        let deletes = deletes.map(|delete| RangeDelete::clone(delete));
         RangeDeletes::build_for(deletes, readers.seqnos())
     }
 }
