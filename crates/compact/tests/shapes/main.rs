@@ -63,7 +63,8 @@ fn line(name: &str, tree: &mut Tree) -> String {
     tree.settle();
     let after = &tree.figures;
     format!(
-        "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {} | {} | {:.0} | {} | {:.0} | {:?} |",
+        "| {name} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} \
+         | {} | {} | {:.0} | {} | {:.0} | {:?} |",
         during.rewrites(),
         after.rewrites(),
         1.05 + 0.5 + 0.5 * after.rewrites(),
@@ -112,7 +113,8 @@ fn table() {
     ];
     println!("ratio {ratio}");
     println!(
-        "| load, shape | rewrites during | after | bytes a user byte | space peak | temp | settled | runs mean | peak | settled | largest job MB | jobs | MB a file | by reason"
+        "| load, shape | rewrites during | after | bytes a user byte | space peak | temporary | settled \
+         | runs mean | peak | settled | largest job MB | jobs | MB a file | by reason"
     );
     let only = std::env::var("SHAPE").unwrap_or_default();
     for (name, change) in shapes.iter().filter(|(name, _)| name.contains(&only)) {
