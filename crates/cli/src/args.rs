@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure a store with db_bench's workloads, every read verified
+    /// Measure a store with customary workloads, every read verified
     Bench(Bench),
     /// Replay a trace as a cache would see it: get, and on a miss put
     Replay(Replay),
@@ -117,9 +117,25 @@ pub(crate) struct Bench {
     /// Lookups in flight in each thread, in multireadrandom
     #[arg(long, value_name = "D", default_value_t = 32)]
     pub(crate) depth: usize,
-    /// Seconds after which a read workload ends; fills always write --num keys
+    /// Seconds after which a workload ends; fills always write --num keys
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
+    /// Operations per second to offer, over all threads, however long the store takes: latency
+    /// counts from when each was to begin [default: as many as the store takes]
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<f64>,
+    /// The same for the writer of readwhilewriting
+    #[arg(long, value_name = "N")]
+    pub(crate) write_rate: Option<f64>,
+    /// Print throughput, the worst latency, stalls, bytes written and space every S seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) report_interval: Option<Duration>,
+    /// After each workload, wait until the store has no background work left, and count it in
+    #[arg(long)]
+    pub(crate) settle: bool,
+    /// After the last workload, read the whole store and check it against all that was written
+    #[arg(long)]
+    pub(crate) verify: bool,
     /// How reads and overwrites pick keys: uniform, zipfian, zipfian:THETA, latest
     #[arg(long, value_name = "NAME", default_value = "uniform", value_parser = distribution)]
     pub(crate) distribution: Distribution,

@@ -1,7 +1,7 @@
 //! `terrace bench`.
 
 use terracedb::{Error, Result};
-use workload::bench::{Bench, Options, Report};
+use workload::bench::{Bench, Event, Name, Options, Report};
 
 use crate::engine::EngineStore;
 use crate::output::Output;
@@ -9,35 +9,20 @@ use crate::progress::Progress;
 use crate::{Outcome, args};
 
 pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
-    let options = Options {
-        num: args.num,
-        key_bytes: args.key_size,
-        value_bytes: args.value_size,
-        compression_ratio: args.compression_ratio,
-        threads: args.threads,
-        depth: args.depth,
-        duration: args.duration,
-        distribution: args.distribution,
-        sync: args.sync,
-        existing: args.existing,
-        seed: args.seed,
-    };
+    let options = options(&args);
     options.check()?;
+    args.names.iter().try_for_each(|name| Bench::check(*name, &options))?;
     let store = EngineStore::open(args.data.as_deref(), Some(args.existing), &args.engine)?;
     let mut bench = Bench::new(&store, options)?;
     let mut out = Output::new();
     if !args.json {
-        out.line(store.banner())?;
+        out.line(format_args!("{}, seed {}", store.banner(), args.seed))?;
         out.flush()?;
     }
     let mut wrong = 0;
-    for name in args.names {
-        let progress = Progress::new(name.name());
-        let report = bench.run(name, &mut |tick| match (tick.total, args.duration) {
-            (None, Some(duration)) => progress.show_time(tick.elapsed, duration),
-            (total, _) => progress.show(tick.done, total),
-        })?;
-        drop(progress);
+    let last = args.verify.then_some(Name::Verify);
+    for name in args.names.iter().copied().chain(last) {
+        let report = one(&mut bench, name, &args, &mut out)?;
         print(&mut out, &report, args.json)?;
         wrong += report.figures.wrong;
     }
@@ -47,13 +32,54 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// One line for each workload, at once: whoever reads along may wait for the next for long.
-fn print(out: &mut Output, report: &Report, json: bool) -> Result<()> {
+fn options(args: &args::Bench) -> Options {
+    Options {
+        num: args.num,
+        key_bytes: args.key_size,
+        value_bytes: args.value_size,
+        compression_ratio: args.compression_ratio,
+        threads: args.threads,
+        depth: args.depth,
+        duration: args.duration,
+        rate: args.rate,
+        write_rate: args.write_rate,
+        report_interval: args.report_interval,
+        settle: args.settle,
+        distribution: args.distribution,
+        sync: args.sync,
+        existing: args.existing,
+        seed: args.seed,
+    }
+}
+
+/// Runs one workload, showing how it goes.
+fn one(bench: &mut Bench<'_>, name: Name, args: &args::Bench, out: &mut Output) -> Result<Report> {
+    let progress = Progress::new(name.name());
+    let mut printed = Ok(());
+    let report = bench.run(name, &mut |event| match event {
+        Event::Tick(tick) => match (tick.total, args.duration) {
+            (None, Some(duration)) => progress.show_time(tick.elapsed, duration),
+            (total, _) => progress.show(tick.done, total),
+        },
+        Event::Interval(interval) => {
+            if printed.is_ok() {
+                printed = print(out, &interval, args.json);
+            }
+        }
+    })?;
+    printed.map(|()| report)
+}
+
+/// Prints at once: whoever reads along may wait for the next line for long.
+fn print<T>(out: &mut Output, what: &T, json: bool) -> Result<()>
+where
+    T: std::fmt::Display + serde::Serialize,
+{
     if json {
-        let line = serde_json::to_string(report);
+        let line = serde_json::to_string(what);
         out.line(line.map_err(|e| Error::invalid("report").caused_by(e))?)?;
     } else {
-        out.line(report)?;
+        out.line(what)?;
     }
     out.flush()
 }

@@ -172,8 +172,16 @@ impl Store for EngineStore {
         Ok(shown)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn flush(&self) -> Result<()> {
         self.db.flush()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.wait_until_settled()
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact()
     }
 
     fn counters(&self) -> Counters {
@@ -193,7 +201,12 @@ impl Store for EngineStore {
             device,
             foreground_read_ops,
             hits: Hits { row: memtable + row, page, scm, flash },
-            stall: statistics.stalled,
+            stalls: BTreeMap::from([
+                ("memory", statistics.stalled),
+                ("buffers", statistics.delays.buffers),
+                ("runs", statistics.delays.runs),
+                ("space", statistics.delays.space),
+            ]),
             memory_bytes: statistics.memory.used,
             space_bytes: tables + statistics.log_bytes,
             logical_bytes: None,

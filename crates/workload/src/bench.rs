@@ -10,44 +10,35 @@
 //! Cost: one clock read, one histogram entry and the making or checking of one value for each
 //! operation; the ledger takes a bit for each key and unordered run of writes.
 
+mod bits;
+mod kind;
 mod ledger;
 mod name;
 mod options;
 mod pace;
 mod reads;
 mod report;
+mod run;
+mod watch;
 mod writes;
 
-use std::panic::resume_unwind;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use base::{Clock, Result, Rng, SystemClock};
+use base::{Error, Result, SystemClock};
 
+pub use kind::Kind;
 pub use name::Name;
 pub use options::Options;
 pub use report::Report;
+pub use watch::{Event, Interval, Tick};
 
-use crate::figures::{Meter, Tally};
+use crate::figures::Meter;
 use crate::{Keys, Sampler, Store, Values};
-use ledger::Ledger;
+use ledger::{Effect, Ledger, Version};
 use pace::Pace;
-
-/// How often the caller hears of a run's progress.
-const TICK: Duration = Duration::from_millis(100);
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tick {
-    /// Done, in operations (a replay: in the trace's own unit).
-    pub done: u64,
-    /// To do in all, where that is known beforehand.
-    pub total: Option<u64>,
-    /// Since the start.
-    pub elapsed: Duration,
-}
+use run::Run;
+use watch::Progress;
 
 /// Runs workloads on one store.
 pub struct Bench<'a> {
@@ -78,16 +69,29 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Runs the workload `name`, telling `tick` of its progress.
+    /// Checks that the workload `name` can do what `options` ask for.
     ///
     /// # Errors
-    /// The store's first error; it stops all threads.
-    pub fn run(&mut self, name: Name, tick: &mut dyn FnMut(Tick)) -> Result<Report> {
+    /// `Invalid` where it cannot.
+    pub fn check(name: Name, options: &Options) -> Result<()> {
+        if options.rate.is_some() && !name.is_paced() {
+            return Err(Error::invalid("rate")
+                .expected("a workload of single operations")
+                .got(format_args!("`{name}`")));
+        }
+        Ok(())
+    }
+
+    /// Runs the workload `name`, telling `hear` how it goes.
+    ///
+    /// # Errors
+    /// `Invalid` as [`Bench::check`]; the store's first error, which stops all threads.
+    pub fn run(&mut self, name: Name, hear: &mut dyn FnMut(Event)) -> Result<Report> {
+        Self::check(name, &self.options)?;
         self.runs += 1;
         let epoch = self.runs as u8;
-        if name.writes() {
-            self.ledger.begin(epoch, name.is_fill_in_order())?;
-        }
+        self.open_layer(name, epoch)?;
+        let threads = name.threads(self.options.threads);
         let run = Run {
             store: self.store,
             name,
@@ -103,12 +107,13 @@ impl<'a> Bench<'a> {
                 self.options.seed,
             )?,
             clock: &self.clock,
-            barrier: Barrier::new(self.options.threads),
+            barrier: Barrier::new(threads),
             stop: AtomicBool::new(false),
-            done: (0..self.options.threads).map(|_| AtomicU64::new(0)).collect(),
+            leaders: AtomicUsize::new(name.leaders(self.options.threads)),
+            progress: (0..threads).map(|_| Progress::default()).collect(),
         };
         let meter = Meter::start(self.store, &self.clock);
-        let outcome = run.all_threads(tick);
+        let outcome = run.all_threads(hear);
         let (tally, elapsed) = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -120,121 +125,28 @@ impl<'a> Bench<'a> {
         if name.is_fill_in_order() {
             self.ledger.complete();
         }
-        let entry_bytes = (self.options.key_bytes + self.options.value_bytes) as u64;
-        let live_bytes = self.ledger.live().map(|keys| keys * entry_bytes);
-        let figures = meter.finish(&tally, elapsed, live_bytes)?;
-        Ok(Report { bench: name, threads: self.options.threads, figures })
+        let live_bytes = self.ledger.live_bytes(self.options.key_bytes);
+        let figures = meter.finish(&tally, elapsed, live_bytes, self.options.settle)?;
+        Ok(Report { bench: name, threads, figures })
     }
-}
 
-/// What the threads of one run share.
-struct Run<'a> {
-    store: &'a dyn Store,
-    name: Name,
-    options: &'a Options,
-    keys: Keys,
-    values: Values,
-    ledger: &'a Ledger,
-    epoch: u8,
-    seed: u64,
-    sampler: Sampler,
-    clock: &'a dyn Clock,
-    barrier: Barrier,
-    stop: AtomicBool,
-    /// Operations of each thread, for the progress alone.
-    done: Box<[AtomicU64]>,
-}
-
-impl Run<'_> {
-    fn all_threads(&self, tick: &mut dyn FnMut(Tick)) -> Result<(Tally, Duration)> {
-        let began = self.clock.monotonic();
-        let running = AtomicUsize::new(self.options.threads);
-        let watcher = thread::current();
-        let results: Vec<Result<Ended>> = thread::scope(|scope| {
-            let handles: Vec<_> = (0..)
-                .zip(&self.done)
-                .map(|(thread, done)| {
-                    let leaving = Leaving { running: &running, watcher: watcher.clone() };
-                    scope.spawn(move || {
-                        let _leaving = leaving;
-                        self.one_thread(thread, done)
-                    })
-                })
-                .collect();
-            while running.load(Relaxed) > 0 {
-                thread::park_timeout(TICK);
-                tick(self.tick(self.clock.monotonic().saturating_sub(began)));
-            }
-            tick(self.tick(self.clock.monotonic().saturating_sub(began)));
-            let joined = handles.into_iter().map(|handle| handle.join());
-            joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        });
-        let mut total = Tally::new()?;
-        let (mut start, mut end) = (Duration::MAX, Duration::ZERO);
-        for result in results {
-            let ended = result?;
-            total.merge(&ended.tally);
-            start = start.min(ended.start);
-            end = end.max(ended.end);
+    /// Makes room in the ledger for what the workload is going to write.
+    fn open_layer(&mut self, name: Name, epoch: u8) -> Result<()> {
+        let version = Version { epoch, bytes: Some(self.options.value_bytes) };
+        match name {
+            Name::FillSeq => self.ledger.begin_all(version),
+            Name::DeleteRandom => self.ledger.begin(Effect::Delete, false)?,
+            name if name.is_mixed() => self.ledger.begin(Effect::Put(version), true)?,
+            name if name.writes() => self.ledger.begin(Effect::Put(version), false)?,
+            _ => {}
         }
-        Ok((total, end.saturating_sub(start)))
-    }
-
-    fn one_thread(&self, thread: usize, done: &AtomicU64) -> Result<Ended> {
-        let tally = Tally::new();
-        let rng = Rng::new(self.seed.wrapping_add(thread as u64 + 1));
-        // Every thread passes here, or the others would wait forever.
-        self.barrier.wait();
-        let mut pace = Pace::start(self, tally?, done);
-        let start = pace.now();
-        let outcome = match self.name {
-            name if name.writes() => writes::run(self, thread, rng, &mut pace),
-            _ => reads::run(self, thread, rng, &mut pace),
-        };
-        if outcome.is_err() {
-            self.stop.store(true, Relaxed);
-        }
-        outcome?;
-        Ok(Ended { start, end: pace.now(), tally: pace.into_tally() })
-    }
-
-    /// The part of `--num` operations that falls to `thread`: its first and one past its last.
-    fn share(&self, thread: usize) -> (u64, u64) {
-        let threads = self.options.threads as u128;
-        let cut = |thread: usize| (u128::from(self.options.num) * thread as u128 / threads) as u64;
-        (cut(thread), cut(thread + 1))
-    }
-
-    fn tick(&self, elapsed: Duration) -> Tick {
-        let total = match (self.name.writes(), self.options.duration, self.name.is_scan()) {
-            (true, _, _) | (false, None, false) => Some(self.options.num),
-            (false, None, true) => Some(self.options.num * self.options.threads as u64),
-            (false, Some(_), _) => None,
-        };
-        Tick { done: self.done.iter().map(|done| done.load(Relaxed)).sum(), total, elapsed }
-    }
-}
-
-/// One thread's part of a run.
-struct Ended {
-    start: Duration,
-    end: Duration,
-    tally: Tally,
-}
-
-/// Tells the watching thread, on return or panic, that one thread less is running.
-struct Leaving<'a> {
-    running: &'a AtomicUsize,
-    watcher: thread::Thread,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Relaxed);
-        self.watcher.unpark();
+        Ok(())
     }
 }
 
 #[cfg(test)]
 #[path = "bench_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod load_tests;

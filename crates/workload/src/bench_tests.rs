@@ -2,6 +2,7 @@
 //! store does wrong, `wrong` counts it.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use base::ErrorKind;
 
@@ -21,18 +22,36 @@ fn run_all(store: &TestStore, options: Options, names: &[Name]) -> Vec<Report> {
 #[test]
 fn every_workload_runs_on_a_store_filled_in_order() {
     let store = TestStore::new(Fault::None);
+    let mut deleted = 0;
     for report in run_all(&store, options(), &Name::ALL) {
         let Figures { ops, found, missing, wrong, .. } = report.figures;
-        let passes = if report.bench.is_scan() { 3 } else { 1 };
-        assert_eq!((ops, wrong), (2000 * passes, 0), "{report}");
+        let passes = match report.bench {
+            Name::Verify => 1,
+            name if name.is_scan() => 3,
+            _ => 1,
+        };
+        let (least, most) = match report.bench {
+            Name::Compact => (1, 1),
+            Name::Verify => (2000 - deleted, 2000 - deleted),
+            Name::ReadWhileWriting => (2001, u64::MAX),
+            _ => (2000 * passes, 2000 * passes),
+        };
+        assert_eq!(wrong, 0, "{report}");
+        assert!((least..=most).contains(&ops), "{report}");
         let expected = match report.bench {
             name if name.writes() => (0, 0),
             Name::ReadMissing => (0, 2000),
+            Name::Compact => (0, 0),
+            Name::Verify => (2000 - deleted, 0),
             _ => (2000 * passes, 0),
         };
         assert_eq!((found, missing), expected, "{report}");
+        if report.bench == Name::DeleteRandom {
+            deleted = 2000 - store.len() as u64;
+            assert!((1150..1380).contains(&deleted), "1 - 1/e of them: {deleted}");
+        }
     }
-    assert_eq!(store.len(), 2000);
+    assert_eq!(store.work()[2], 1, "compactions");
     assert_eq!(store.synced(), 2000, "fillsync alone syncs");
 }
 
@@ -156,7 +175,7 @@ fn figures_follow_from_the_counters() {
     assert_eq!((read.hits.row, read.hits.flash), (1000, 1000));
     assert_eq!(read.read_bytes, 2000 * 116);
     assert!((fill.stall_seconds - 2.0).abs() < 1e-9);
-    assert_eq!((fill.memory_bytes, store.settled()), (7, 1));
+    assert_eq!((fill.memory_bytes, store.work()), (7, [1, 0, 0]));
     assert_eq!(read.device.by_purpose["data"], read.device.total);
     assert!(read.latency_us.mean > 0.0 && read.cpu_seconds > 0.0);
     assert!(read.latency_us.p50 <= read.latency_us.max);
@@ -211,7 +230,12 @@ fn progress_ends_at_the_total() {
     let store = TestStore::new(Fault::None);
     let mut bench = Bench::new(&store, options()).unwrap();
     let mut ticks = Vec::new();
-    bench.run(Name::FillRandom, &mut |tick| ticks.push(tick)).unwrap();
+    let hear = &mut |event| {
+        if let Event::Tick(tick) = event {
+            ticks.push(tick);
+        }
+    };
+    bench.run(Name::FillRandom, hear).unwrap();
     let last = ticks.last().unwrap();
     assert_eq!((last.done, last.total), (2000, Some(2000)));
 }
@@ -231,6 +255,9 @@ fn names_and_options_are_checked() {
         Options { threads: 0, ..options() },
         Options { depth: 0, ..options() },
         Options { compression_ratio: 1.5, ..options() },
+        Options { rate: Some(0.0), ..options() },
+        Options { write_rate: Some(f64::NAN), ..options() },
+        Options { report_interval: Some(Duration::ZERO), ..options() },
     ] {
         assert_eq!(Bench::new(&store, bad).err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
     }

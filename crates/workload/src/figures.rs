@@ -1,7 +1,7 @@
 //! What a run is measured by: the figures every report carries, and the meter that takes them.
 //!
-//! Processor time, device traffic and space include the settling after a run that wrote, so that a
-//! run is charged with the background work it left behind; seconds and rates do not.
+//! Processor time, device traffic and space include the flush after a run that wrote, and on demand
+//! all background work that it left behind; seconds and rates do not, but for the rates that say so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::{Clock, Result};
 use serde::Serialize;
 
+use crate::bench::Kind;
 use crate::latency::{Latencies, LatencySummary};
 use crate::process;
 use crate::store::{Counters, Hits, Store, Traffic};
@@ -21,6 +22,17 @@ pub struct Device {
     pub total: Traffic,
     /// The same by purpose.
     pub by_purpose: BTreeMap<&'static str, Traffic>,
+}
+
+/// The figures of one kind of operation in a mixed run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Operations {
+    /// How many.
+    pub count: u64,
+    /// Of them per second of wall time.
+    pub ops_per_sec: f64,
+    /// Latency, microseconds.
+    pub latency_us: LatencySummary,
 }
 
 /// The figures of one run. Field names are an interface that scripts parse.
@@ -41,12 +53,16 @@ pub struct Figures {
     pub wrong: u64,
     /// Latency of an operation, microseconds.
     pub latency_us: LatencySummary,
+    /// The same of each kind of operation, in a run of several.
+    pub operations: BTreeMap<Kind, Operations>,
     /// Device traffic, settling included.
     pub device: Device,
     /// Device reads that callers waited for, for each lookup.
     pub device_reads_per_get: Option<f64>,
     /// Bytes written to the device for each byte of key and value written, settling included.
     pub write_amplification: Option<f64>,
+    /// Device space taken at the end, settling included, bytes.
+    pub space_bytes: u64,
     /// Device space for each byte of key and value in the store.
     pub space_amplification: Option<f64>,
     /// Processor time of the whole process, user and system, settling included.
@@ -59,8 +75,15 @@ pub struct Figures {
     pub memory_bytes: u64,
     /// How long writers were held back, summed over writers.
     pub stall_seconds: f64,
-    /// How long the store took to settle after the operations.
+    /// The same by reason.
+    pub stalls: BTreeMap<&'static str, f64>,
+    /// How long the store took after the operations: to flush, and where `settled`, to do all the
+    /// background work that was left.
     pub settle_seconds: f64,
+    /// Whether no background work was left at the end.
+    pub settled: bool,
+    /// Operations per second of wall time, `settle_seconds` included.
+    pub ops_per_sec_settled: f64,
     /// Bytes of keys and values written.
     pub written_bytes: u64,
     /// Bytes of keys and values read.
@@ -81,6 +104,8 @@ pub(crate) struct Tally {
     pub written_bytes: u64,
     pub read_bytes: u64,
     pub latencies: Latencies,
+    /// Those of a run of several kinds of operations, by kind.
+    pub kinds: BTreeMap<Kind, Latencies>,
 }
 
 impl Tally {
@@ -94,7 +119,25 @@ impl Tally {
             written_bytes: 0,
             read_bytes: 0,
             latencies: Latencies::new()?,
+            kinds: BTreeMap::new(),
         })
+    }
+
+    /// A tally of a run of these kinds of operations.
+    pub(crate) fn of_kinds(kinds: &[Kind]) -> Result<Self> {
+        let mut tally = Self::new()?;
+        for kind in kinds {
+            tally.kinds.insert(*kind, Latencies::new()?);
+        }
+        Ok(tally)
+    }
+
+    /// Counts an operation by its kind.
+    #[inline]
+    pub(crate) fn count_kind(&mut self, kind: Kind, took: Duration) {
+        if let Some(latencies) = self.kinds.get_mut(&kind) {
+            latencies.record(took);
+        }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -106,6 +149,12 @@ impl Tally {
         self.written_bytes += other.written_bytes;
         self.read_bytes += other.read_bytes;
         self.latencies.merge(&other.latencies);
+        for (kind, latencies) in &other.kinds {
+            match self.kinds.get_mut(kind) {
+                Some(own) => own.merge(latencies),
+                None => drop(self.kinds.insert(*kind, latencies.clone())),
+            }
+        }
     }
 }
 
@@ -123,29 +172,43 @@ impl<'a> Meter<'a> {
         Self { store, clock, before: store.counters(), cpu_before: process::cpu_time() }
     }
 
-    /// Settles the store if anything was `tally`ed as written, and sums up. `live_bytes` is what
+    /// Flushes the store if anything was `tally`ed as written, waits for all of its background work
+    /// if it is to `settle`, and sums up. `live_bytes` is what
     /// the driver knows the store to hold; where it does not know, the store is asked.
     pub(crate) fn finish(
         self,
         tally: &Tally,
         elapsed: Duration,
         live_bytes: Option<u64>,
+        settle: bool,
     ) -> Result<Figures> {
         let memory_bytes = self.store.counters().memory_bytes;
         let rss_bytes = process::resident().now;
         let settle_start = self.clock.monotonic();
         if tally.written_bytes > 0 {
+            self.store.flush()?;
+        }
+        if settle {
             self.store.settle()?;
         }
-        let settle = self.clock.monotonic().saturating_sub(settle_start);
+        let settling = self.clock.monotonic().saturating_sub(settle_start);
         let cpu = process::cpu_time().saturating_sub(self.cpu_before);
         let counted = self.store.counters().since(&self.before);
         let device = counted.total();
+        let stall_seconds = counted.stall().as_secs_f64();
         let live_bytes = live_bytes.or(counted.logical_bytes);
+        let seconds = elapsed.as_secs_f64();
+        let rate = |ops: u64, seconds| ratio(ops as f64, seconds).unwrap_or_default();
+        let operations = tally.kinds.iter().map(|(kind, latencies)| {
+            let count = latencies.count();
+            let ops_per_sec = rate(count, seconds);
+            (*kind, Operations { count, ops_per_sec, latency_us: latencies.summary() })
+        });
         Ok(Figures {
             ops: tally.ops,
-            seconds: elapsed.as_secs_f64(),
-            ops_per_sec: ratio(tally.ops as f64, elapsed.as_secs_f64()).unwrap_or_default(),
+            seconds,
+            ops_per_sec: rate(tally.ops, seconds),
+            operations: operations.collect(),
             found: tally.found,
             missing: tally.missing,
             wrong: tally.wrong,
@@ -159,8 +222,12 @@ impl<'a> Meter<'a> {
             rss_bytes,
             peak_rss_bytes: process::resident().peak,
             memory_bytes,
-            stall_seconds: counted.stall.as_secs_f64(),
-            settle_seconds: settle.as_secs_f64(),
+            space_bytes: counted.space_bytes,
+            stall_seconds,
+            stalls: counted.stalls.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
+            settle_seconds: settling.as_secs_f64(),
+            settled: settle,
+            ops_per_sec_settled: rate(tally.ops, seconds + settling.as_secs_f64()),
             written_bytes: tally.written_bytes,
             read_bytes: tally.read_bytes,
             hits: counted.hits,

@@ -22,7 +22,7 @@ mod value;
 mod zipf;
 
 pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
-pub use figures::{Device, Figures};
+pub use figures::{Device, Figures, Operations};
 pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
 pub use latency::{Latencies, LatencySummary};
 pub use permutation::Permutation;

@@ -97,6 +97,7 @@ pub fn run(
         }
     }
     if loaded > 0 {
+        store.flush()?;
         store.settle()?;
         replay.tally = Tally::new()?;
         replay.counts = Counts::default();
@@ -116,7 +117,7 @@ pub fn run(
         }
     }
     let Replay { tally, counts, .. } = replay;
-    let figures = meter.finish(&tally, last.saturating_sub(start), None)?;
+    let figures = meter.finish(&tally, last.saturating_sub(start), None, false)?;
     Ok(Report::new(counts, figures))
 }
 

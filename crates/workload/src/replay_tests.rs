@@ -71,7 +71,7 @@ fn each_access_does_what_it_says() {
     assert_eq!(value_len(&store, "b"), None);
     assert_eq!(value_len(&store, "c"), Some(30));
     assert_eq!(value_len(&store, "loaded"), Some(5));
-    assert_eq!((store.len(), store.synced(), store.settled()), (3, 6, 2));
+    assert_eq!((store.len(), store.synced(), store.work()), (3, 6, [2, 1, 0]));
     // Written: a 51, b 12, c 1 and 31, and the deleted key.
     assert_eq!(figures.written_bytes, 96);
     assert_eq!(report.hit_ratio.store, Some(3.0 / 7.0));

@@ -75,11 +75,23 @@ pub trait Store: Send + Sync {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<usize>;
 
-    /// Moves what is buffered in memory to the device and waits until no background work is due.
+    /// Moves what is buffered in memory to the device.
+    ///
+    /// # Errors
+    /// As the store's, background work's included.
+    fn flush(&self) -> Result<()>;
+
+    /// Waits until no background work is due, as if nobody wrote.
     ///
     /// # Errors
     /// As the store's, background work's included.
     fn settle(&self) -> Result<()>;
+
+    /// Merges everything into as few files as hold it, and waits for it.
+    ///
+    /// # Errors
+    /// As the store's, background work's included.
+    fn compact(&self) -> Result<()>;
 
     /// The counters as they stand. Cheap enough to call before and after every run.
     fn counters(&self) -> Counters;
@@ -158,8 +170,9 @@ pub struct Counters {
     pub foreground_read_ops: u64,
     /// Where reads were answered.
     pub hits: Hits,
-    /// How long writers were made to wait for background work, summed over writers.
-    pub stall: Duration,
+    /// How long writers were made to wait for background work, summed over writers, by reason; the
+    /// names are the engine's.
+    pub stalls: BTreeMap<&'static str, Duration>,
     /// Memory charged now, bytes.
     pub memory_bytes: u64,
     /// Device space taken now, bytes: logs, tables, everything.
@@ -179,6 +192,12 @@ impl Counters {
         total
     }
 
+    /// How long writers were made to wait, for all reasons.
+    #[must_use]
+    pub fn stall(&self) -> Duration {
+        self.stalls.values().sum()
+    }
+
     /// What was counted since `earlier`; the state of the moment stays as it is here.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -186,13 +205,17 @@ impl Counters {
         let device = self.device.iter().map(|(name, traffic)| {
             (*name, traffic.since(earlier.device.get(name).unwrap_or(&none)))
         });
+        let stalls = self.stalls.iter().map(|(name, stall)| {
+            let before = earlier.stalls.get(name).copied().unwrap_or_default();
+            (*name, stall.saturating_sub(before))
+        });
         Self {
             device: device.collect(),
             foreground_read_ops: self
                 .foreground_read_ops
                 .saturating_sub(earlier.foreground_read_ops),
             hits: self.hits.since(&earlier.hits),
-            stall: self.stall.saturating_sub(earlier.stall),
+            stalls: stalls.collect(),
             ..self.clone()
         }
     }

@@ -28,6 +28,10 @@ pub(crate) enum Fault {
     Invents,
     /// Fails the put.
     Fails,
+    /// Keeps what is deleted.
+    KeepsDeleted,
+    /// Takes 50 ms for the twentieth put.
+    PausesOnce,
     /// Refuses the put as too large.
     Refuses,
 }
@@ -39,7 +43,9 @@ pub(crate) struct TestStore {
     synced: AtomicU64,
     gets: AtomicU64,
     written: AtomicU64,
+    flushed: AtomicU64,
     settled: AtomicU64,
+    compacted: AtomicU64,
 }
 
 impl TestStore {
@@ -52,7 +58,9 @@ impl TestStore {
             synced: zero(),
             gets: zero(),
             written: zero(),
+            flushed: zero(),
             settled: zero(),
+            compacted: zero(),
         }
     }
 
@@ -68,8 +76,9 @@ impl TestStore {
         self.synced.load(SeqCst)
     }
 
-    pub(crate) fn settled(&self) -> u64 {
-        self.settled.load(SeqCst)
+    /// Flushes, settlings and compactions so far.
+    pub(crate) fn work(&self) -> [u64; 3] {
+        [&self.flushed, &self.settled, &self.compacted].map(|count| count.load(SeqCst))
     }
 
     /// One key in sixteen, evenly spread.
@@ -109,7 +118,10 @@ impl TestStore {
 impl Store for TestStore {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let mut map = self.map.lock().unwrap();
-        self.puts.fetch_add(1, SeqCst);
+        let puts = self.puts.fetch_add(1, SeqCst);
+        if self.fault == Fault::PausesOnce && puts == 20 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         self.synced.fetch_add(u64::from(sync), SeqCst);
         self.written.fetch_add(2 * (key.len() + value.len()) as u64, SeqCst);
         match self.fault_at(key) {
@@ -153,7 +165,9 @@ impl Store for TestStore {
 
     fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
         self.synced.fetch_add(u64::from(sync), SeqCst);
-        self.map.lock().unwrap().remove(key);
+        if self.fault_at(key) != Fault::KeepsDeleted {
+            self.map.lock().unwrap().remove(key);
+        }
         Ok(())
     }
 
@@ -186,10 +200,20 @@ impl Store for TestStore {
         Ok(shown)
     }
 
-    fn settle(&self) -> Result<()> {
-        self.settled.fetch_add(1, SeqCst);
+    fn flush(&self) -> Result<()> {
+        self.flushed.fetch_add(1, SeqCst);
         // Background work: every byte once more.
         self.written.fetch_add(self.written.load(SeqCst) / 2, SeqCst);
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.settled.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.compacted.fetch_add(1, SeqCst);
         Ok(())
     }
 
@@ -207,7 +231,7 @@ impl Store for TestStore {
             device: BTreeMap::from([("log", log), ("data", data)]),
             foreground_read_ops: 2 * gets,
             hits: Hits { row: gets / 2, flash: gets - gets / 2, ..Hits::default() },
-            stall: Duration::from_millis(self.puts.load(SeqCst)),
+            stalls: BTreeMap::from([("test", Duration::from_millis(self.puts.load(SeqCst)))]),
             memory_bytes: 7,
             space_bytes: 3 * logical,
             logical_bytes: Some(logical),

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 14] = [
     "fillseq",
     "fillrandom",
     "fillsync",
@@ -13,6 +13,10 @@ const NAMES: [&str; 10] = [
     "readreverse",
     "seekrandom",
     "multireadrandom",
+    "readwhilewriting",
+    "deleterandom",
+    "compact",
+    "verify",
 ];
 
 fn bench(args: &[&str]) -> Run {
@@ -37,6 +41,7 @@ fn every_workload_reports_every_promised_field() {
         for path in [
             "threads ops seconds ops_per_sec found missing wrong cpu_seconds rss_bytes",
             "peak_rss_bytes memory_bytes stall_seconds settle_seconds written_bytes read_bytes",
+            "space_bytes ops_per_sec_settled stalls.memory stalls.buffers stalls.runs stalls.space",
             "latency_us.mean latency_us.p50 latency_us.p95 latency_us.p99 latency_us.p999",
             "latency_us.max device.read_ops device.read_bytes device.write_ops",
             "device.write_bytes hits.row hits.page hits.scm hits.flash",
@@ -47,7 +52,12 @@ fn every_workload_reports_every_promised_field() {
             assert!(number(report, path) >= 0.0, "{path} of {name}");
         }
         assert_eq!(number(report, "wrong"), 0.0, "{report}");
-        assert_eq!(number(report, "threads"), 2.0);
+        let threads = match name {
+            "compact" | "verify" => 1.0,
+            "readwhilewriting" => 3.0,
+            _ => 2.0,
+        };
+        assert_eq!(number(report, "threads"), threads);
         assert!(number(report, "rss_bytes") > 0.0 && number(report, "memory_bytes") > 0.0);
         let purposes = report["device"]["by_purpose"].as_object().unwrap();
         for purpose in ["log", "replay", "manifest", "data", "meta", "read_ahead", "flush"] {
@@ -62,18 +72,54 @@ fn every_workload_reports_every_promised_field() {
         for ratio in ["device_reads_per_get", "write_amplification", "space_amplification"] {
             assert!(fields.contains_key(ratio), "{ratio} of {name}");
         }
-        let writes = name.starts_with("fill") || name == "overwrite";
+        let writes = name.starts_with("fill")
+            || ["overwrite", "readwhilewriting", "deleterandom"].contains(&name);
         assert_eq!(report["write_amplification"].is_null(), !writes, "{report}");
-        let ops = if name.contains("readseq") || name == "readreverse" { 1000.0 } else { 500.0 };
-        assert_eq!(number(report, "ops"), ops, "{report}");
+        let ops = number(report, "ops");
         let found = match name {
-            "readrandom" | "multireadrandom" | "seekrandom" => 500.0,
+            "readrandom" | "multireadrandom" | "seekrandom" | "readwhilewriting" => 500.0,
             "readseq" | "readreverse" => 1000.0,
+            "verify" => ops,
             _ => 0.0,
         };
+        match name {
+            "readseq" | "readreverse" => assert_eq!(ops, 1000.0, "{report}"),
+            "readwhilewriting" => {
+                let writes = number(report, "operations.update.count");
+                assert_eq!(ops, 500.0 + writes, "{report}");
+                assert!(writes > 0.0 && number(report, "operations.read.latency_us.p999") > 0.0);
+            }
+            "compact" => assert_eq!(ops, 1.0, "{report}"),
+            // What 500 deletes of 500 keys leave: 1 / e.
+            "verify" => assert!((130.0..240.0).contains(&ops), "{report}"),
+            _ => assert_eq!(ops, 500.0, "{report}"),
+        }
         let missing = if name == "readmissing" { 500.0 } else { 0.0 };
         assert_eq!((number(report, "found"), number(report, "missing")), (found, missing));
     }
+}
+
+/// A load over time: its intervals come as lines of their own, its debt is waited for, and what it
+/// left is what it wrote.
+#[test]
+fn a_load_over_time_reports_intervals_and_settles() {
+    let names = ["fillrandom", "overwrite", "--num", "3000", "--duration", "0.3", "--threads", "2"];
+    let options = ["--report-interval", "0.1", "--settle", "--verify", "--json", "--seed", "7"];
+    let lines = json_lines(&bench(&[&names[..], &options].concat()).good());
+    let of = |name: &str, is_interval: bool| -> Vec<&Value> {
+        let all = lines.iter().filter(|line| line["bench"] == name);
+        all.filter(|line| line["at_seconds"].is_number() == is_interval).collect()
+    };
+    let intervals = of("overwrite", true);
+    assert!(!intervals.is_empty(), "{lines:?}");
+    let [report] = of("overwrite", false)[..] else { panic!("{lines:?}") };
+    let ops: f64 = intervals.iter().map(|interval| number(interval, "ops")).sum();
+    assert_eq!(ops, number(report, "ops"));
+    assert!(number(report, "seconds") >= 0.3 && report["settled"] == true, "{report}");
+    assert!(number(report, "ops_per_sec_settled") <= number(report, "ops_per_sec"));
+    assert!(intervals.iter().all(|interval| number(interval, "space_bytes") > 0.0));
+    let [verified] = of("verify", false)[..] else { panic!("{lines:?}") };
+    assert!(number(verified, "ops") > 1500.0 && number(verified, "wrong") == 0.0, "{verified}");
 }
 
 #[test]
@@ -82,6 +128,7 @@ fn people_get_a_line_a_workload_and_no_bar_without_a_terminal() {
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines.len(), 3, "{out}");
     assert!(lines[0].starts_with("store ") && lines[0].contains("memory 64.0 MiB"), "{out}");
+    assert!(lines[0].ends_with(", seed 0"), "{out}");
     assert!(lines[1].starts_with("fillseq ") && lines[1].contains("ops/sec"), "{out}");
     assert!(lines[2].starts_with("readrandom ") && lines[2].contains("(300 of 300 found)"));
 }
@@ -134,6 +181,9 @@ fn options_out_of_range_say_the_range() {
         (&["--depth", "99999"], "1..=4096"),
         (&["--value-size", "99999999999"], "67108864"),
         (&["--compression-ratio", "7"], "compression"),
+        (&["--rate", "0"], "operations per second"),
+        (&["--report-interval", "0"], "at least 10ms"),
+        (&["readseq", "--rate", "5"], "`readseq`"),
     ] {
         let error = bench(&[&["fillseq"][..], args].concat()).bad(2);
         assert!(error.contains(said), "{args:?}: {error}");

@@ -1,15 +1,17 @@
 //! What the driver knows to be in the store: for each key number, the run that wrote it last.
 //!
-//! A stack of layers, newest on top, one for each run of writes: all keys, or a bit for each key
-//! written. An ordered fill hides what is below it, so the common fill-then-read sequence keeps
-//! nothing at all. Below the layers lies an empty store, or an unknown one.
+//! A stack of layers, newest on top, one for each run of writes or deletes: all keys below a number,
+//! or a bit for each key touched. An ordered fill hides what is below it, so the common
+//! fill-then-read sequence keeps nothing at all. Below the layers lies an empty store, or an unknown
+//! one.
 //!
 //! Concurrency: writers set bits in the top layer while a run lasts; layers change only between
-//! runs, by `&mut`.
+//! runs, by `&mut`. A run that reads what it writes also notes each write before it begins: a reader
+//! that looked before the write ended may find the key as it was, or as it is being written.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use base::Result;
 
-use base::{Error, Result};
+use super::bits::Bits;
 
 /// The most layers kept. An older one is given up, and what lies below becomes unknown.
 const LAYERS_MAX: usize = 16;
@@ -21,38 +23,62 @@ pub(super) enum Expected {
     Unknown,
     /// Nothing.
     Absent,
-    /// The value written in this epoch.
-    Written(u8),
+    /// This value.
+    Written(Version),
+}
+
+/// What a run writes under every key it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    /// The run, as values name it.
+    pub(super) epoch: u8,
+    /// The size of all its values, bytes, where they have one size.
+    pub(super) bytes: Option<usize>,
+}
+
+/// What a run does to the keys of its layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Writes them.
+    Put(Version),
+    /// Removes them.
+    Delete,
 }
 
 pub(super) struct Ledger {
+    /// One past the last key number.
     num: u64,
     layers: Vec<Layer>,
     below_is_unknown: bool,
 }
 
 struct Layer {
-    epoch: u8,
-    written: Written,
+    effect: Effect,
+    touched: Touched,
+    /// Which keys' writes began, where the run reads too.
+    begun: Option<Bits>,
 }
 
-enum Written {
+enum Touched {
+    /// Every key.
     All,
-    Bits(Box<[AtomicU64]>),
+    Some(Bits),
 }
 
-impl Written {
+impl Touched {
     fn has(&self, number: u64) -> bool {
         match self {
             Self::All => true,
-            Self::Bits(words) => word(words, number) >> (number % 64) & 1 == 1,
+            Self::Some(bits) => bits.has(number),
         }
     }
-}
 
-fn word(words: &[AtomicU64], number: u64) -> u64 {
-    let at = usize::try_from(number / 64).ok();
-    at.and_then(|at| words.get(at)).map_or(0, |word| word.load(Relaxed))
+    fn word(&self, number: u64) -> u64 {
+        match self {
+            Self::All => u64::MAX,
+            Self::Some(bits) => bits.word(number),
+        }
+    }
 }
 
 impl Ledger {
@@ -60,18 +86,27 @@ impl Ledger {
         Self { num, layers: Vec::new(), below_is_unknown: existing }
     }
 
-    /// Opens the layer of a run of writes. An ordered fill does without one until it is complete.
-    pub(super) fn begin(&mut self, epoch: u8, fills_in_order: bool) -> Result<()> {
+    /// Opens the layer of a run; `reads_too` where it reads what it writes.
+    pub(super) fn begin(&mut self, effect: Effect, reads_too: bool) -> Result<()> {
+        let begun = reads_too.then(|| Bits::new(self.num)).transpose()?;
+        self.push(Layer { effect, touched: Touched::Some(Bits::new(self.num)?), begun });
+        Ok(())
+    }
+
+    /// Opens the layer of a run that writes every key, and then calls [`Ledger::complete`].
+    pub(super) fn begin_all(&mut self, version: Version) {
+        self.push(Layer { effect: Effect::Put(version), touched: Touched::All, begun: None });
+    }
+
+    fn push(&mut self, layer: Layer) {
         if self.layers.len() >= LAYERS_MAX {
             self.layers.remove(0);
             self.below_is_unknown = true;
         }
-        let written = if fills_in_order { Written::All } else { Written::Bits(bits(self.num)?) };
-        self.layers.push(Layer { epoch, written });
-        Ok(())
+        self.layers.push(layer);
     }
 
-    /// Ends an ordered fill: every key is in its layer, and the layers below are hidden.
+    /// Ends a run that wrote every key: the layers below are hidden.
     pub(super) fn complete(&mut self) {
         let hidden = self.layers.len().saturating_sub(1);
         self.layers.drain(..hidden);
@@ -83,14 +118,19 @@ impl Ledger {
         self.below_is_unknown = true;
     }
 
-    /// Notes a write of the current run.
+    /// Notes that the current run is about to write a key.
+    #[inline]
+    pub(super) fn writing(&self, number: u64) {
+        if let Some(begun) = self.layers.last().and_then(|layer| layer.begun.as_ref()) {
+            begun.set(number);
+        }
+    }
+
+    /// Notes a write or delete of the current run, done.
     #[inline]
     pub(super) fn wrote(&self, number: u64) {
-        if let Some(Layer { written: Written::Bits(words), .. }) = self.layers.last()
-            && let Some(word) = words.get((number / 64) as usize)
-        {
-            // The bits are read after the run's threads are joined, which orders them.
-            word.fetch_or(1 << (number % 64), Relaxed);
+        if let Some(Layer { touched: Touched::Some(bits), .. }) = self.layers.last() {
+            bits.set(number);
         }
     }
 
@@ -99,12 +139,35 @@ impl Ledger {
     pub(super) fn expected(&self, number: Option<u64>) -> Expected {
         let number = number.filter(|number| *number < self.num);
         let layer = number
-            .and_then(|number| self.layers.iter().rev().find(|layer| layer.written.has(number)));
-        match layer {
-            Some(layer) => Expected::Written(layer.epoch),
+            .and_then(|number| self.layers.iter().rev().find(|layer| layer.touched.has(number)));
+        match layer.map(|layer| layer.effect) {
+            Some(Effect::Put(version)) => Expected::Written(version),
+            Some(Effect::Delete) => Expected::Absent,
             None if self.below_is_unknown => Expected::Unknown,
             None => Expected::Absent,
         }
+    }
+
+    /// What the current run may by now have put under the key of `number`, beside what was expected
+    /// there before.
+    #[inline]
+    pub(super) fn under_way(&self, number: u64) -> Option<Version> {
+        let top = self.layers.last()?;
+        match top.effect {
+            Effect::Put(version) if top.begun.as_ref()?.has(number) => Some(version),
+            _ => None,
+        }
+    }
+
+    /// Which of the 64 keys around `number` there must be.
+    fn word(&self, number: u64) -> u64 {
+        self.layers.iter().fold(0, |there, layer| {
+            let touched = layer.touched.word(number);
+            match layer.effect {
+                Effect::Put(_) => there | touched,
+                Effect::Delete => there & !touched,
+            }
+        })
     }
 
     /// The first key there must be from `number` on; `None` past the last. Only where the whole
@@ -112,16 +175,10 @@ impl Ledger {
     pub(super) fn next(&self, number: u64) -> Option<u64> {
         let mut at = number;
         while at < self.num {
-            let mut union = 0;
-            for layer in &self.layers {
-                match &layer.written {
-                    Written::All => return Some(at),
-                    Written::Bits(words) => union |= word(words, at),
-                }
-            }
-            let ahead = union >> (at % 64);
+            let ahead = self.word(at) >> (at % 64);
             if ahead != 0 {
-                return Some(at + u64::from(ahead.trailing_zeros()));
+                return Some(at + u64::from(ahead.trailing_zeros()))
+                    .filter(|next| *next < self.num);
             }
             at = (at / 64 + 1) * 64;
         }
@@ -133,64 +190,113 @@ impl Ledger {
         if self.below_is_unknown {
             return None;
         }
-        if self.layers.iter().any(|layer| matches!(layer.written, Written::All)) {
+        if matches!(self.layers.as_slice(), [Layer { touched: Touched::All, .. }]) {
             return Some(self.num);
         }
         let words = (0..self.num.div_ceil(64)).map(|at| {
-            self.layers.iter().fold(0, |union, layer| match &layer.written {
-                Written::All => u64::MAX,
-                Written::Bits(words) => union | word(words, at * 64),
-            })
+            let word = self.word(at * 64);
+            // A full layer has bits past the last key.
+            let inside = (self.num - at * 64).min(64) as u32;
+            (word & (u64::MAX >> (64 - inside))).count_ones()
         });
-        Some(words.map(|union| u64::from(union.count_ones())).sum())
+        Some(words.map(u64::from).sum())
     }
-}
 
-fn bits(num: u64) -> Result<Box<[AtomicU64]>> {
-    let no_memory = || Error::retry("memory to note which keys were written").got(num / 8);
-    let words = usize::try_from(num.div_ceil(64)).map_err(|_| no_memory())?;
-    let mut bits = Vec::new();
-    bits.try_reserve_exact(words).map_err(|_| no_memory())?;
-    bits.resize_with(words, || AtomicU64::new(0));
-    Ok(bits.into_boxed_slice())
+    /// Keys and values there must be, bytes, with keys of `key_bytes`; `None` where that is unknown.
+    pub(super) fn live_bytes(&self, key_bytes: usize) -> Option<u64> {
+        let mut value_bytes = None;
+        for layer in &self.layers {
+            if let Effect::Put(version) = layer.effect {
+                let bytes = version.bytes?;
+                if *value_bytes.get_or_insert(bytes) != bytes {
+                    return None;
+                }
+            }
+        }
+        let entry_bytes = (key_bytes + value_bytes.unwrap_or_default()) as u64;
+        Some(self.live()? * entry_bytes)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn put(epoch: u8) -> Effect {
+        Effect::Put(version(epoch))
+    }
+
+    fn version(epoch: u8) -> Version {
+        Version { epoch, bytes: Some(10) }
+    }
+
+    fn written(epoch: u8) -> Expected {
+        Expected::Written(version(epoch))
+    }
+
     #[test]
     fn the_newest_layer_with_the_key_counts() {
         let mut ledger = Ledger::new(200, false);
         assert_eq!(ledger.expected(Some(5)), Expected::Absent);
         assert_eq!((ledger.live(), ledger.next(0)), (Some(0), None));
-        ledger.begin(1, false).unwrap();
+        ledger.begin(put(1), false).unwrap();
         for number in [5, 64, 199] {
             ledger.wrote(number);
         }
-        ledger.begin(2, false).unwrap();
+        ledger.begin(put(2), false).unwrap();
         ledger.wrote(64);
         ledger.wrote(65);
-        assert_eq!(ledger.expected(Some(5)), Expected::Written(1));
-        assert_eq!(ledger.expected(Some(64)), Expected::Written(2));
+        assert_eq!(ledger.expected(Some(5)), written(1));
+        assert_eq!(ledger.expected(Some(64)), written(2));
         assert_eq!(ledger.expected(Some(6)), Expected::Absent);
         assert_eq!(ledger.expected(Some(200)), Expected::Absent);
-        assert_eq!(ledger.live(), Some(4));
+        assert_eq!((ledger.live(), ledger.live_bytes(6)), (Some(4), Some(64)));
         let next: Vec<_> = [0, 5, 6, 65, 66, 199].map(|from| ledger.next(from)).into();
         assert_eq!(next, [Some(5), Some(5), Some(64), Some(65), Some(199), Some(199)]);
-        ledger.begin(3, true).unwrap();
+        ledger.begin_all(version(3));
         ledger.complete();
-        assert_eq!(ledger.expected(Some(6)), Expected::Written(3));
+        assert_eq!(ledger.expected(Some(6)), written(3));
         assert_eq!((ledger.live(), ledger.next(66)), (Some(200), Some(66)));
         assert_eq!((ledger.layers.len(), ledger.next(200)), (1, None));
     }
 
     #[test]
+    fn deleted_keys_are_gone_until_they_are_written_again() {
+        let mut ledger = Ledger::new(70, false);
+        ledger.begin_all(version(1));
+        ledger.complete();
+        ledger.begin(Effect::Delete, false).unwrap();
+        (60..70).for_each(|number| ledger.wrote(number));
+        assert_eq!(ledger.expected(Some(65)), Expected::Absent);
+        assert_eq!((ledger.live(), ledger.next(59), ledger.next(60)), (Some(60), Some(59), None));
+        ledger.begin(put(3), false).unwrap();
+        ledger.wrote(65);
+        assert_eq!(ledger.expected(Some(65)), written(3));
+        assert_eq!((ledger.live(), ledger.next(60), ledger.next(66)), (Some(61), Some(65), None));
+    }
+
+    /// From its beginning to its end, a write may be seen or not; afterwards it must be.
+    #[test]
+    fn a_write_under_way_may_be_found() {
+        let mut ledger = Ledger::new(10, false);
+        ledger.begin(put(1), true).unwrap();
+        assert_eq!(ledger.under_way(3), None);
+        ledger.writing(3);
+        assert_eq!(ledger.expected(Some(3)), Expected::Absent);
+        assert_eq!(ledger.under_way(3), Some(version(1)));
+        ledger.wrote(3);
+        assert_eq!(ledger.expected(Some(3)), written(1));
+        ledger.begin(put(2), false).unwrap();
+        ledger.writing(3);
+        assert_eq!(ledger.under_way(3), None, "nobody reads in a run of writes alone");
+    }
+
+    #[test]
     fn an_existing_store_is_unknown_but_for_what_was_written() {
         let mut ledger = Ledger::new(100, true);
-        ledger.begin(1, false).unwrap();
+        ledger.begin(put(1), false).unwrap();
         ledger.wrote(3);
-        assert_eq!(ledger.expected(Some(3)), Expected::Written(1));
+        assert_eq!(ledger.expected(Some(3)), written(1));
         assert_eq!(ledger.expected(Some(4)), Expected::Unknown);
         assert_eq!((ledger.expected(None), ledger.live()), (Expected::Unknown, None));
     }
@@ -199,11 +305,11 @@ mod tests {
     fn layers_are_bounded() {
         let mut ledger = Ledger::new(10, false);
         for epoch in 0..100 {
-            ledger.begin(epoch, false).unwrap();
+            ledger.begin(put(epoch), false).unwrap();
             ledger.wrote(u64::from(epoch % 10));
         }
         assert_eq!(ledger.layers.len(), LAYERS_MAX);
-        assert_eq!(ledger.expected(Some(9)), Expected::Written(99));
+        assert_eq!(ledger.expected(Some(9)), written(99));
         assert_eq!(ledger.live(), None);
     }
 }

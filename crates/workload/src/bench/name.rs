@@ -6,6 +6,7 @@ use std::str::FromStr;
 use base::{Error, Result};
 use serde::{Serialize, Serializer};
 
+use super::Kind;
 use crate::Distribution;
 
 /// A workload.
@@ -20,6 +21,8 @@ pub enum Name {
     FillSync,
     /// Writes keys drawn by the distribution, over what is there.
     Overwrite,
+    /// Removes keys drawn by the distribution, whether they are there or not.
+    DeleteRandom,
     /// Reads keys drawn by the distribution.
     ReadRandom,
     /// Looks up keys that were never written and lie between those that were.
@@ -32,11 +35,17 @@ pub enum Name {
     SeekRandom,
     /// Reads keys drawn by the distribution, many in flight from each thread.
     MultiReadRandom,
+    /// Reads keys drawn by the distribution, while one thread more overwrites such keys.
+    ReadWhileWriting,
+    /// As `ReadSeq`, by one thread, whatever the duration: the check of a whole store.
+    Verify,
+    /// Merges everything into as few files as hold it: one operation.
+    Compact,
 }
 
 impl Name {
     /// Every workload.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::FillSeq,
         Self::FillRandom,
         Self::FillSync,
@@ -47,6 +56,10 @@ impl Name {
         Self::ReadReverse,
         Self::SeekRandom,
         Self::MultiReadRandom,
+        Self::ReadWhileWriting,
+        Self::DeleteRandom,
+        Self::Compact,
+        Self::Verify,
     ];
 
     /// The name on the command line and in reports.
@@ -57,27 +70,72 @@ impl Name {
             Self::FillRandom => "fillrandom",
             Self::FillSync => "fillsync",
             Self::Overwrite => "overwrite",
+            Self::DeleteRandom => "deleterandom",
             Self::ReadRandom => "readrandom",
             Self::ReadMissing => "readmissing",
             Self::ReadSeq => "readseq",
             Self::ReadReverse => "readreverse",
             Self::SeekRandom => "seekrandom",
             Self::MultiReadRandom => "multireadrandom",
+            Self::ReadWhileWriting => "readwhilewriting",
+            Self::Verify => "verify",
+            Self::Compact => "compact",
         }
     }
 
-    /// True where it writes `--num` keys; otherwise it only reads, and `--duration` bounds it.
+    /// True where each of its operations writes or deletes.
     #[must_use]
     pub const fn writes(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom | Self::FillSync | Self::Overwrite)
+        self.is_fill() || matches!(self, Self::Overwrite | Self::DeleteRandom)
+    }
+
+    /// True where it reads and writes.
+    #[must_use]
+    pub const fn is_mixed(self) -> bool {
+        !self.kinds().is_empty()
+    }
+
+    /// True where it always writes `num` keys; others run for the duration, if there is one.
+    pub(super) const fn is_fill(self) -> bool {
+        matches!(self, Self::FillSeq | Self::FillRandom | Self::FillSync)
     }
 
     pub(super) const fn is_fill_in_order(self) -> bool {
         matches!(self, Self::FillSeq)
     }
 
+    /// The kinds of operations that are told apart, where there are several.
+    pub(super) const fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::ReadWhileWriting => &[Kind::Read, Kind::Update],
+            _ => &[],
+        }
+    }
+
+    /// The threads whose end is the run's, of `asked` threads.
+    pub(super) const fn leaders(self, asked: usize) -> usize {
+        if matches!(self, Self::Compact | Self::Verify) { 1 } else { asked }
+    }
+
+    /// All threads of a run, of `asked` threads.
+    pub(super) const fn threads(self, asked: usize) -> usize {
+        self.leaders(asked) + if matches!(self, Self::ReadWhileWriting) { 1 } else { 0 }
+    }
+
+    /// Whether operations follow a schedule where a rate is asked for.
+    pub(super) const fn is_paced(self) -> bool {
+        !matches!(
+            self,
+            Self::ReadSeq
+                | Self::ReadReverse
+                | Self::Verify
+                | Self::MultiReadRandom
+                | Self::Compact
+        )
+    }
+
     pub(super) const fn is_scan(self) -> bool {
-        matches!(self, Self::ReadSeq | Self::ReadReverse)
+        matches!(self, Self::ReadSeq | Self::ReadReverse | Self::Verify)
     }
 
     /// Random fills are uniform whatever the distribution asked for, which is that of accesses to

@@ -13,6 +13,13 @@ const THREADS_MAX: usize = 4096;
 /// The most lookups in flight from one thread.
 const DEPTH_MAX: usize = 4096;
 
+/// The least and most operations per second that can be asked for.
+const RATE_MIN: f64 = 0.001;
+const RATE_MAX: f64 = 1e9;
+
+/// The shortest interval to report: taking the counters takes time.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
 /// The settings of a bench, with the defaults of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -29,8 +36,16 @@ pub struct Options {
     pub threads: usize,
     /// Lookups in flight from each thread in `multireadrandom`.
     pub depth: usize,
-    /// How long reads run, instead of `num` lookups.
+    /// How long all but fills run, instead of `num` operations.
     pub duration: Option<Duration>,
+    /// Operations per second to offer, over all threads, instead of as many as the store takes.
+    pub rate: Option<f64>,
+    /// The same for the writer beside the readers of `readwhilewriting`.
+    pub write_rate: Option<f64>,
+    /// How often figures are taken while a run lasts.
+    pub report_interval: Option<Duration>,
+    /// Every run waits at its end until no background work is due.
+    pub settle: bool,
     /// Which keys are asked for.
     pub distribution: Distribution,
     /// Every write is synced.
@@ -51,6 +66,10 @@ impl Default for Options {
             threads: 1,
             depth: 32,
             duration: None,
+            rate: None,
+            write_rate: None,
+            report_interval: None,
+            settle: false,
             distribution: Distribution::Uniform,
             sync: false,
             existing: false,
@@ -75,6 +94,18 @@ impl Options {
         within("value size, bytes", self.value_bytes as u64, 0, VALUE_BYTES_MAX as u64)?;
         within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         within("depth", self.depth as u64, 1, DEPTH_MAX as u64)?;
+        for (what, rate) in [("rate", self.rate), ("write rate", self.write_rate)] {
+            if rate.is_some_and(|rate| !(RATE_MIN..=RATE_MAX).contains(&rate)) {
+                return Err(Error::invalid(what)
+                    .expected(format_args!("{RATE_MIN}..={RATE_MAX} operations per second"))
+                    .got(rate.unwrap_or_default()));
+            }
+        }
+        if self.report_interval.is_some_and(|every| every < INTERVAL_MIN) {
+            return Err(Error::invalid("report interval")
+                .expected(format_args!("at least {INTERVAL_MIN:?}"))
+                .got(format_args!("{:?}", self.report_interval.unwrap_or_default())));
+        }
         Keys::new(self.key_bytes)?;
         Values::new(self.compression_ratio).map(drop)
     }

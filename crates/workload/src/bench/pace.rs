@@ -1,29 +1,67 @@
 //! One thread's clock and counters: an operation ends where the next begins, so that one clock
-//! read serves both.
+//! read serves both. At a given rate the next begins at its time on the schedule instead, and its
+//! latency is counted from there, however late the last one ended: a store that stalls is charged
+//! for every operation it kept waiting.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
-use super::Run;
+use super::watch::Progress;
+use super::{Kind, Run};
 use crate::figures::Tally;
 
-/// Operations between two looks at the stop flag and two reports of progress.
-const GLANCE: u64 = 64;
+/// The longest sleep without a look at the stop flag.
+const NAP: Duration = Duration::from_millis(50);
+
+/// How long before its time a thread stops sleeping: a sleeper wakes up late by about this.
+const WAKE: Duration = Duration::from_micros(80);
 
 pub(super) struct Pace<'a> {
     run: &'a Run<'a>,
+    /// When the last operation ended.
     last: Duration,
+    /// When the current one began, or was to begin.
+    begins: Duration,
     deadline: Duration,
-    progress: &'a AtomicU64,
+    schedule: Option<Schedule>,
+    progress: Option<&'a Progress>,
     pub(super) tally: Tally,
 }
 
+/// When operations are to begin, evenly spaced.
+struct Schedule {
+    first: Duration,
+    nanos_apart: f64,
+    count: u64,
+}
+
+impl Schedule {
+    fn next(&mut self) -> Duration {
+        self.count += 1;
+        let offset = Duration::from_nanos((self.count as f64 * self.nanos_apart) as u64);
+        self.first.saturating_add(offset)
+    }
+}
+
 impl<'a> Pace<'a> {
-    pub(super) fn start(run: &'a Run<'a>, tally: Tally, progress: &'a AtomicU64) -> Self {
-        let last = run.clock.monotonic();
-        let bound = run.options.duration.filter(|_| !run.name.writes());
-        let deadline = bound.map_or(Duration::MAX, |bound| last.saturating_add(bound));
-        Self { run, last, deadline, progress, tally }
+    /// Starts the clock of `thread`, which does its part of `rate` operations per second, or all it
+    /// can.
+    pub(super) fn start(run: &'a Run<'a>, thread: usize, tally: Tally) -> Self {
+        let now = run.clock.monotonic();
+        let deadline = run.deadline().map_or(Duration::MAX, |bound| now.saturating_add(bound));
+        let schedule = run.rate(thread).map(|(rate, turn, turns)| {
+            let nanos_apart = turns as f64 * 1e9 / rate;
+            // Threads take turns, so that the whole load is even too.
+            let first = Duration::from_nanos((nanos_apart * turn as f64 / turns as f64) as u64);
+            Schedule { first: now.saturating_add(first), nanos_apart, count: 0 }
+        });
+        let progress = run.progress(thread);
+        let mut pace = Self { run, last: now, begins: now, deadline, schedule, progress, tally };
+        if let Some(first) = pace.schedule.as_ref().map(|schedule| schedule.first) {
+            pace.wait_for(first);
+        }
+        pace
     }
 
     /// When the last operation ended.
@@ -34,26 +72,56 @@ impl<'a> Pace<'a> {
     /// Ends an operation that began when the last one ended; says whether to go on.
     #[inline]
     pub(super) fn lap(&mut self) -> bool {
-        self.lap_since(self.last)
+        self.lap_since(self.begins)
+    }
+
+    /// As [`Pace::lap`], counted by its kind too.
+    #[inline]
+    pub(super) fn lap_as(&mut self, kind: Kind) -> bool {
+        let began = self.begins;
+        let go_on = self.lap_since(began);
+        self.tally.count_kind(kind, self.last.saturating_sub(began));
+        go_on
     }
 
     /// Ends an operation that began at `began`; says whether to go on.
     #[inline]
     pub(super) fn lap_since(&mut self, began: Duration) -> bool {
         self.last = self.run.clock.monotonic();
-        self.tally.latencies.record(self.last.saturating_sub(began));
+        let took = self.last.saturating_sub(began);
+        self.tally.latencies.record(took);
         self.tally.ops += 1;
-        if self.tally.ops.is_multiple_of(GLANCE) {
-            self.progress.store(self.tally.ops, Relaxed);
-            if self.run.stop.load(Relaxed) {
-                return false;
+        if let Some(progress) = self.progress {
+            progress.count(self.tally.ops, took);
+        }
+        self.begins = self.last;
+        if let Some(next) = self.schedule.as_mut().map(Schedule::next) {
+            self.wait_for(next);
+        }
+        self.last < self.deadline && !self.run.stop.load(Relaxed)
+    }
+
+    /// Waits until `time`, unless the run ends before.
+    fn wait_for(&mut self, time: Duration) {
+        self.begins = time;
+        let until = time.min(self.deadline);
+        loop {
+            let left = until.saturating_sub(self.run.clock.monotonic());
+            if left.is_zero() || self.run.stop.load(Relaxed) {
+                break;
+            }
+            match left.checked_sub(WAKE) {
+                Some(long) if !long.is_zero() => thread::sleep(long.min(NAP)),
+                _ => thread::yield_now(),
             }
         }
-        self.last < self.deadline
+        if until < time {
+            // The operation would begin after the end.
+            self.last = self.last.max(until);
+        }
     }
 
     pub(super) fn into_tally(self) -> Tally {
-        self.progress.store(self.tally.ops, Relaxed);
         self.tally
     }
 }

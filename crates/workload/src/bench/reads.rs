@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use base::{Result, Rng};
 
-use super::ledger::Expected;
-use super::{Name, Pace, Run};
+use super::ledger::{Expected, Version};
+use super::{Kind, Name, Pace, Run};
 use crate::figures::Tally;
 use crate::{Direction, Values};
 
@@ -20,10 +20,9 @@ const CALL_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let (first, end) = run.share(thread);
-    let bounded = run.options.duration.is_none();
-    let turns = if bounded { end - first } else { u64::MAX };
+    let turns = if run.deadline().is_none() { end - first } else { u64::MAX };
     match run.name {
-        Name::ReadSeq => walk(run, Direction::Forward, pace),
+        Name::ReadSeq | Name::Verify => walk(run, Direction::Forward, pace),
         Name::ReadReverse => walk(run, Direction::Reverse, pace),
         Name::SeekRandom => seek(run, turns, rng, pace),
         Name::MultiReadRandom => multi_read(run, turns, rng, pace),
@@ -45,14 +44,15 @@ fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
             run.ledger.expected(Some(number))
         };
         let mut answer = None;
+        let asked = (!missing).then_some(number);
         let found = run.store.get(&key, &mut |value| {
-            answer = Some((value.len(), run.value_is_right(expected, &key, value)));
+            answer = Some((value.len(), run.value_is_right(asked, expected, &key, value)));
         })?;
         run.count(&mut pace.tally, expected, key.len(), answer);
         // A store that says one thing and shows another is wrong too.
         pace.tally.wrong += u64::from(found != answer.is_some());
         pace.tally.lookups += 1;
-        if !pace.lap() {
+        if !(if run.name.is_mixed() { pace.lap_as(Kind::Read) } else { pace.lap() }) {
             break;
         }
     }
@@ -88,7 +88,8 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
                 return;
             };
             let expected = run.ledger.expected(Some(*number));
-            let answer = value.map(|value| (value.len(), run.value_is_right(expected, key, value)));
+            let right = |value| run.value_is_right(Some(*number), expected, key, value);
+            let answer = value.map(|value| (value.len(), right(value)));
             run.count(&mut pace.tally, expected, key.len(), answer);
             let began = ends.pop_front().unwrap_or_else(|| pace.now());
             go_on &= pace.lap_since(began);
@@ -111,7 +112,7 @@ fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
         let visit = &mut |key: &[u8], value: &[u8]| {
             let there = run.keys.number(key);
             let placed = if known { run.ledger.next(number) == there } else { key >= &*from };
-            let right = placed && run.value_is_right(run.ledger.expected(there), key, value);
+            let right = placed && run.value_is_right(there, run.ledger.expected(there), key, value);
             answer = Some((key.len() + value.len(), right));
             ControlFlow::Break(())
         };
@@ -143,8 +144,9 @@ fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> 
         let ordered = ordered || last.is_empty();
         last.clear();
         last.extend_from_slice(key);
-        let expected = run.ledger.expected(run.keys.number(key));
-        let right = ordered && run.value_is_right(expected, key, value);
+        let number = run.keys.number(key);
+        let expected = run.ledger.expected(number);
+        let right = ordered && run.value_is_right(number, expected, key, value);
         run.count(&mut pace.tally, expected, key.len(), Some((value.len(), right)));
         if pace.lap() {
             return ControlFlow::Continue(());
@@ -161,17 +163,27 @@ fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> 
 }
 
 impl Run<'_> {
-    /// True where `value` may stand under `key`.
+    /// True where `value` may stand under `key`, which is that of `number`: `expected` there before
+    /// it was asked for, or written meanwhile.
     #[inline]
-    fn value_is_right(&self, expected: Expected, key: &[u8], value: &[u8]) -> bool {
+    fn value_is_right(
+        &self,
+        number: Option<u64>,
+        expected: Expected,
+        key: &[u8],
+        value: &[u8],
+    ) -> bool {
+        let is = |version: Version| {
+            version.bytes.is_none_or(|bytes| bytes == value.len())
+                && Values::epoch(value).is_none_or(|written| written == version.epoch)
+        };
         let known = match expected {
             Expected::Unknown => true,
             Expected::Absent => false,
-            Expected::Written(epoch) => {
-                value.len() == self.options.value_bytes
-                    && Values::epoch(value).is_none_or(|written| written == epoch)
-            }
+            Expected::Written(version) => is(version),
         };
+        let known =
+            known || number.and_then(|number| self.ledger.under_way(number)).is_some_and(is);
         known && Values::verify(key, value)
     }
 

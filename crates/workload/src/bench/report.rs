@@ -1,14 +1,15 @@
-//! The result of one run: one line for people, one JSON object for scripts.
+//! The result of one run: a line or a few for people, one JSON object for scripts.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::Name;
-use crate::figures::Figures;
+use crate::LatencySummary;
+use crate::figures::{Figures, Operations};
 
 /// The result of one run. Serialized, the object that scripts parse; displayed, one line in the
-/// form of db_bench's.
+/// form of db_bench's, and one for each kind of operation where there are several.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The workload.
@@ -35,13 +36,13 @@ impl fmt::Display for Report {
         if *seconds > 0.0 && bytes > 0 {
             write!(f, " {:6.1} MB/s", bytes as f64 / 1e6 / seconds)?;
         }
-        if !bench.writes() {
+        if found + missing > 0 {
             write!(f, " ({found} of {} found)", found + missing)?;
         }
         write!(
             f,
-            " p50 {:.2} p99 {:.2} p99.9 {:.2} us",
-            latency_us.p50, latency_us.p99, latency_us.p999
+            " p50 {:.2} p99 {:.2} p99.9 {:.2} max {:.2} us",
+            latency_us.p50, latency_us.p99, latency_us.p999, latency_us.max
         )?;
         if let Some(reads) = figures.device_reads_per_get.filter(|_| !bench.writes()) {
             write!(f, " {reads:.3} device reads/get")?;
@@ -49,8 +50,22 @@ impl fmt::Display for Report {
         if let Some(amplification) = figures.write_amplification {
             write!(f, " write amplification {amplification:.2}")?;
         }
+        if figures.settled {
+            let Figures { settle_seconds, ops_per_sec_settled, .. } = figures;
+            write!(f, " settled in {settle_seconds:.3} seconds, {ops_per_sec_settled:.0} ops/sec")?;
+        }
         if *wrong > 0 {
             write!(f, " {wrong} WRONG")?;
+        }
+        for (kind, operations) in &figures.operations {
+            let Operations { count, ops_per_sec, latency_us } = operations;
+            let LatencySummary { mean, p50, p95, p99, p999, max } = latency_us;
+            write!(
+                f,
+                "\n  {:<13} : {count} operations {ops_per_sec:.0} ops/sec mean {mean:.2} p50 {p50:.2} \
+                 p95 {p95:.2} p99 {p99:.2} p99.9 {p999:.2} max {max:.2} us",
+                kind.name()
+            )?;
         }
         Ok(())
     }

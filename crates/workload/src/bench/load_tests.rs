@@ -1,0 +1,141 @@
+//! Runs at a rate, over time, with readers beside a writer, and with settling.
+
+use std::time::Duration;
+
+use super::*;
+use crate::test_store::{Fault, TestStore};
+
+fn options() -> Options {
+    Options { num: 2000, threads: 2, ..Options::default() }
+}
+
+fn run(store: &TestStore, options: Options, names: &[Name]) -> Vec<Report> {
+    let mut bench = Bench::new(store, options).unwrap();
+    names.iter().map(|name| bench.run(*name, &mut |_| {}).unwrap()).collect()
+}
+
+/// Figures of both sides, nothing wrong while they race, and a writer that ends with the readers.
+#[test]
+fn readers_beside_a_writer_accept_old_and_new_values_alone() {
+    let store = TestStore::new(Fault::None);
+    let names = [Name::FillRandom, Name::ReadWhileWriting, Name::ReadRandom, Name::Verify];
+    let reports = run(&store, Options { num: 50_000, ..options() }, &names);
+    assert!(reports.iter().all(|report| report.figures.wrong == 0), "{reports:?}");
+    let mixed = &reports[1];
+    let (reads, writes) =
+        (&mixed.figures.operations[&Kind::Read], &mixed.figures.operations[&Kind::Update]);
+    assert_eq!((mixed.threads, reads.count), (3, 50_000));
+    assert!(writes.count > 0 && writes.latency_us.max > 0.0);
+    assert_eq!(mixed.figures.ops, reads.count + writes.count);
+    assert_eq!(mixed.figures.written_bytes, writes.count * 116);
+    let text = mixed.to_string();
+    assert!(text.contains("\n  read ") && text.contains("\n  update "), "{text}");
+    for fault in [Fault::Stale, Fault::Loses, Fault::Flips] {
+        let store = TestStore::new(fault);
+        let reports = run(&store, options(), &[Name::FillSeq, Name::FillSeq, names[1]]);
+        assert!(reports[2].figures.wrong > 0, "{fault:?}");
+    }
+}
+
+/// A store that keeps deleted keys is caught by readers and by walks.
+#[test]
+fn a_delete_that_is_lost_is_caught() {
+    let store = TestStore::new(Fault::KeepsDeleted);
+    let names = [Name::FillSeq, Name::DeleteRandom, Name::ReadRandom, Name::Verify];
+    let reports = run(&store, options(), &names);
+    assert!(reports[2].figures.wrong > 20, "{}", reports[2]);
+    assert!(reports[3].figures.wrong > 50, "{}", reports[3]);
+}
+
+#[test]
+fn overwrites_run_for_a_duration_and_report_intervals() {
+    let store = TestStore::new(Fault::None);
+    let options = Options {
+        duration: Some(Duration::from_millis(120)),
+        report_interval: Some(Duration::from_millis(20)),
+        ..options()
+    };
+    let mut bench = Bench::new(&store, options).unwrap();
+    let mut intervals = Vec::new();
+    let mut hear = |event| {
+        if let Event::Interval(interval) = event {
+            intervals.push(interval);
+        }
+    };
+    bench.run(Name::FillSeq, &mut |_| {}).unwrap();
+    let report = bench.run(Name::Overwrite, &mut hear).unwrap();
+    assert!(report.figures.seconds >= 0.12 && report.figures.ops > 0);
+    let most = (report.figures.seconds / 0.02) as usize + 2;
+    assert!((1..=most).contains(&intervals.len()), "{} of {most}", intervals.len());
+    let ops: u64 = intervals.iter().map(|interval| interval.ops).sum();
+    assert_eq!(ops, report.figures.ops, "each operation is in one interval");
+    let worst = intervals.iter().map(|interval| interval.worst_us).fold(0.0, f64::max);
+    let max = report.figures.latency_us.max;
+    assert!((worst - max).abs() <= max * 0.002, "{worst} {max}");
+    let stalled: f64 = intervals.iter().map(|interval| interval.stall_seconds).sum();
+    assert!((stalled - report.figures.stall_seconds).abs() < 1e-6, "{stalled}");
+    let ends: Vec<f64> = intervals.iter().map(|interval| interval.at_seconds).collect();
+    assert!(ends.is_sorted(), "{ends:?}");
+    let json = serde_json::to_value(&intervals[0]).unwrap();
+    for name in [
+        "bench",
+        "at_seconds",
+        "seconds",
+        "ops",
+        "ops_per_sec",
+        "worst_us",
+        "stall_seconds",
+        "stalls",
+        "device_write_bytes",
+        "device_read_bytes",
+        "space_bytes",
+        "memory_bytes",
+    ] {
+        assert!(json.get(name).is_some(), "{name} in {json}");
+    }
+}
+
+/// At a rate the store could exceed, the rate is what comes out, from all threads together.
+#[test]
+fn a_rate_is_kept() {
+    let store = TestStore::new(Fault::None);
+    let options = Options { num: 200, rate: Some(2000.0), threads: 4, ..options() };
+    let reports = run(&store, options, &[Name::FillSeq, Name::ReadRandom]);
+    for report in reports {
+        // The last operation begins 199/2000 of a second after the first.
+        assert!(report.figures.seconds >= 0.0995, "{report}");
+        assert_eq!(report.figures.ops, 200);
+    }
+    for name in [Name::ReadSeq, Name::MultiReadRandom, Name::Compact] {
+        assert_eq!(Bench::check(name, &options).unwrap_err().kind(), base::ErrorKind::Invalid);
+    }
+}
+
+/// One slow operation delays those behind it, and each of them is charged with its own wait.
+#[test]
+fn latency_counts_from_the_intended_start() {
+    let store = TestStore::new(Fault::PausesOnce);
+    let options = Options { num: 200, rate: Some(2000.0), threads: 1, ..options() };
+    let report = run(&store, options, &[Name::FillSeq]).remove(0);
+    // 50 ms at 2000 a second: the hundredth behind it still waits, so that a fifth of all took over
+    // 10 ms; counted from when they were sent, one would have.
+    assert!(report.figures.latency_us.max >= 50_000.0, "{report}");
+    let latencies = report.figures.latency_us;
+    assert!(latencies.p95 > 10_000.0 && latencies.mean > 2000.0, "{report}");
+}
+
+#[test]
+fn settling_is_waited_for_on_demand_and_counted() {
+    let store = TestStore::new(Fault::None);
+    let names = [Name::FillSeq, Name::ReadRandom, Name::Compact];
+    let figures: Vec<_> = run(&store, Options { settle: true, ..options() }, &names)
+        .into_iter()
+        .map(|report| report.figures)
+        .collect();
+    assert_eq!(store.work(), [1, 3, 1]);
+    for figures in figures {
+        assert!(figures.settled && figures.ops_per_sec_settled <= figures.ops_per_sec);
+        let seconds = figures.seconds + figures.settle_seconds;
+        assert!((figures.ops_per_sec_settled - figures.ops as f64 / seconds).abs() < 1.0);
+    }
+}

@@ -1,0 +1,184 @@
+//! One run of a workload: its threads, from their start to the last one's end.
+
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use base::{Clock, Result, Rng};
+
+use super::ledger::Ledger;
+use super::watch::{Intervals, Progress};
+use super::{Event, Name, Options, Pace, Tick, reads, writes};
+use crate::figures::Tally;
+use crate::{Keys, Sampler, Store, Values};
+
+/// How often the caller hears of a run's progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the threads of one run share.
+pub(super) struct Run<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) name: Name,
+    pub(super) options: &'a Options,
+    pub(super) keys: Keys,
+    pub(super) values: Values,
+    pub(super) ledger: &'a Ledger,
+    pub(super) epoch: u8,
+    pub(super) seed: u64,
+    pub(super) sampler: Sampler,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) barrier: Barrier,
+    /// Ends the run: a thread failed, or the leaders are done.
+    pub(super) stop: AtomicBool,
+    /// Threads whose end is the run's.
+    pub(super) leaders: AtomicUsize,
+    /// Each thread's.
+    pub(super) progress: Box<[Progress]>,
+}
+
+impl Run<'_> {
+    pub(super) fn all_threads(&self, hear: &mut dyn FnMut(Event)) -> Result<(Tally, Duration)> {
+        let began = self.clock.monotonic();
+        let elapsed = || self.clock.monotonic().saturating_sub(began);
+        let running = AtomicUsize::new(self.progress.len());
+        let watcher = thread::current();
+        let every = self.options.report_interval;
+        let mut intervals =
+            every.map(|every| Intervals::new(self.name, self.store, &self.progress, every));
+        let results: Vec<Result<Ended>> = thread::scope(|scope| {
+            let handles: Vec<_> = (0..self.progress.len())
+                .map(|thread| {
+                    let leaving = Leaving { running: &running, watcher: watcher.clone() };
+                    scope.spawn(move || {
+                        let _leaving = leaving;
+                        self.one_thread(thread)
+                    })
+                })
+                .collect();
+            while running.load(Relaxed) > 0 {
+                let left = intervals.as_ref().map(|intervals| intervals.left(elapsed()));
+                thread::park_timeout(left.map_or(TICK, |left| left.min(TICK)));
+                let now = elapsed();
+                hear(Event::Tick(self.tick(now)));
+                if running.load(Relaxed) > 0
+                    && let Some(interval) = intervals.as_mut().and_then(|it| it.take(now))
+                {
+                    hear(Event::Interval(interval));
+                }
+            }
+            let now = elapsed();
+            hear(Event::Tick(self.tick(now)));
+            if let Some(interval) = intervals.as_mut().and_then(|it| it.last(now)) {
+                hear(Event::Interval(interval));
+            }
+            let joined = handles.into_iter().map(|handle| handle.join());
+            joined.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        let mut total = Tally::new()?;
+        let (mut start, mut end) = (Duration::MAX, Duration::ZERO);
+        for result in results {
+            let ended = result?;
+            total.merge(&ended.tally);
+            start = start.min(ended.start);
+            end = end.max(ended.end);
+        }
+        Ok((total, end.saturating_sub(start)))
+    }
+
+    fn one_thread(&self, thread: usize) -> Result<Ended> {
+        let tally = Tally::of_kinds(self.name.kinds());
+        let rng = Rng::new(self.seed.wrapping_add(thread as u64 + 1));
+        // Every thread passes here, or the others would wait forever.
+        self.barrier.wait();
+        let start = self.clock.monotonic();
+        let outcome = tally.and_then(|tally| {
+            let mut pace = Pace::start(self, thread, tally);
+            match self.name {
+                Name::Compact => self.compact(&mut pace)?,
+                Name::ReadWhileWriting if self.is_background(thread) => {
+                    writes::beside_readers(self, rng, &mut pace)?;
+                }
+                name if name.writes() => writes::run(self, thread, rng, &mut pace)?,
+                _ => reads::run(self, thread, rng, &mut pace)?,
+            }
+            Ok(Ended { start, end: pace.now(), tally: pace.into_tally() })
+        });
+        let is_last = || !self.is_background(thread) && self.leaders.fetch_sub(1, Relaxed) == 1;
+        if is_last() || outcome.is_err() {
+            self.stop.store(true, Relaxed);
+        }
+        outcome
+    }
+
+    fn compact(&self, pace: &mut Pace<'_>) -> Result<()> {
+        self.store.compact()?;
+        pace.lap();
+        Ok(())
+    }
+
+    /// Whether `thread` runs beside the leaders, until they are done.
+    fn is_background(&self, thread: usize) -> bool {
+        thread >= self.name.leaders(self.options.threads)
+    }
+
+    /// How long the run lasts, unless it does `num` operations.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.options
+            .duration
+            .filter(|_| !self.name.is_fill() && !matches!(self.name, Name::Compact | Name::Verify))
+    }
+
+    /// The operations per second that `thread` has a part in, its turn and the number of turns.
+    pub(super) fn rate(&self, thread: usize) -> Option<(f64, usize, usize)> {
+        if self.is_background(thread) {
+            return self.options.write_rate.map(|rate| (rate, 0, 1));
+        }
+        let turns = self.name.leaders(self.options.threads);
+        self.options.rate.map(|rate| (rate, thread, turns))
+    }
+
+    pub(super) fn progress(&self, thread: usize) -> Option<&Progress> {
+        self.progress.get(thread)
+    }
+
+    /// The part of `num` operations that falls to `thread`: its first and one past its last.
+    pub(super) fn share(&self, thread: usize) -> (u64, u64) {
+        let threads = self.name.leaders(self.options.threads) as u128;
+        let cut = |thread: usize| (u128::from(self.options.num) * thread as u128 / threads) as u64;
+        (cut(thread), cut(thread + 1))
+    }
+
+    fn tick(&self, elapsed: Duration) -> Tick {
+        let leaders = self.name.leaders(self.options.threads);
+        let total = match (self.deadline(), self.name) {
+            (Some(_), _) => None,
+            (None, Name::Compact) => Some(1),
+            (None, name) if name.is_scan() => Some(self.options.num * leaders as u64),
+            (None, _) => Some(self.options.num),
+        };
+        let done = self.progress.iter().take(leaders).map(Progress::ops).sum();
+        Tick { done, total, elapsed }
+    }
+}
+
+/// One thread's part of a run.
+struct Ended {
+    start: Duration,
+    end: Duration,
+    tally: Tally,
+}
+
+/// Tells the watching thread, on return or panic, that one thread less is running.
+struct Leaving<'a> {
+    running: &'a AtomicUsize,
+    watcher: thread::Thread,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Relaxed);
+        self.watcher.unpark();
+    }
+}

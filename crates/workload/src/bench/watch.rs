@@ -1,0 +1,172 @@
+//! What is seen of a run while it lasts: its progress, and figures for each interval.
+//!
+//! Concurrency: each thread counts on a cache line of its own; the watching thread only reads, but
+//! for the worst latency, which it takes and clears.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Name;
+use crate::figures::ratio;
+use crate::store::{Counters, Store};
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// Done, in operations (a replay: in the trace's own unit).
+    pub done: u64,
+    /// To do in all, where that is known beforehand.
+    pub total: Option<u64>,
+    /// Since the start.
+    pub elapsed: Duration,
+}
+
+/// What a caller hears of a run while it lasts.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// How far it is, several times a second.
+    Tick(Tick),
+    /// What happened since the last one, as often as the options ask.
+    Interval(Interval),
+}
+
+/// The figures of one interval of a run. Field names are an interface that scripts parse.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interval {
+    /// The workload.
+    pub bench: Name,
+    /// Where it ends, seconds since the run's start. No other kind of line has this field.
+    pub at_seconds: f64,
+    /// Its length.
+    pub seconds: f64,
+    /// Operations that ended in it, all threads'.
+    pub ops: u64,
+    /// Operations per second.
+    pub ops_per_sec: f64,
+    /// The longest operation that ended in it, microseconds.
+    pub worst_us: f64,
+    /// How long writers were held back, summed over writers.
+    pub stall_seconds: f64,
+    /// The same by reason.
+    pub stalls: BTreeMap<&'static str, f64>,
+    /// Bytes written to the device.
+    pub device_write_bytes: u64,
+    /// Bytes read from the device.
+    pub device_read_bytes: u64,
+    /// Device space taken at its end, bytes.
+    pub space_bytes: u64,
+    /// Memory charged at its end, bytes.
+    pub memory_bytes: u64,
+}
+
+impl std::fmt::Display for Interval {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:<15} : at {:.1} s {:.0} ops/sec, worst {:.0} us, stalled {:.3} s, written {:.1} MB, \
+             space {:.1} MB",
+            self.bench,
+            self.at_seconds,
+            self.ops_per_sec,
+            self.worst_us,
+            self.stall_seconds,
+            self.device_write_bytes as f64 / 1e6,
+            self.space_bytes as f64 / 1e6
+        )
+    }
+}
+
+/// One thread's progress. On lines of its own: it is written after every operation.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Progress {
+    ops: AtomicU64,
+    worst_nanos: AtomicU64,
+}
+
+impl Progress {
+    #[inline]
+    pub(super) fn count(&self, ops: u64, took: Duration) {
+        self.ops.store(ops, Relaxed);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if nanos > self.worst_nanos.load(Relaxed) {
+            self.worst_nanos.fetch_max(nanos, Relaxed);
+        }
+    }
+
+    pub(super) fn ops(&self) -> u64 {
+        self.ops.load(Relaxed)
+    }
+}
+
+/// Takes an interval's figures each time one has passed.
+pub(super) struct Intervals<'a> {
+    name: Name,
+    store: &'a dyn Store,
+    threads: &'a [Progress],
+    every: Duration,
+    began: Duration,
+    ends: Duration,
+    ops: u64,
+    counters: Counters,
+}
+
+impl<'a> Intervals<'a> {
+    pub(super) fn new(
+        name: Name,
+        store: &'a dyn Store,
+        threads: &'a [Progress],
+        every: Duration,
+    ) -> Self {
+        let counters = store.counters();
+        Self { name, store, threads, every, began: Duration::ZERO, ends: every, ops: 0, counters }
+    }
+
+    /// How long the current interval has yet to go.
+    pub(super) fn left(&self, elapsed: Duration) -> Duration {
+        self.ends.saturating_sub(elapsed)
+    }
+
+    /// The interval that ended by `elapsed`, if one did.
+    pub(super) fn take(&mut self, elapsed: Duration) -> Option<Interval> {
+        (elapsed >= self.ends).then(|| self.cut(elapsed))
+    }
+
+    /// What is left at the end of the run, unless that is nothing.
+    pub(super) fn last(&mut self, elapsed: Duration) -> Option<Interval> {
+        Some(self.cut(elapsed)).filter(|interval| interval.ops > 0)
+    }
+
+    fn cut(&mut self, elapsed: Duration) -> Interval {
+        let counters = self.store.counters();
+        let since = counters.since(&self.counters);
+        let ops: u64 = self.threads.iter().map(Progress::ops).sum();
+        let worst = self.threads.iter().map(|thread| thread.worst_nanos.swap(0, Relaxed)).max();
+        let seconds = elapsed.saturating_sub(self.began).as_secs_f64();
+        let device = since.total();
+        let interval = Interval {
+            bench: self.name,
+            at_seconds: elapsed.as_secs_f64(),
+            seconds,
+            ops: ops - self.ops,
+            ops_per_sec: ratio((ops - self.ops) as f64, seconds).unwrap_or_default(),
+            worst_us: worst.unwrap_or_default() as f64 / 1000.0,
+            stall_seconds: since.stall().as_secs_f64(),
+            stalls: since.stalls.iter().map(|(name, time)| (*name, time.as_secs_f64())).collect(),
+            device_write_bytes: device.write_bytes,
+            device_read_bytes: device.read_bytes,
+            space_bytes: counters.space_bytes,
+            memory_bytes: counters.memory_bytes,
+        };
+        self.began = elapsed;
+        while self.ends <= elapsed && !self.every.is_zero() {
+            self.ends = self.ends.saturating_add(self.every);
+        }
+        self.ops = ops;
+        self.counters = counters;
+        interval
+    }
+}
