@@ -11,6 +11,10 @@ use workload::Distribution;
 use workload::bench::Name;
 use workload::trace::Format;
 
+use crate::config::Flags;
+use crate::place::Place;
+use crate::{compact, completions, config, delete_range, ingest, keyspace, stats, time};
+
 /// A key-value store for machines with little DRAM.
 #[derive(Debug, Parser)]
 #[command(name = "terrace", version, arg_required_else_help = true)]
@@ -31,8 +35,21 @@ pub(crate) enum Command {
     Put(Put),
     /// Remove a key
     Delete(Delete),
+    /// Remove every key of a range, as one operation
+    DeleteRange(delete_range::Args),
     /// Print keys and values in order
     Scan(Scan),
+    /// Add sorted keys in bulk, from a file or standard input
+    Ingest(ingest::Args),
+    /// List, make and drop keyspaces
+    Keyspace {
+        #[command(subcommand)]
+        command: keyspace::Command,
+    },
+    /// Show what a store holds: memory, keyspaces, log, merges
+    Stats(stats::Args),
+    /// Merge tables now, and give back the space of what was overwritten or deleted
+    Compact(compact::Args),
     /// Show what is in a table, log segment or manifest file
     Inspect(Inspect),
     /// Verify every checksum and invariant of a store that is not open
@@ -46,6 +63,13 @@ pub(crate) enum Command {
     },
     /// Make a directory the store that a backup is of
     Restore(Restore),
+    /// Show, check and document settings
+    Config {
+        #[command(subcommand)]
+        command: config::Command,
+    },
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,18 +84,6 @@ pub(crate) enum BackupCommand {
     Delete(BackupDelete),
     /// Delete all but the newest backups
     Prune(BackupPrune),
-}
-
-/// How to open the store.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Engine {
-    /// Memory the store may use, all of it: memtables, cache, metadata, buffers
-    /// [default: a quarter of the machine's or cgroup's]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) memory: Option<u64>,
-    /// How new tables are compressed
-    #[arg(long, default_value = "lz4")]
-    pub(crate) codec: CodecName,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -149,7 +161,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     #[command(flatten)]
-    pub(crate) engine: Engine,
+    pub(crate) engine: Flags,
     /// Print one JSON object a workload, each on a line of its own
     #[arg(long)]
     pub(crate) json: bool,
@@ -182,25 +194,10 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
-    pub(crate) engine: Engine,
+    pub(crate) engine: Flags,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A store and a keyspace in it.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Place {
-    /// The store's directory
-    pub(crate) dir: PathBuf,
-    /// The keyspace
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub(crate) keyspace: String,
-    /// Read keys and values as hexadecimal digits, and print them so
-    #[arg(long)]
-    pub(crate) hex: bool,
-    #[command(flatten)]
-    pub(crate) engine: Engine,
 }
 
 #[derive(Debug, clap::Args)]
@@ -220,6 +217,9 @@ pub(crate) struct Put {
     /// The value; `-` reads it from standard input
     #[arg(allow_negative_numbers = true)]
     pub(crate) value: String,
+    /// Remove it by itself after this time, as in 90s, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) ttl: Option<Duration>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -255,6 +255,9 @@ pub(crate) struct Scan {
     /// Print only how many there are
     #[arg(long)]
     pub(crate) count: bool,
+    /// Print one JSON object a line, of text or of hexadecimal digits
+    #[arg(long, conflicts_with_all = ["keys_only", "count"])]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -280,7 +283,8 @@ pub(crate) enum FileKind {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
-    /// The store's directory
+    /// The store's directory, or a configuration file that names it
+    #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -289,7 +293,8 @@ pub(crate) struct Check {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Checkpoint {
-    /// The store's directory
+    /// The store's directory, or a configuration file that names it
+    #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
     /// The new store's directory: none yet, or an empty one
     pub(crate) place: PathBuf,
@@ -297,7 +302,7 @@ pub(crate) struct Checkpoint {
     #[arg(long)]
     pub(crate) flush: bool,
     #[command(flatten)]
-    pub(crate) engine: Engine,
+    pub(crate) engine: Flags,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -305,7 +310,8 @@ pub(crate) struct Checkpoint {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupCreate {
-    /// The store's directory
+    /// The store's directory, or a configuration file that names it
+    #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
     /// The directory of backups, made where there is none
     pub(crate) repository: PathBuf,
@@ -316,7 +322,7 @@ pub(crate) struct BackupCreate {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<u64>,
     #[command(flatten)]
-    pub(crate) engine: Engine,
+    pub(crate) engine: Flags,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -386,7 +392,7 @@ where
     PossibleValuesParser::new(all.map(name)).try_map(|name| name.parse())
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| plain(&error))
 }
 
@@ -394,11 +400,8 @@ fn distribution(text: &str) -> Result<Distribution, String> {
     text.parse().map_err(|error| plain(&error))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.strip_suffix('s').unwrap_or(text);
-    let seconds: f64 =
-        number.parse().map_err(|_| "expected seconds, as in 30 or 0.5".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    time::parse(text).ok_or_else(|| format!("expected {}", time::WRITTEN))
 }
 
 /// What an error says, less the kind where that goes without saying: who typed it reads it.

@@ -3,23 +3,13 @@
 use std::path::Path;
 
 use serde_json::json;
-use terracedb::{
-    Backup, BackupInfo, CheckpointOptions, Db, DeleteReport, Error, Result, format_bytes,
-};
+use terracedb::{Backup, BackupInfo, CheckpointOptions, DeleteReport, Error, Result, format_bytes};
 
-use crate::args::{self, BackupCommand, Engine};
+use crate::args::{self, BackupCommand};
+use crate::config::Config;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, check, directory};
-
-fn open(dir: &Path, engine: &Engine) -> Result<Db> {
-    directory::must_hold_store(dir)?;
-    let mut builder = Db::builder(dir).codec(engine.codec.into());
-    if let Some(memory) = engine.memory {
-        builder = builder.memory(memory);
-    }
-    builder.open()
-}
+use crate::{Outcome, check};
 
 /// The repository in `dir`, which is made only by a backup.
 fn repository(dir: &Path, create: bool, rate: Option<u64>, name: &str) -> Result<Backup> {
@@ -33,7 +23,7 @@ fn repository(dir: &Path, create: bool, rate: Option<u64>, name: &str) -> Result
 }
 
 pub(crate) fn checkpoint(args: &args::Checkpoint) -> Result<Outcome> {
-    let db = open(&args.dir, &args.engine)?;
+    let db = Config::of_store(&args.dir, &args.engine)?.open(false)?;
     let options = CheckpointOptions::default().flush(args.flush);
     let report = db.checkpoint_with(&args.place, options)?;
     let mut out = Output::new();
@@ -81,7 +71,7 @@ pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
 }
 
 fn create(args: &args::BackupCreate) -> Result<Outcome> {
-    let db = open(&args.dir, &args.engine)?;
+    let db = Config::of_store(&args.dir, &args.engine)?.open(false)?;
     let report =
         repository(&args.repository, true, args.rate, "backup")?.create(&db, &args.label)?;
     let mut out = Output::new();

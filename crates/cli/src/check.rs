@@ -8,12 +8,13 @@ use terracedb::{CheckReport, Problem, Result, format_bytes};
 
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, args, directory};
+use crate::{Outcome, args, config, directory};
 
 pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
-    directory::must_hold_store(&args.dir)?;
+    let dir = config::store_path(&args.dir)?;
+    directory::must_hold_store(&dir)?;
     let options = FileOptions { create: false, ..FileOptions::default() };
-    let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&args.dir, options)?);
+    let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
     let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
     drop(progress);

@@ -10,7 +10,7 @@ use workload::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
 
 use terracedb::Durability;
 
-use crate::args::Engine;
+use crate::config::{Config, Flags};
 use crate::directory;
 
 /// The keyspace that the drivers use.
@@ -30,11 +30,7 @@ pub(crate) struct EngineStore {
 impl EngineStore {
     /// Opens the store in `data`, or in a directory of its own. `existing` says whether there has
     /// to be one already; where not, the directory must be empty.
-    pub(crate) fn open(
-        data: Option<&Path>,
-        existing: Option<bool>,
-        engine: &Engine,
-    ) -> Result<Self> {
+    pub(crate) fn open(data: Option<&Path>, existing: Option<bool>, flags: &Flags) -> Result<Self> {
         let scratch = match data {
             Some(_) => None,
             None => {
@@ -47,16 +43,14 @@ impl EngineStore {
             (None, Some(scratch)) => scratch.path().to_owned(),
             (None, None) => PathBuf::new(),
         };
+        let config = Config::of_store(&dir, flags)?;
+        let dir = config.path()?.to_owned();
         match existing {
             Some(true) => directory::must_hold_store(&dir)?,
             Some(false) => directory::must_be_empty(&dir)?,
             None => {}
         }
-        let mut builder = Db::builder(&dir).codec(engine.codec.into());
-        if let Some(memory) = engine.memory {
-            builder = builder.memory(memory);
-        }
-        let db = builder.open()?;
+        let db = config.open(true)?;
         let keyspace = db.keyspace(KEYSPACE)?;
         Ok(Self { db, keyspace, queues: Mutex::default(), _scratch: scratch, dir })
     }

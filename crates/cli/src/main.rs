@@ -8,13 +8,22 @@ mod args;
 mod backup;
 mod bench;
 mod check;
+mod compact;
+mod completions;
+mod config;
+mod delete_range;
 mod directory;
 mod engine;
 mod entries;
+mod ingest;
 mod inspect;
+mod keyspace;
 mod output;
+mod place;
 mod progress;
 mod replay;
+mod stats;
+mod time;
 
 use std::process::ExitCode;
 
@@ -55,12 +64,19 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Get(args) => entries::get(args),
         Command::Put(args) => entries::put(args),
         Command::Delete(args) => entries::delete(args),
+        Command::DeleteRange(args) => delete_range::run(&args),
         Command::Scan(args) => entries::scan(args),
+        Command::Ingest(args) => ingest::run(&args),
+        Command::Keyspace { command } => keyspace::run(&command),
+        Command::Stats(args) => stats::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Checkpoint(args) => backup::checkpoint(&args),
         Command::Backup { command } => backup::backup(&command),
         Command::Restore(args) => backup::restore(&args),
+        Command::Config { command } => config::run(&command),
+        Command::Completions(args) => completions::run(&args),
     }
 }
 

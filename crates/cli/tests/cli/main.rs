@@ -7,9 +7,15 @@ mod bench;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod entries;
 #[cfg(test)]
+mod ingest;
+#[cfg(test)]
 mod inspect;
+#[cfg(test)]
+mod keeping;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]

@@ -64,6 +64,12 @@ impl Compaction {
         self.store.compactor.progress(&self.requests)
     }
 
+    /// True where [`Compaction::wait`] would not wait.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.store.compactor.is_finished(&self.requests)
+    }
+
     /// Waits until all of it is done.
     ///
     /// # Errors

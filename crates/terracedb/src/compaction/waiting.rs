@@ -46,6 +46,15 @@ impl Compactor {
         CompactionProgress { bytes_total, bytes_left: own().map(|request| request.left).sum() }
     }
 
+    /// Whether all of `requests` are done.
+    pub(crate) fn is_finished(&self, requests: &[u64]) -> bool {
+        let state = self.state.lock();
+        requests
+            .iter()
+            .filter_map(|id| state.requests.get(id))
+            .all(|request| request.ended.is_some())
+    }
+
     /// Waits until all of `requests` are done; the first failure.
     pub(crate) fn wait(&self, requests: &[u64]) -> Result<()> {
         self.wait_until(|state| {

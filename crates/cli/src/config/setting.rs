@@ -1,0 +1,226 @@
+//! Every setting: its key, what it takes, and what is in force where nobody set it.
+//!
+//! The one list that files, the environment, flags, `config print` and the reference in
+//! docs/operations.md are made from.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use terracedb::{Codec, Durability, format_bytes, parse_bytes};
+
+use crate::time;
+
+/// A setting's value, each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Values {
+    /// Bytes; `None` takes a quarter of the machine's or control group's.
+    pub(crate) memory: Option<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval: Duration,
+    pub(crate) codec: Codec,
+    pub(crate) zstd_level: i32,
+    pub(crate) flash_path: Option<PathBuf>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            memory: None,
+            durability: Durability::Sync,
+            sync_interval: Duration::from_millis(100),
+            codec: Codec::Lz4,
+            zstd_level: 3,
+            flash_path: None,
+        }
+    }
+}
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Setting {
+    Memory,
+    Durability,
+    SyncInterval,
+    Codec,
+    ZstdLevel,
+    FlashPath,
+}
+
+const DURABILITIES: [(&str, Durability); 3] =
+    [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
+
+const CODECS: [(&str, Codec); 3] =
+    [("none", Codec::None), ("lz4", Codec::Lz4), ("zstd", Codec::Zstd)];
+
+/// The least memory a store works with, bytes.
+const MEMORY_MIN: u64 = 64 << 20;
+
+impl Setting {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Memory,
+        Self::Durability,
+        Self::SyncInterval,
+        Self::Codec,
+        Self::ZstdLevel,
+        Self::FlashPath,
+    ];
+
+    /// Its name in a file, with the section's before it.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Durability => "durability",
+            Self::SyncInterval => "sync-interval",
+            Self::Codec => "codec",
+            Self::ZstdLevel => "zstd-level",
+            Self::FlashPath => "flash.path",
+        }
+    }
+
+    /// The one called `key`.
+    pub(crate) fn of(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.key() == key)
+    }
+
+    /// The environment variable that sets it.
+    pub(crate) fn variable(self) -> String {
+        let name = self.key().replace('.', "__").replace('-', "_");
+        format!("TERRACE_{}", name.to_ascii_uppercase())
+    }
+
+    /// What it is, one sentence.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Memory => "The memory a store may use, all of it: write buffers, cache, metadata",
+            Self::Durability => {
+                "When `put`, `delete` and `delete-range` return: in the log (`none`), durable within \
+                 `sync-interval`, or durable (`sync`)"
+            }
+            Self::SyncInterval => {
+                "How long an `interval` write may stay at the mercy of a power cut"
+            }
+            Self::Codec => "How new tables are compressed",
+            Self::ZstdLevel => "The level, where `codec` is `zstd`",
+            Self::FlashPath => {
+                "The store's directory; a relative one is taken from the file's directory"
+            }
+        }
+    }
+
+    /// What it takes.
+    pub(crate) const fn expects(self) -> &'static str {
+        match self {
+            Self::Memory => "a size of at least 64MiB, as in 512MiB",
+            Self::Durability => "`none`, `interval` or `sync`",
+            Self::SyncInterval => "a time of at least 1ms, as in 100ms",
+            Self::Codec => "`none`, `lz4` or `zstd`",
+            Self::ZstdLevel => "a whole number from -7 to 22",
+            Self::FlashPath => "a directory",
+        }
+    }
+
+    /// The call that changes it while a store is open, if there is one.
+    pub(crate) const fn while_open(self) -> Option<&'static str> {
+        match self {
+            Self::Memory => Some("Resources::set_memory"),
+            Self::Durability => Some("Keyspace::put_with"),
+            Self::SyncInterval | Self::Codec | Self::ZstdLevel | Self::FlashPath => None,
+        }
+    }
+
+    /// Sets it to what `text` says; `false` where that is not what it takes.
+    pub(crate) fn set(self, values: &mut Values, text: &str) -> bool {
+        let set = match self {
+            Self::Memory => parse_bytes(text)
+                .ok()
+                .filter(|bytes| *bytes >= MEMORY_MIN)
+                .map(|bytes| values.memory = Some(bytes)),
+            Self::Durability => named(&DURABILITIES, text).map(|it| values.durability = it),
+            Self::SyncInterval => time::parse(text)
+                .filter(|interval| *interval >= Duration::from_millis(1))
+                .map(|interval| values.sync_interval = interval),
+            Self::Codec => named(&CODECS, text).map(|codec| values.codec = codec),
+            Self::ZstdLevel => text
+                .parse()
+                .ok()
+                .filter(|level| (-7..=22).contains(level))
+                .map(|level| values.zstd_level = level),
+            Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
+        };
+        set.is_some()
+    }
+
+    /// Its value in a form that [`Setting::set`] takes, where it has one.
+    pub(crate) fn show(self, values: &Values) -> Option<String> {
+        Some(match self {
+            Self::Memory => values.memory.map(size)?,
+            Self::Durability => name_of(&DURABILITIES, values.durability),
+            Self::SyncInterval => time::show(values.sync_interval),
+            Self::Codec => name_of(&CODECS, values.codec),
+            Self::ZstdLevel => values.zstd_level.to_string(),
+            Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
+        })
+    }
+
+    /// What is done where it has no value.
+    pub(crate) const fn unset(self) -> &'static str {
+        match self {
+            Self::Memory => "a quarter of the machine's or control group's memory",
+            _ => "none",
+        }
+    }
+}
+
+fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
+    names.iter().find(|(_, of)| *of == value).map_or("?", |(name, _)| *name).to_owned()
+}
+
+/// A size that reads back as the same number.
+fn size(bytes: u64) -> String {
+    let text = format_bytes(bytes).replace(".0 ", "").replace(' ', "");
+    if parse_bytes(&text).is_ok_and(|read| read == bytes) { text } else { bytes.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_what_the_engine_has_and_reads_back() {
+        let values = Values::default();
+        for setting in Setting::ALL {
+            assert_eq!(Setting::of(setting.key()), Some(setting));
+            let Some(text) = setting.show(&values) else { continue };
+            let mut read = values.clone();
+            assert!(setting.set(&mut read, &text), "{text}");
+            assert_eq!(read, values, "{text}");
+        }
+        assert_eq!(Setting::FlashPath.variable(), "TERRACE_FLASH__PATH");
+        assert_eq!(Setting::SyncInterval.variable(), "TERRACE_SYNC_INTERVAL");
+    }
+
+    #[test]
+    fn what_is_out_of_range_changes_nothing() {
+        for (setting, texts) in [
+            (Setting::Memory, &["63MiB", "lots", "-1", "true"][..]),
+            (Setting::Durability, &["fsync", ""]),
+            (Setting::SyncInterval, &["0", "500us"]),
+            (Setting::Codec, &["LZ4", "gzip"]),
+            (Setting::ZstdLevel, &["23", "-8", "3.5"]),
+            (Setting::FlashPath, &[""]),
+        ] {
+            for text in texts {
+                let mut values = Values::default();
+                assert!(!setting.set(&mut values, text), "{setting:?} {text}");
+                assert_eq!(values, Values::default());
+            }
+        }
+        for bytes in [64 << 20, (64 << 20) + 1, 1_000_000_000, 3 << 29] {
+            assert_eq!(parse_bytes(&size(bytes)).unwrap(), bytes, "{}", size(bytes));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Keys and values from text, one record after the other, each key greater than the one before.
+//!
+//! Memory is that of the longest record, which is bounded.
+
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde_json::Value;
+use terracedb::{Error, Result};
+
+use crate::place;
+
+/// No record that can be added is longer as text, bytes: the longest key and value, every byte
+/// two digits or an escape of JSON's.
+const RECORD_BYTES_MAX: u64 = 6 * (base::limits::VALUE_BYTES_MAX as u64 + (64 << 10));
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// The key up to the first tab, then the value; as `scan` prints
+    Tsv,
+    /// Two fields, quoted where need be; as spreadsheets write
+    Csv,
+    /// {"key": ..., "value": ...}; as `scan --json` prints
+    Jsonl,
+}
+
+impl Format {
+    /// By the ending of a file's name.
+    pub(super) fn of(path: &Path) -> Self {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Self::Csv,
+            Some("jsonl" | "ndjson") => Self::Jsonl,
+            _ => Self::Tsv,
+        }
+    }
+}
+
+/// A record and where it began.
+pub(super) struct Record<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+    name: &'a str,
+    line: u64,
+}
+
+impl Record<'_> {
+    /// `FILE:LINE`.
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}", self.name, self.line)
+    }
+}
+
+pub(super) struct Records<R> {
+    input: R,
+    name: String,
+    format: Format,
+    hex: bool,
+    /// The text of the record under way.
+    text: Vec<u8>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// Whether `key` is a record's.
+    began: bool,
+    bytes: u64,
+    /// Lines read.
+    lines: u64,
+}
+
+impl<R: BufRead> Records<R> {
+    pub(super) fn new(input: R, name: String, format: Format, hex: bool) -> Self {
+        let (text, key, value) = (Vec::new(), Vec::new(), Vec::new());
+        Self { input, name, format, hex, text, key, value, began: false, bytes: 0, lines: 0 }
+    }
+
+    /// Bytes of text read so far.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next record; `None` behind the last. Empty lines are none.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no record, a key that does not ascend, or text that cannot be read.
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>> {
+        let line = loop {
+            self.text.clear();
+            let line = self.lines + 1;
+            if !self.read_line()? {
+                return Ok(None);
+            }
+            if !trimmed(&self.text).is_empty() {
+                break line;
+            }
+        };
+        let (key, value) = self.record().map_err(|error| error.at(self.place(line)))?;
+        if self.began && key <= self.key {
+            return Err(Error::invalid("keys out of order")
+                .at(self.place(line))
+                .expected(format_args!("a key after `{}`", self.key.escape_ascii()))
+                .got(format_args!("`{}`", key.escape_ascii())));
+        }
+        (self.key, self.value, self.began) = (key, value, true);
+        let Self { key, value, name, .. } = self;
+        Ok(Some(Record { key, value, name, line }))
+    }
+
+    fn place(&self, line: u64) -> String {
+        format!("{}:{line}", self.name)
+    }
+
+    /// Adds a line to the text, with its end; whether there was one.
+    fn read_line(&mut self) -> Result<bool> {
+        let room = RECORD_BYTES_MAX.saturating_sub(self.text.len() as u64);
+        let read = (&mut self.input).take(room).read_until(b'\n', &mut self.text);
+        let read = read.map_err(|error| Error::io("read", &self.name, error))? as u64;
+        if read == room && self.text.last() != Some(&b'\n') {
+            return Err(Error::invalid("record")
+                .at(self.place(self.lines + 1))
+                .expected(format_args!("at most {RECORD_BYTES_MAX} bytes")));
+        }
+        self.lines += u64::from(read > 0);
+        self.bytes += read;
+        Ok(read > 0)
+    }
+
+    fn record(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let (key, value) = match self.format {
+            Format::Tsv => {
+                let text = trimmed(&self.text);
+                let tab = text.iter().position(|byte| *byte == b'\t');
+                let parts = tab.and_then(|tab| text.split_at_checked(tab));
+                let (key, value) = parts
+                    .ok_or_else(|| Error::invalid("record").expected("a tab behind the key"))?;
+                (key.to_vec(), value.get(1..).unwrap_or_default().to_vec())
+            }
+            Format::Csv => self.csv()?,
+            Format::Jsonl => json(trimmed(&self.text))?,
+        };
+        if !self.hex {
+            return Ok((key, value));
+        }
+        let digits = |text: Vec<u8>| place::bytes(&String::from_utf8_lossy(&text), true);
+        Ok((digits(key)?, digits(value)?))
+    }
+
+    /// Two fields as RFC 4180 has them; one in quotes may go on over several lines.
+    fn csv(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
+        // Quotes come in pairs, a quote within a field as two: an odd one is open.
+        while self.text.iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
+            if !self.read_line()? {
+                return Err(Error::invalid("record").expected("a quote that ends the field"));
+            }
+        }
+        let text = trimmed(&self.text);
+        let (key, rest) = field(text)?;
+        let (value, rest) = match rest.strip_prefix(b",") {
+            Some(rest) => field(rest)?,
+            None => return Err(Error::invalid("record").expected("two fields").got("one")),
+        };
+        if !rest.is_empty() {
+            return Err(Error::invalid("record").expected("two fields").got("more"));
+        }
+        Ok((key, value))
+    }
+}
+
+/// Text without the line's end.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    text.strip_suffix(b"\r").unwrap_or(text)
+}
+
+/// The first field of a CSV record, and what follows it.
+fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
+    let Some(mut rest) = text.strip_prefix(b"\"") else {
+        let end = text.iter().position(|byte| *byte == b',').unwrap_or(text.len());
+        let (field, rest) = text.split_at_checked(end).unwrap_or((text, &[]));
+        return Ok((field.to_vec(), rest));
+    };
+    let mut field = Vec::new();
+    loop {
+        let quote = rest.iter().position(|byte| *byte == b'"');
+        let parts = quote.and_then(|quote| rest.split_at_checked(quote));
+        let (part, behind) = parts
+            .ok_or_else(|| Error::invalid("record").expected("a quote that ends the field"))?;
+        field.extend_from_slice(part);
+        match behind {
+            [b'"', b'"', more @ ..] => {
+                field.push(b'"');
+                rest = more;
+            }
+            [b'"', more @ ..] if more.is_empty() || more.starts_with(b",") => {
+                return Ok((field, more));
+            }
+            _ => return Err(Error::invalid("record").expected("a comma behind a quoted field")),
+        }
+    }
+}
+
+fn json(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    let refused = || Error::invalid("record").expected(r#"{"key": "...", "value": "..."}"#);
+    let value: Value = serde_json::from_slice(text).map_err(|error| refused().caused_by(error))?;
+    let Value::Object(mut fields) = value else { return Err(refused()) };
+    match (fields.remove("key"), fields.remove("value"), fields.is_empty()) {
+        (Some(Value::String(key)), Some(Value::String(value)), true) => {
+            Ok((key.into_bytes(), value.into_bytes()))
+        }
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(format: Format, hex: bool, text: &str) -> Result<Vec<(String, String)>> {
+        let mut records = Records::new(text.as_bytes(), "in".to_owned(), format, hex);
+        let mut all = Vec::new();
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        while let Some(record) = records.next()? {
+            all.push((text(record.key), text(record.value)));
+        }
+        Ok(all)
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_format_says_keys_and_values() {
+        let read = |format, text| all(format, false, text).unwrap();
+        assert_eq!(
+            read(Format::Tsv, "a\t1\t2\n\nb\t\nc\t3"),
+            pairs(&[("a", "1\\t2"), ("b", ""), ("c", "3")])
+        );
+        assert_eq!(
+            read(Format::Csv, "a,1\r\n\"b,\"\"x\"\"\",\"two\nlines\"\nc,\n"),
+            pairs(&[("a", "1"), ("b,\\\"x\\\"", "two\\nlines"), ("c", "")])
+        );
+        let lines = "{\"key\":\"a\",\"value\":\"\\u0000\"}\n{\"value\":\"2\",\"key\":\"b\"}\n";
+        assert_eq!(read(Format::Jsonl, lines), pairs(&[("a", "\\x00"), ("b", "2")]));
+        assert_eq!(all(Format::Tsv, true, "00ff\t0a").unwrap(), pairs(&[("\\x00\\xff", "\\n")]));
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (format, text, place, what) in [
+            (Format::Tsv, "b\t1\na\t2\n", "in:2", "a key after `b`"),
+            (Format::Tsv, "a\t1\na\t2\n", "in:2", "out of order"),
+            (Format::Tsv, "a\t1\n\nb\n", "in:3", "a tab"),
+            (Format::Csv, "a,\"x\ny\"\nb,1,2\n", "in:3", "got more"),
+            (Format::Csv, "a,1\nb\n", "in:2", "got one"),
+            (Format::Csv, "a,\"1\n", "in:1", "a quote that ends"),
+            (Format::Csv, "a,\"1\"2\"\"\n", "in:1", "a comma"),
+            (Format::Jsonl, "{\"key\":\"a\"}\n", "in:1", "\"value\""),
+            (Format::Jsonl, "{\"key\":\"a\",\"value\":\"b\",\"ttl\":1}\n", "in:1", "\"value\""),
+            (Format::Jsonl, "nonsense\n", "in:1", "\"key\""),
+        ] {
+            let error = all(format, false, text).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains(what), "{text}: {error}");
+        }
+        assert!(all(Format::Tsv, true, "0\t1\n").unwrap_err().to_string().contains("in:1"));
+    }
+}

@@ -1,0 +1,111 @@
+//! `terrace keyspace`.
+
+use std::path::PathBuf;
+
+use terracedb::{Error, KeyspaceOptions, Result, format_bytes};
+
+use crate::config::{Config, Flags};
+use crate::output::Output;
+use crate::{Outcome, place};
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List keyspaces, oldest first, with their tables
+    List(List),
+    /// Make a keyspace, and the store where there is none
+    Create(Create),
+    /// Drop a keyspace with all its data
+    Drop(Drop),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// The store's directory, or a configuration file that names it
+    store: PathBuf,
+    #[command(flatten)]
+    flags: Flags,
+    /// Print one JSON object a keyspace
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// The store's directory, or a configuration file that names it
+    store: PathBuf,
+    /// The keyspace's name
+    name: String,
+    /// What merges its operands: terrace.i64-add.1, terrace.append.1,
+    /// terrace.u64-max.1, terrace.u64-min.1; kept for good
+    #[arg(long, value_name = "NAME")]
+    merge_operator: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Drop {
+    /// The store's directory, or a configuration file that names it
+    store: PathBuf,
+    /// The keyspace's name
+    name: String,
+    /// Only print what would go
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+pub(crate) fn run(command: &Command) -> Result<Outcome> {
+    match command {
+        Command::List(args) => list(args),
+        Command::Create(args) => create(args),
+        Command::Drop(args) => drop_keyspace(args),
+    }
+}
+
+fn list(args: &List) -> Result<Outcome> {
+    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+    let mut out = Output::new();
+    for keyspace in db.statistics().keyspaces {
+        if args.json {
+            out.line(crate::stats::keyspace_to_json(&keyspace))?;
+        } else {
+            let bytes = format_bytes(keyspace.table_bytes);
+            out.line(format_args!("{}\t{} tables of {bytes}", keyspace.name, keyspace.tables))?;
+        }
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn create(args: &Create) -> Result<Outcome> {
+    let db = Config::of_store(&args.store, &args.flags)?.open(true)?;
+    if db.existing_keyspace(&args.name).is_some() {
+        return Err(Error::invalid("keyspace")
+            .expected("a name that is free")
+            .got(format_args!("`{}`", args.name)));
+    }
+    let options = args
+        .merge_operator
+        .iter()
+        .fold(KeyspaceOptions::new(), |options, name| options.merge_operator(name));
+    db.keyspace_with(&args.name, &options)?;
+    Ok(Outcome::Done)
+}
+
+fn drop_keyspace(args: &Drop) -> Result<Outcome> {
+    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+    place::existing(&db, &args.name)?;
+    let statistics = db.statistics();
+    let going = statistics.keyspaces.iter().find(|keyspace| keyspace.name == args.name);
+    let bytes = format_bytes(going.map_or(0, |keyspace| keyspace.table_bytes));
+    if !args.dry_run {
+        db.drop_keyspace(&args.name)?;
+    }
+    let mut out = Output::new();
+    let verb = if args.dry_run { "would be dropped" } else { "dropped" };
+    out.line(format_args!("keyspace `{}` with tables of {bytes} {verb}", args.name))?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,167 @@
+//! `terrace stats`: what a store holds, and what it does about it.
+//!
+//! Counters count from the opening, which is this command's own: what is shown is what the store
+//! holds, what opening it took, and what merges are still owed.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use terracedb::{
+    CompactionStatistics, Db, KeyspaceStatistics, Memory, Recovery, Result, Statistics,
+    format_bytes,
+};
+
+use crate::Outcome;
+use crate::config::{Config, Flags};
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory, or a configuration file that names it
+    store: PathBuf,
+    #[command(flatten)]
+    flags: Flags,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+    let statistics = db.statistics();
+    let mut out = Output::new();
+    if args.json {
+        out.line(to_json(&db, &statistics))?;
+    } else {
+        print(&db, &statistics, &mut out)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
+    out.line(format_args!(
+        "{:<20} {:>7} {:>12} {:>14} {:>5} {:>12}",
+        "keyspace", "tables", "bytes", "entries", "runs", "memtables"
+    ))?;
+    for keyspace in &statistics.keyspaces {
+        out.line(format_args!(
+            "{:<20} {:>7} {:>12} {:>14} {:>5} {:>12}",
+            keyspace.name,
+            keyspace.tables,
+            format_bytes(keyspace.table_bytes),
+            keyspace.table_entries,
+            keyspace.runs,
+            format_bytes(keyspace.memtable_bytes),
+        ))?;
+    }
+    out.line(format_args!(
+        "\nlog {} in {} segments, device by {}",
+        format_bytes(statistics.log_bytes),
+        statistics.log.segments_live,
+        statistics.device_backend
+    ))?;
+    let merges = &statistics.compaction;
+    out.line(format_args!(
+        "{} to merge until settled, {} merges running",
+        format_bytes(merges.debt_bytes),
+        merges.running
+    ))?;
+    let recovery = db.recovery();
+    out.line(format_args!(
+        "opened in {:.3} s: {} batches from {} of log",
+        recovery.elapsed.as_secs_f64(),
+        recovery.log_records,
+        format_bytes(recovery.log_bytes)
+    ))?;
+    for warning in warnings(recovery, statistics) {
+        out.line(format_args!("warning: {warning}"))?;
+    }
+    out.line(format_args!("\n{}", statistics.memory))
+}
+
+/// What somebody should look at.
+fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
+    let Statistics { flush_failing, poisoned, blocked, compaction, .. } = statistics;
+    let mut warnings: Vec<_> = recovery
+        .damaged_tables
+        .iter()
+        .map(|error| format!("a table cannot be read: {error}"))
+        .collect();
+    warnings
+        .extend(recovery.log_damage.iter().map(|error| format!("damaged log given up: {error}")));
+    warnings.extend(flush_failing.iter().map(|why| format!("flushes fail: {why}")));
+    warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
+    warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
+    warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
+    if compaction.damaged_tables > 0 {
+        let count = compaction.damaged_tables;
+        warnings.push(format!("{count} damaged tables are kept out of merges"));
+    }
+    warnings
+}
+
+fn to_json(db: &Db, statistics: &Statistics) -> Value {
+    let recovery = db.recovery();
+    json!({
+        "keyspaces": statistics.keyspaces.iter().map(keyspace_to_json).collect::<Vec<_>>(),
+        "log": { "bytes": statistics.log_bytes, "segments": statistics.log.segments_live },
+        "device_backend": statistics.device_backend,
+        "compaction": compaction_to_json(&statistics.compaction),
+        "recovery": {
+            "seconds": recovery.elapsed.as_secs_f64(),
+            "log_records": recovery.log_records,
+            "log_bytes": recovery.log_bytes,
+            "log_torn": recovery.log_torn,
+            "orphans_removed": recovery.orphans_removed,
+            "manifest_repairs": recovery.manifest_repairs,
+        },
+        "warnings": warnings(recovery, statistics),
+        "memory": memory_to_json(&statistics.memory),
+    })
+}
+
+/// A keyspace as `stats` and `keyspace list` print it.
+pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
+    json!({
+        "name": keyspace.name,
+        "tables": keyspace.tables,
+        "table_bytes": keyspace.table_bytes,
+        "table_entries": keyspace.table_entries,
+        "runs": keyspace.runs,
+        "memtables": keyspace.memtables,
+        "memtable_bytes": keyspace.memtable_bytes,
+        "pinned_bytes": keyspace.pinned_bytes,
+        "metadata_bytes": keyspace.metadata_bytes,
+    })
+}
+
+fn compaction_to_json(compaction: &CompactionStatistics) -> Value {
+    json!({
+        "debt_bytes": compaction.debt_bytes,
+        "running": compaction.running,
+        "damaged_tables": compaction.damaged_tables,
+    })
+}
+
+fn memory_to_json(memory: &Memory) -> Value {
+    let component = |component: &terracedb::AccountUsage| {
+        json!({
+            "name": component.name,
+            "used": component.used,
+            "peak": component.peak,
+            "cap": component.cap,
+        })
+    };
+    json!({
+        "limit": memory.limit,
+        "budget": memory.budget,
+        "used": memory.used,
+        "spare": memory.spare,
+        "reclaimed": memory.reclaimed,
+        "refused": memory.refused,
+        "metadata": memory.metadata,
+        "pressure": memory.pressure(),
+        "components": memory.components.iter().map(component).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,108 @@
+//! `compact`, `delete-range`, `keyspace`, `stats` and `put --ttl`.
+
+use crate::support::*;
+
+fn on(dir: &str, name: &[&str], args: &[&str]) -> Run {
+    terrace(&[name, &[dir], &MEMORY, args].concat())
+}
+
+fn count(dir: &str) -> String {
+    on(dir, &["scan"], &["--count"]).good()
+}
+
+#[test]
+fn ranges_go_as_they_are_named_and_a_dry_run_removes_nothing() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    assert_eq!(count(&dir), "2001\n");
+    let dry = on(&dir, &["delete-range"], &["--all", "--dry-run"]).good();
+    assert_eq!(dry, "2001 keys would go\n");
+    assert_eq!(count(&dir), "2001\n");
+    assert_eq!(on(&dir, &["delete-range"], &["--prefix", "z"]).good(), "");
+    assert_eq!(count(&dir), "2000\n");
+    // The thousandth key is the number 2,000, as eight bytes and zeros.
+    let to = format!("{:016x}", 2000);
+    on(&dir, &["delete-range"], &["--hex", "--to", &to]).good();
+    assert_eq!(count(&dir), "1000\n");
+    for args in [&[][..], &["--all", "--from", "a"], &["--from", "b", "--to", "a"]] {
+        on(&dir, &["delete-range"], args).bad(2);
+    }
+    on(&dir, &["delete-range"], &["--all"]).good();
+    assert_eq!(count(&dir), "0\n");
+}
+
+#[test]
+fn compaction_gives_space_back_and_says_so() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let done = on(&dir, &["compact"], &["--json"]).good();
+    let done = &json_lines(&done)[0];
+    assert!(done["table_bytes"].as_u64() < done["table_bytes_before"].as_u64(), "{done}");
+    assert!(done["bytes_read"].as_u64() > Some(0) && done["seconds"].is_f64(), "{done}");
+    on(&dir, &["delete-range"], &["--all"]).good();
+    on(&dir, &["compact"], &["--keyspace", "default"]).good();
+    let statistics = json_lines(&on(&dir, &["stats"], &["--json"]).good()).remove(0);
+    assert_eq!(statistics["keyspaces"][0]["table_bytes"], 0, "{statistics}");
+    assert_eq!(statistics["compaction"]["debt_bytes"], 0, "{statistics}");
+    on(&dir, &["compact"], &["--keyspace", "none"]).bad(2);
+    on(&dir, &["compact"], &["--keyspace", "default", "--from", "b", "--to", "a"]).bad(2);
+    on(&dir, &["compact"], &["--from", "b"]).bad(2);
+    assert!(terrace(&["check", &dir]).good().contains("clean"));
+}
+
+#[test]
+fn keyspaces_are_made_listed_and_dropped() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let adding = ["visits", "--merge-operator", "terrace.i64-add.1"];
+    on(&dir, &["keyspace", "create"], &adding).good();
+    on(&dir, &["keyspace", "create"], &["users"]).good();
+    assert!(on(&dir, &["keyspace", "create"], &["users"]).bad(2).contains("a name that is free"));
+    on(&dir, &["keyspace", "create"], &["x", "--merge-operator", "nobody's"]).bad(2);
+    let list = json_lines(&on(&dir, &["keyspace", "list"], &["--json"]).good());
+    let names: Vec<_> = list.iter().map(|keyspace| keyspace["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["visits", "users"]);
+    on(&dir, &["keyspace", "drop"], &["users", "--dry-run"]).good();
+    assert!(on(&dir, &["keyspace", "drop"], &["users"]).good().contains("dropped"));
+    assert!(on(&dir, &["keyspace", "drop"], &["users"]).bad(2).contains("[visits]"));
+    assert_eq!(on(&dir, &["keyspace", "list"], &[]).good().lines().count(), 1);
+}
+
+#[test]
+fn statistics_say_where_the_memory_is() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let text = on(&dir, &["stats"], &[]).good();
+    for part in ["default", "memtables", "page cache", "memory number 64.0 MiB", "to merge"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let json = json_lines(&on(&dir, &["stats"], &["--json"]).good()).remove(0);
+    let memory = &json["memory"];
+    assert_eq!(memory["limit"], 64 << 20);
+    let components = memory["components"].as_array().unwrap();
+    let used: u64 = components.iter().map(|component| component["used"].as_u64().unwrap()).sum();
+    assert_eq!(memory["used"], used, "{memory}");
+    assert!(json["keyspaces"][0]["table_entries"].as_u64() >= Some(2000), "{json}");
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 0);
+    assert!(terrace(&["stats", &scratch.arg("none")]).bad(2).contains("none"));
+}
+
+#[test]
+fn a_value_goes_by_itself_when_its_time_is_over() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    on(&dir, &["put"], &["token", "ada", "--ttl", "1h"]).good();
+    assert_eq!(on(&dir, &["get"], &["token"]).good(), "ada\n");
+    on(&dir, &["put"], &["token", "ada", "--ttl", "0"]).good();
+    assert_eq!(on(&dir, &["get"], &["token"]).code, 1);
+    assert!(on(&dir, &["put"], &["a", "b", "--ttl", "soon"]).bad(2).contains("12h"));
+}
+
+#[test]
+fn shells_complete_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = terrace(&["completions", shell]).good();
+        assert!(script.contains("delete-range") && script.contains("keyspace"), "{shell}");
+    }
+    terrace(&["completions", "dos"]).bad(2);
+}
