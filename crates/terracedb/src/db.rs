@@ -9,9 +9,11 @@ use compact::{MergeOperator, Operators};
 use media::{FileMedium, FileOptions, Medium};
 
 use crate::compaction::Compaction;
+use crate::events::{Events, Listener};
 use crate::manifest::KeyRange;
 use crate::open::{Recovery, open};
 use crate::read::ReadQueue;
+use crate::scrub::ScrubReport;
 use crate::settings::Settings;
 use crate::statistics::Statistics;
 use crate::store::Store;
@@ -47,6 +49,7 @@ pub struct Builder {
     resources: Option<Resources>,
     settings: Settings,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
+    listeners: Vec<Arc<dyn Listener>>,
 }
 
 #[derive(Debug)]
@@ -58,8 +61,8 @@ enum Place {
 impl Builder {
     fn new(place: Place) -> Self {
         let settings = Settings::default();
-        let merge_operators = Vec::new();
-        Self { place, create: true, memory: None, resources: None, settings, merge_operators }
+        let (memory, resources, merge_operators, listeners) = Default::default();
+        Self { place, create: true, memory, resources, settings, merge_operators, listeners }
     }
 
     /// Whether to create a store where there is none; so by default.
@@ -113,6 +116,28 @@ impl Builder {
         self
     }
 
+    /// How fast tables are read again in the background and verified, bytes a second; 4 MiB by
+    /// default, 0 for never.
+    #[must_use]
+    pub fn scrub_rate(mut self, bytes_per_second: u64) -> Self {
+        self.settings.scrub_rate = bytes_per_second;
+        self
+    }
+
+    /// How often all tables are; every seven days by default.
+    #[must_use]
+    pub fn scrub_interval(mut self, interval: Duration) -> Self {
+        self.settings.scrub_interval = interval;
+        self
+    }
+
+    /// Has `listener` told what happens in the store.
+    #[must_use]
+    pub fn listener(mut self, listener: Arc<dyn Listener>) -> Self {
+        self.listeners.push(listener);
+        self
+    }
+
     /// The shape that merges give the tree, for tests and measurements.
     #[doc(hidden)]
     #[must_use]
@@ -162,7 +187,8 @@ impl Builder {
         for operator in self.merge_operators {
             operators.add(operator)?;
         }
-        let store = open(medium, resources, self.settings, operators, self.create)?;
+        let events = Arc::new(Events::new(self.listeners));
+        let store = open(medium, resources, self.settings, operators, events, self.create)?;
         Ok(Db { store: Arc::new(store) })
     }
 }
@@ -328,6 +354,15 @@ impl Db {
     /// `Poisoned` where a sync failed: what was not durable then may be lost.
     pub fn sync(&self) -> Result<()> {
         self.store.sync()
+    }
+
+    /// Reads every table and verifies each page, now and as fast as the device gives, which the
+    /// store otherwise does in the background. What is damaged is kept out of merges from then on.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short. Damage is no error: the report has it.
+    pub fn scrub(&self) -> Result<ScrubReport> {
+        self.store.scrubber.scrub_now()
     }
 
     /// What the store did and holds.

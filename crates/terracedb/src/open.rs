@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use arena::PublishRing;
 use base::{Error, ErrorKind, KeyspaceId, ReclaimOrder, Result, Seqno, StoreId, Trailer};
 use compact::{Horizon, Operators};
@@ -23,11 +24,14 @@ use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
+use crate::events::Events;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::op::decode_ops;
 use crate::ordered::{FlushEnv, FlushJob, Memtable, Piece, Semantics, TableFile, Tree, Version};
 use crate::pace::Pace;
+use crate::quarantine::Quarantine;
 use crate::read::{PageReader, QueuePool};
+use crate::scrub::{ScrubTask, Scrubber};
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
 use crate::store::Store;
@@ -75,6 +79,7 @@ pub(crate) fn open(
     resources: Resources,
     settings: Settings,
     operators: Operators,
+    events: Arc<Events>,
     create: bool,
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
@@ -107,6 +112,8 @@ pub(crate) fn open(
             values: resources.reads_account(),
         },
         writer_account: resources.flush_account(),
+        events: Arc::clone(&events),
+        quarantine: Arc::new(Quarantine::new(Arc::clone(&manifest), Arc::clone(&events))),
         timekeeper: Arc::new(Timekeeper::new(Arc::clone(resources.clock()), state.clock_ms)),
         codec: settings.codec,
         zstd_level: settings.zstd_level,
@@ -167,6 +174,11 @@ pub(crate) fn open(
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let timekeeper = Arc::clone(&env.timekeeper);
+    let live = Arc::new(ArcSwap::from_pointee(settings.clone()));
+    let scrubber =
+        Scrubber::new(Arc::clone(&env), Arc::clone(&trees), resources.clone(), Arc::clone(&live));
+    let (scrubber, quarantine) = (Arc::new(scrubber), Arc::clone(&env.quarantine));
+    let scrub = ScrubTask::new(Arc::clone(&scrubber), Arc::clone(&stop));
     let clock = ClockTask {
         timekeeper: Arc::clone(&timekeeper),
         manifest: Arc::clone(&manifest),
@@ -195,12 +207,16 @@ pub(crate) fn open(
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
     };
-    let background = start_background(&resources, &buffers, &compactor, flush, (sync, clock));
+    let background =
+        start_background(&resources, &buffers, &compactor, flush, (sync, clock, scrub));
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
         id,
         settings,
+        events,
+        scrubber,
+        quarantine,
         recovery,
         committer,
         transactions,
@@ -235,7 +251,7 @@ fn start_background(
     buffers: &Buffers,
     compactor: &Arc<Compactor>,
     flush: FlushTask,
-    (sync, clock): (SyncTask, ClockTask),
+    (sync, clock, scrub): (SyncTask, ClockTask, ScrubTask),
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
@@ -243,13 +259,14 @@ fn start_background(
     buffers.set_flusher(flusher.clone());
     let syncer = executor.spawn("interval sync", Box::new(sync));
     let clock = executor.spawn("clock", Box::new(clock));
+    let scrub = executor.spawn("scrub", Box::new(scrub));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
     };
     let merges: Vec<_> = (0..MERGES).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, syncer, clock].into_iter().chain(merges).collect();
+    let tasks = [flusher, syncer, clock, scrub].into_iter().chain(merges).collect();
     Background { stop, tasks, counters }
 }
 
@@ -332,6 +349,9 @@ fn open_trees(
                 recovery.damaged_tables.push(error.clone());
             }
             let file = env.table_file(opened, Arc::clone(&table.entry));
+            if table.damaged {
+                file.mark_damaged();
+            }
             let piece = |piece: &LivePiece| {
                 let LivePiece { range, run, level } = piece.clone();
                 (run, Piece::new(Arc::clone(&file), range, level))

@@ -20,6 +20,10 @@ pub(crate) struct Settings {
     pub(crate) recover_damaged_log: bool,
     /// What shape merges give the tree.
     pub(crate) compaction: compact::plan::Options,
+    /// How fast tables are read again and verified, bytes a second; 0: never.
+    pub(crate) scrub_rate: u64,
+    /// How often all of them are.
+    pub(crate) scrub_interval: Duration,
 }
 
 impl Default for Settings {
@@ -31,6 +35,8 @@ impl Default for Settings {
             zstd_level: 3,
             recover_damaged_log: false,
             compaction: compact::plan::Options::default(),
+            scrub_rate: 4 << 20,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::ordered::{TableFile, Version};
 use crate::pace::Delays;
 use crate::store::Store;
+use crate::{Problem, ScrubStatistics};
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
 #[derive(Clone, Debug)]
@@ -55,6 +56,14 @@ pub struct Statistics {
     pub flush_failing: Option<String>,
     /// Merges of tables.
     pub compaction: CompactionStatistics,
+    /// Tables read again and verified in the background.
+    pub scrub: ScrubStatistics,
+    /// Damages that merges and scrubbing found since the store was opened.
+    pub damages: u64,
+    /// The last of them, at most 256.
+    pub damaged: Vec<Problem>,
+    /// Panics of listeners.
+    pub listener_panics: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
     /// Time writers waited, all together, for memtables to be flushed.
@@ -150,6 +159,7 @@ impl Statistics {
         let keyspaces: Vec<_> =
             store.trees.all().iter().map(|tree| KeyspaceStatistics::of(tree)).collect();
         let metadata = keyspaces.iter().map(|keyspace| keyspace.metadata_bytes).sum();
+        let (damages, damaged) = store.quarantine.found();
         Self {
             device: store.metered.snapshot(),
             device_backend: store.medium.capabilities().backend,
@@ -175,6 +185,10 @@ impl Statistics {
             flush_failures: background.flush_failures.get(),
             flush_failing: store.buffers.failure().map(|error| error.to_string()),
             compaction: store.compactor.statistics(),
+            scrub: store.scrubber.statistics(),
+            damages,
+            damaged,
+            listener_panics: store.events.panics(),
             poisoned: poisoned.map(|error| error.to_string()),
             stalled: store.buffers.stalled(),
             delays: store.pace.delays(),

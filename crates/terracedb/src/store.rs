@@ -18,12 +18,15 @@ use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::Compactor;
 use crate::dictionaries::StoreDictionaries;
+use crate::events::Events;
 use crate::manifest::{Edit, KeyRange, KeyspaceKind, Manifest};
 use crate::open::{Recovery, semantics};
 use crate::ordered::{Memtable, Tree, Version};
 use crate::pace::Pace;
+use crate::quarantine::Quarantine;
 use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
+use crate::scrub::Scrubber;
 use crate::settings::Settings;
 use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
@@ -38,6 +41,9 @@ pub(crate) struct Store {
     pub(crate) background: Background,
     pub(crate) id: StoreId,
     pub(crate) settings: Settings,
+    pub(crate) events: Arc<Events>,
+    pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) recovery: Recovery,
     pub(crate) committer: Committer,
     pub(crate) transactions: Transactions,

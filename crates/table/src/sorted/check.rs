@@ -180,7 +180,7 @@ impl Check<'_> {
                 }
             }
             Err(error) => {
-                let keys = self.keys(number, None);
+                let keys = self.table.keys_of(&self.top, number, None);
                 self.damage(Damage { page: partition.meta_page, pages: 1, keys, error });
                 self.data_without_meta(number, partition)?;
             }
@@ -202,7 +202,7 @@ impl Check<'_> {
         let (first, pages) = match meta.block_pages(block) {
             Ok(pages) => pages,
             Err(error) => {
-                let keys = self.keys(number, Some((meta, block)));
+                let keys = self.table.keys_of(&self.top, number, Some((meta, block)));
                 self.damage(Damage { page: partition.meta_page, pages: 1, keys, error });
                 return Ok(());
             }
@@ -212,7 +212,7 @@ impl Check<'_> {
             // Memory is short: nothing is wrong with the table.
             Err(error) if error.is_retryable() => Err(error),
             Err(error) => {
-                let keys = self.keys(number, Some((meta, block)));
+                let keys = self.table.keys_of(&self.top, number, Some((meta, block)));
                 self.damage(Damage { page: first, pages, keys, error });
                 Ok(())
             }
@@ -305,7 +305,7 @@ impl Check<'_> {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
-                    let keys = self.keys(number, None);
+                    let keys = self.table.keys_of(&self.top, number, None);
                     self.damage(Damage { page, pages: 1, keys, error });
                 }
             }
@@ -334,27 +334,6 @@ impl Check<'_> {
         (self.chunk.buf, self.chunk.pages) = read;
         self.chunk.first = first;
         Ok(())
-    }
-
-    /// The keys of a partition, or of one of its blocks.
-    fn keys(
-        &self,
-        number: usize,
-        block: Option<(&MetaPage<'_>, usize)>,
-    ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let properties = self.table.properties();
-        let outer = |index: Option<usize>, otherwise: &[u8]| match index {
-            Some(index) if index < self.top.separators().count() => {
-                self.top.separators().get(index).ok().map(|separator| separator.key)
-            }
-            _ => Some(otherwise.to_vec()),
-        };
-        let from = outer(number.checked_sub(1), &properties.first_key)?;
-        let to = outer(Some(number), &properties.last_key)?;
-        let Some((meta, block)) = block else { return Some((from, to)) };
-        let inner = |block: usize| meta.separator(block).ok().flatten().map(|it| it.key);
-        let to = if block + 1 < meta.blocks() { inner(block + 1)? } else { to };
-        Some((if block > 0 { inner(block)? } else { from }, to))
     }
 
     /// Checks what follows the partitions, and the counts.

@@ -8,6 +8,7 @@ mod describe;
 mod filter;
 mod fit;
 mod footer;
+mod locate;
 mod meta;
 mod output;
 mod pack;

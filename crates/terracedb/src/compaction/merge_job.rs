@@ -24,6 +24,7 @@ use table::Table;
 
 use super::counters::Merged;
 use super::summary::bytes_of;
+use crate::Problem;
 use crate::manifest::{Edit, KeyRange, TableEntry};
 use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, Version};
 
@@ -159,7 +160,8 @@ impl MergeJob {
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Merged>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Running(mut run) => {
-                let stepped = run.step().inspect_err(|_| self.blame(run.blame()))?;
+                let stepped =
+                    run.step().inspect_err(|error| self.blame(env, run.blame(), error))?;
                 self.stage = match stepped {
                     None => Stage::Running(run),
                     Some(outcome) => {
@@ -184,9 +186,15 @@ impl MergeJob {
     }
 
     /// Keeps the input in which damage was met out of later jobs.
-    fn blame(&self, table: Option<TableId>) {
-        let blamed = self.inputs.iter().filter(|piece| Some(piece.entry().id) == table);
-        blamed.for_each(|piece| piece.file().mark_damaged());
+    fn blame(&self, env: &FlushEnv, table: Option<TableId>, error: &Error) {
+        let mut inputs = self.inputs.iter();
+        if let Some(blamed) = inputs.find(|piece| Some(piece.entry().id) == table) {
+            let problem = Problem {
+                keyspace: Some(self.tree.name().to_owned()),
+                ..Problem::of(&table::file_name(blamed.entry().id), error.clone())
+            };
+            env.quarantine.add(&self.tree, blamed.file(), problem);
+        }
     }
 
     /// Puts the outputs in the place of the inputs.

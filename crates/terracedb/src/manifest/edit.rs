@@ -45,6 +45,21 @@ pub(crate) enum Edit {
     KeyspaceOperator { keyspace: KeyspaceId, name: String },
     /// No ingest of the keyspace has a higher number. Said by its tables until they are merged.
     Ingested { keyspace: KeyspaceId, last: Seqno },
+    /// Damage was met in a table: it is kept out of merges, and is still read.
+    TableDamaged { keyspace: KeyspaceId, table: TableId },
+    /// How far scrubbing is.
+    Scrubbed(ScrubPosition),
+}
+
+/// Where a pass over the tables is: it goes by id, to the last there was when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScrubPosition {
+    /// When the pass began, Unix milliseconds; 0: there was none.
+    pub(crate) began_ms: u64,
+    /// The next table has this id or a higher one.
+    pub(crate) next: TableId,
+    /// Tables from this id on are no part of the pass.
+    pub(crate) end: TableId,
 }
 
 /// What a keyspace can do. The number is stored.
@@ -79,6 +94,8 @@ const CLOCK_REACHED: u8 = 11;
 const KEYSPACE_OPERATOR: u8 = 12;
 const TABLE_MOVED: u8 = 13;
 const INGESTED: u8 = 15;
+const TABLE_DAMAGED: u8 = 20;
+const SCRUBBED: u8 = 21;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -140,6 +157,17 @@ impl Edit {
                 out.push(INGESTED);
                 put_varint(out, u64::from(keyspace.0));
                 put_varint(out, last.get());
+            }
+            Self::TableDamaged { keyspace, table } => {
+                out.push(TABLE_DAMAGED);
+                put_varint(out, u64::from(keyspace.0));
+                put_u64(out, table.0);
+            }
+            Self::Scrubbed(ScrubPosition { began_ms, next, end }) => {
+                out.push(SCRUBBED);
+                put_u64(out, *began_ms);
+                put_u64(out, next.0);
+                put_u64(out, end.0);
             }
             Self::KeyspaceOperator { keyspace, name } => {
                 out.push(KEYSPACE_OPERATOR);
@@ -213,6 +241,14 @@ impl Edit {
                 keyspace: keyspace(cursor)?,
                 last: Seqno::try_from(cursor.varint()?)?,
             },
+            TABLE_DAMAGED => {
+                Self::TableDamaged { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
+            }
+            SCRUBBED => Self::Scrubbed(ScrubPosition {
+                began_ms: cursor.u64()?,
+                next: TableId(cursor.u64()?),
+                end: TableId(cursor.u64()?),
+            }),
             KEYSPACE_OPERATOR => Self::KeyspaceOperator {
                 keyspace: keyspace(cursor)?,
                 name: name(cursor, OPERATOR_NAME_BYTES_MAX)?,

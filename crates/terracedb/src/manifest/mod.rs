@@ -22,7 +22,7 @@ use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
 pub(crate) use compact::KeyRange;
-pub(crate) use edit::{Edit, KeyspaceKind};
+pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
 pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, State};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Edit, TableEntry};
+use super::{Edit, ScrubPosition, TableEntry};
 
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,6 +53,13 @@ impl fmt::Display for Edit {
             Self::Ingested { keyspace, last } => {
                 write!(f, "keyspace {keyspace} ingested up to seqno {last}")
             }
+            Self::TableDamaged { keyspace, table } => {
+                write!(f, "keyspace {keyspace} keeps damaged table {table} out of merges")
+            }
+            Self::Scrubbed(ScrubPosition { began_ms, next, end }) => write!(
+                f,
+                "scrub of {began_ms} ms after 1970 goes on at table {next} of those below {end}"
+            ),
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
             }

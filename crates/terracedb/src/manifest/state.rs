@@ -10,7 +10,7 @@ use base::limits::KEYSPACES_MAX;
 use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
 use table::{Dictionary, file_name};
 
-use super::{Edit, KeyspaceKind, TableEntry};
+use super::{Edit, KeyspaceKind, ScrubPosition, TableEntry};
 use compact::KeyRange;
 
 /// Which keyspaces and tables exist.
@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) last_dictionary: DictionaryId,
     /// The latest time anyone was told, Unix milliseconds.
     pub(crate) clock_ms: u64,
+    /// How far scrubbing is.
+    pub(crate) scrub: ScrubPosition,
 }
 
 /// One keyspace.
@@ -50,6 +52,8 @@ pub(crate) struct LiveTable {
     /// The ranges in which its keys count, ascending and disjoint, none of them empty; at least
     /// one. The rest was merged into other tables.
     pub(crate) pieces: Vec<LivePiece>,
+    /// Damage was met in it.
+    pub(crate) damaged: bool,
 }
 
 /// A part of a table, or all of it, and where in the tree it is.
@@ -65,7 +69,7 @@ impl LiveTable {
     fn whole(entry: Arc<TableEntry>) -> Arc<Self> {
         let TableEntry { range, run, level, .. } = &*entry;
         let pieces = vec![LivePiece { range: range.clone(), run: *run, level: *level }];
-        Arc::new(Self { entry, pieces })
+        Arc::new(Self { entry, pieces, damaged: false })
     }
 
     /// Without the keys in `cut`.
@@ -74,7 +78,7 @@ impl LiveTable {
             let part = |range| LivePiece { range, ..piece.clone() };
             piece.range.subtract(cut).into_iter().map(part)
         });
-        Self { entry: Arc::clone(&self.entry), pieces: left.collect() }
+        Self { entry: Arc::clone(&self.entry), pieces: left.collect(), damaged: self.damaged }
     }
 
     pub(crate) fn overlaps(&self, range: &KeyRange) -> bool {
@@ -96,6 +100,9 @@ impl LiveTable {
                 let (range, run, level) = (range.clone(), *run, *level);
                 edits.push(Edit::TableMoved { keyspace, table, range, run, level });
             }
+        }
+        if self.damaged {
+            edits.push(Edit::TableDamaged { keyspace, table });
         }
     }
 }
@@ -181,6 +188,13 @@ impl State {
                 let entry = self.entry(keyspace)?;
                 entry.ingested = entry.ingested.max(last);
             }
+            Edit::TableDamaged { keyspace, table } => {
+                let Some(live) = self.entry(keyspace)?.tables.get_mut(&table) else {
+                    return Err(contradiction("a table of the keyspace", format_args!("{table}")));
+                };
+                Arc::make_mut(live).damaged = true;
+            }
+            Edit::Scrubbed(position) => self.scrub = position,
             Edit::ClockReached { unix_ms } => self.clock_ms = self.clock_ms.max(unix_ms),
             Edit::KeyspaceOperator { keyspace, name } => {
                 let entry = self.entry(keyspace)?;
@@ -273,6 +287,9 @@ impl State {
         ];
         if self.clock_ms > 0 {
             edits.push(Edit::ClockReached { unix_ms: self.clock_ms });
+        }
+        if self.scrub.began_ms > 0 {
+            edits.push(Edit::Scrubbed(self.scrub));
         }
         for (id, entry) in &self.keyspaces {
             let KeyspaceEntry { name, kind, ingested, flushed_below, .. } = &**entry;

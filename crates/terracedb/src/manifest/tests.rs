@@ -160,6 +160,32 @@ fn the_last_ingest_is_remembered() {
     assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
 }
 
+/// Tables in quarantine and the place of the scrubber outlive a rewrite.
+#[test]
+fn damaged_tables_and_the_scrubbers_place_are_remembered() {
+    let (keyspace, table) = (KeyspaceId(1), TableId(7));
+    let place = ScrubPosition { began_ms: 1_700_000_000_000, next: table, end: TableId(1024) };
+    let edits = [Edit::TableDamaged { keyspace, table }, Edit::Scrubbed(place)];
+    let mut body = Vec::new();
+    edits.iter().for_each(|edit| edit.encode(&mut body));
+    assert_eq!(body, golden(include_str!("../../golden/manifest_care.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), edits);
+
+    let mut state = state();
+    for edit in edits {
+        state.apply(edit).unwrap();
+    }
+    let cut = Edit::TableCut { keyspace, table, range: range("g", "h") };
+    state.apply(cut).unwrap();
+    let unknown = Edit::TableDamaged { keyspace, table: TableId(5) };
+    assert!(state.apply(unknown).is_err());
+    let mut again = State::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+    assert!(again.keyspaces[&keyspace].tables[&table].damaged);
+    assert_eq!(again.scrub, place);
+}
+
 #[test]
 fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
     let operator =

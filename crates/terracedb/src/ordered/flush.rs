@@ -20,7 +20,9 @@ use table::{
 use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, Tree};
 use crate::dictionaries::StoreDictionaries;
+use crate::events::Events;
 use crate::manifest::{Edit, Manifest, TableEntry};
+use crate::quarantine::Quarantine;
 use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
 
@@ -43,6 +45,8 @@ pub(crate) struct FlushEnv {
     /// Charged for the writer's buffers.
     pub(crate) writer_account: Account,
     pub(crate) timekeeper: Arc<Timekeeper>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
 }

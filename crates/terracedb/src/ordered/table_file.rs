@@ -61,9 +61,15 @@ impl TableFile {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// A merge met damage in it: kept out of others, never deleted for that.
-    pub(crate) fn mark_damaged(&self) {
-        self.damaged.store(true, Ordering::Relaxed);
+    /// No manifest names the table any more.
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.obsolete.load(Ordering::Acquire)
+    }
+
+    /// Damage was met in it: kept out of merges, never deleted for that.
+    /// Whether it was not marked before.
+    pub(crate) fn mark_damaged(&self) -> bool {
+        !self.damaged.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_damaged(&self) -> bool {

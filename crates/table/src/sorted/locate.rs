@@ -1,0 +1,66 @@
+//! Which keys lie where in a table: what damage of a page costs.
+
+use base::Result;
+use media::Purpose;
+
+use super::meta::MetaPage;
+use super::read::read_pages;
+use super::table::Table;
+use super::top::Top;
+
+/// From the first key up to the second, which is excluded unless it is the table's last.
+type Keys = (Vec<u8>, Vec<u8>);
+
+impl Table {
+    /// The keys that lie on `page`: those of its block, or of its partition where the page is a
+    /// metadata page or the partition's is damaged. From the first up to the second, which is
+    /// excluded unless it is the table's last; `None` for a page behind the partitions. Takes at
+    /// most one read.
+    ///
+    /// # Errors
+    /// `Corrupt` where the top level contradicts itself.
+    pub fn keys_on(&self, page: u32) -> Result<Option<Keys>> {
+        let top = self.top()?;
+        for number in 0..top.partitions() {
+            let partition = top.partition(number)?;
+            if page > partition.meta_page {
+                continue;
+            }
+            let from = partition.meta_page;
+            let read = read_pages(&**self.file(), self.seed(), from, 1, Purpose::Scrub);
+            let meta = read.as_deref().ok().and_then(|page| MetaPage::parse(page).ok());
+            let Some(meta) = meta.filter(|_| page < partition.meta_page) else {
+                return Ok(self.keys_of(&top, number, None));
+            };
+            let holds = |block: &usize| {
+                let pages = meta.block_pages(*block);
+                pages.is_ok_and(|(first, count)| (first..first + count).contains(&page))
+            };
+            let block = (0..meta.blocks()).find(holds).map(|block| (&meta, block));
+            return Ok(self.keys_of(&top, number, block));
+        }
+        Ok(None)
+    }
+
+    /// The keys of a partition, or of one of its blocks.
+    pub(super) fn keys_of(
+        &self,
+        top: &Top<'_>,
+        number: usize,
+        block: Option<(&MetaPage<'_>, usize)>,
+    ) -> Option<Keys> {
+        let properties = self.properties();
+        let outer = |index: Option<usize>, otherwise: &[u8]| match index {
+            Some(index) if index < top.separators().count() => {
+                top.separators().get(index).ok().map(|separator| separator.key)
+            }
+            _ => Some(otherwise.to_vec()),
+        };
+        let from = outer(number.checked_sub(1), &properties.first_key)?;
+        let to = outer(Some(number), &properties.last_key)?;
+        let Some((meta, block)) = block else { return Some((from, to)) };
+        let inner = |block: usize| meta.separator(block).ok().flatten().map(|it| it.key);
+        let to = if block + 1 < meta.blocks() { inner(block + 1)? } else { to };
+        Some((if block > 0 { inner(block)? } else { from }, to))
+    }
+}

@@ -1,0 +1,234 @@
+//! What happens in a store, as data.
+
+use std::fmt;
+use std::time::Duration;
+
+use base::{Error, TableId, format_bytes};
+
+use crate::Problem;
+
+/// Background work that can fail, and recover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Task {
+    /// Memtables are written to tables.
+    Flush,
+    /// Tables are merged.
+    Compaction,
+    /// The log or the manifest: writes are refused until the store is opened again.
+    Writing,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::Writing => "writing",
+        })
+    }
+}
+
+/// What happened. Shown as one line.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A memtable of so many bytes begins to be written to a table.
+    #[non_exhaustive]
+    FlushBegan {
+        /// The keyspace.
+        keyspace: String,
+        /// Its memory, bytes.
+        bytes: u64,
+    },
+    /// It ended.
+    #[non_exhaustive]
+    FlushEnded {
+        /// The keyspace.
+        keyspace: String,
+        /// The length of the table, bytes; 0 where nothing in the memtable was worth one, or it
+        /// failed.
+        bytes: u64,
+        /// How long it took.
+        took: Duration,
+        /// Why it failed; it is tried again.
+        error: Option<Error>,
+    },
+    /// A merge begins.
+    #[non_exhaustive]
+    CompactionBegan {
+        /// The keyspace.
+        keyspace: String,
+        /// Why it is merged.
+        reason: &'static str,
+        /// The tables that are read, or parts of them.
+        inputs: Vec<TableId>,
+        /// About the bytes of those.
+        bytes: u64,
+    },
+    /// It ended.
+    #[non_exhaustive]
+    CompactionEnded {
+        /// The keyspace.
+        keyspace: String,
+        /// Why it was merged.
+        reason: &'static str,
+        /// The tables that were read, or parts of them.
+        inputs: Vec<TableId>,
+        /// The tables that were written; none where it failed.
+        outputs: Vec<TableId>,
+        /// Bytes of inputs that were read.
+        bytes_read: u64,
+        /// Bytes of outputs.
+        bytes_written: u64,
+        /// How long it took.
+        took: Duration,
+        /// Why it failed; it is tried again, without what is damaged.
+        error: Option<Error>,
+    },
+    /// Writes are delayed from now on, so that background work keeps up.
+    #[non_exhaustive]
+    DelayBegan {
+        /// What does not keep up.
+        reason: &'static str,
+    },
+    /// Writes are no longer delayed.
+    DelayEnded,
+    /// Damage was met; only the keys on it cannot be read.
+    #[non_exhaustive]
+    DamageFound {
+        /// File, pages and keys.
+        problem: Problem,
+    },
+    /// A damaged table is kept out of merges from now on. It is still read, and never deleted.
+    #[non_exhaustive]
+    TableQuarantined {
+        /// The keyspace.
+        keyspace: String,
+        /// The table.
+        table: TableId,
+    },
+    /// Every table was read and verified.
+    #[non_exhaustive]
+    ScrubEnded {
+        /// Tables read.
+        tables: u64,
+        /// Bytes read.
+        bytes: u64,
+        /// Damages found.
+        damages: u64,
+        /// How long it took, since the store was opened.
+        took: Duration,
+    },
+    /// A checkpoint was made.
+    #[non_exhaustive]
+    CheckpointEnded {
+        /// Its files.
+        files: u64,
+        /// Bytes that had to be copied.
+        bytes_copied: u64,
+    },
+    /// A backup was made.
+    #[non_exhaustive]
+    BackupEnded {
+        /// Its number in the repository.
+        id: u64,
+        /// Bytes that had to be copied.
+        bytes_copied: u64,
+    },
+    /// Background work fails.
+    #[non_exhaustive]
+    TaskFailed {
+        /// Which.
+        task: Task,
+        /// Why, in words.
+        error: String,
+    },
+    /// Background work that failed goes on.
+    #[non_exhaustive]
+    TaskRecovered {
+        /// Which.
+        task: Task,
+    },
+    /// What tables keep in memory no longer fits half of the memory number, or fits it again.
+    #[non_exhaustive]
+    MemoryPressure {
+        /// Whether it is too much now.
+        high: bool,
+        /// Filters and separators of all tables, bytes.
+        metadata: u64,
+        /// The memory number, bytes.
+        memory: u64,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlushBegan { keyspace, bytes } => {
+                write!(f, "flush of `{keyspace}` begins, {} of memtable", format_bytes(*bytes))
+            }
+            Self::FlushEnded { keyspace, took, error: Some(error), .. } => {
+                write!(f, "flush of `{keyspace}` failed after {took:.1?}: {error}")
+            }
+            Self::FlushEnded { keyspace, bytes, took, error: None } => {
+                write!(f, "flush of `{keyspace}` wrote {} in {took:.1?}", format_bytes(*bytes))
+            }
+            Self::CompactionBegan { keyspace, reason, inputs, bytes } => write!(
+                f,
+                "merge of {} tables of `{keyspace}` begins for {reason}, {}",
+                inputs.len(),
+                format_bytes(*bytes)
+            ),
+            Self::CompactionEnded { keyspace, took, error: Some(error), .. } => {
+                write!(f, "merge in `{keyspace}` failed after {took:.1?}: {error}")
+            }
+            Self::CompactionEnded {
+                keyspace,
+                reason,
+                inputs,
+                outputs,
+                bytes_read,
+                bytes_written,
+                took,
+                error: None,
+            } => write!(
+                f,
+                "merge of {} tables of `{keyspace}` into {} for {reason}: read {}, wrote {} in \
+                 {took:.1?}",
+                inputs.len(),
+                outputs.len(),
+                format_bytes(*bytes_read),
+                format_bytes(*bytes_written)
+            ),
+            Self::DelayBegan { reason } => write!(f, "writes are delayed: {reason}"),
+            Self::DelayEnded => f.write_str("writes are no longer delayed"),
+            Self::DamageFound { problem } => write!(f, "damage: {problem}"),
+            Self::TableQuarantined { keyspace, table } => {
+                write!(f, "table {table} of `{keyspace}` is damaged and kept out of merges")
+            }
+            Self::ScrubEnded { tables, bytes, damages, took } => write!(
+                f,
+                "scrub of {tables} tables, {}, found {damages} damages in {took:.1?}",
+                format_bytes(*bytes)
+            ),
+            Self::CheckpointEnded { files, bytes_copied } => {
+                write!(f, "checkpoint of {files} files, {} copied", format_bytes(*bytes_copied))
+            }
+            Self::BackupEnded { id, bytes_copied } => {
+                write!(f, "backup {id}, {} copied", format_bytes(*bytes_copied))
+            }
+            Self::TaskFailed { task, error } => write!(f, "{task} fails: {error}"),
+            Self::TaskRecovered { task } => write!(f, "{task} goes on"),
+            Self::MemoryPressure { high: true, metadata, memory } => write!(
+                f,
+                "tables need {} of metadata, over half of the {} of memory",
+                format_bytes(*metadata),
+                format_bytes(*memory)
+            ),
+            Self::MemoryPressure { high: false, .. } => {
+                f.write_str("metadata of tables fits half of the memory again")
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The scrubber: reads every table again and again and verifies each page (I8), so that damage is
+//! found while a backup still has what was lost.
+//!
+//! Pages are read past the cache, in the device's last class, at no more than the rate that is
+//! set. A pass goes through the tables by id up to the last that was there when it began; the
+//! manifest remembers where it is at the beginning, every [`SAVED_EVERY`] bytes and at the end, so
+//! that a store that is opened often is scrubbed all the same. What fails is read again before it
+//! is called damage, and then put in quarantine.
+//!
+//! Memory is one buffer of 64 pages, charged (I10).
+
+mod pass;
+mod task;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base::{Account, Result, TableId};
+use parking_lot::Mutex;
+
+use crate::events::Event;
+use crate::manifest::{Edit, ScrubPosition};
+use crate::ordered::{FlushEnv, TableFile, Tree};
+use crate::settings::Settings;
+use crate::trees::Trees;
+use crate::{Problem, Resources};
+
+use pass::Pass;
+pub(crate) use task::ScrubTask;
+
+/// Bytes after which the manifest is told how far a pass is.
+const SAVED_EVERY: u64 = 1 << 30;
+
+/// What scrubbing did since the store was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScrubStatistics {
+    /// Whether a pass is under way.
+    pub running: bool,
+    /// Passes that ended.
+    pub passes: u64,
+    /// Pages read.
+    pub pages: u64,
+    /// Reads that had to be repeated.
+    pub retries: u64,
+    /// When the last pass began, Unix milliseconds, by whatever process; 0: there was none.
+    pub last_began_ms: u64,
+}
+
+/// What [`crate::Db::scrub`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ScrubReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Their pages.
+    pub pages: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// How many damages were found.
+    pub damages: u64,
+    /// The damages, the first thousand.
+    pub problems: Vec<Problem>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Reads and verifies tables.
+pub(crate) struct Scrubber {
+    env: Arc<FlushEnv>,
+    trees: Arc<Trees>,
+    resources: Resources,
+    settings: Arc<ArcSwap<Settings>>,
+    account: Account,
+    statistics: Mutex<ScrubStatistics>,
+}
+
+impl Scrubber {
+    pub(crate) fn new(
+        env: Arc<FlushEnv>,
+        trees: Arc<Trees>,
+        resources: Resources,
+        settings: Arc<ArcSwap<Settings>>,
+    ) -> Self {
+        let account = resources.account("scrub");
+        let last_began_ms = env.manifest.state().scrub.began_ms;
+        let statistics = Mutex::new(ScrubStatistics { last_began_ms, ..Default::default() });
+        Self { env, trees, resources, settings, account, statistics }
+    }
+
+    /// Reads every table there is now, at once and as fast as the device gives.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short. Damage is no error.
+    pub(crate) fn scrub_now(&self) -> Result<ScrubReport> {
+        let mut pass = Pass::begin(self, TableId(0), TableId(u64::MAX))?;
+        while pass.step(self).is_some() {}
+        Ok(self.ended(pass))
+    }
+
+    /// Counts a pass that ended, and tells of it.
+    fn ended(&self, pass: Pass) -> ScrubReport {
+        let report = pass.into_report(self.resources.clock().monotonic());
+        self.statistics.lock().passes += 1;
+        let ScrubReport { tables, bytes, damages, took, .. } = report;
+        self.env.events.tell(|| Event::ScrubEnded { tables, bytes, damages, took });
+        report
+    }
+
+    /// The table that follows those below `next`, and whose it is.
+    fn table_from(&self, next: TableId, end: TableId) -> Option<(Arc<Tree>, Arc<TableFile>)> {
+        let files = self.trees.all().into_iter().flat_map(|tree| {
+            let version = Arc::clone(&tree.view().version);
+            let files = version.files().into_iter();
+            let left = files.filter(|file| (next..end).contains(&file.entry().id));
+            let first = left.min_by_key(|file| file.entry().id).map(Arc::clone);
+            first.map(|file| (tree, file))
+        });
+        files.min_by_key(|(_, file)| file.entry().id)
+    }
+
+    /// Has the manifest remember where a pass is.
+    fn save(&self, position: ScrubPosition) -> Result<()> {
+        self.env.manifest.append(vec![Edit::Scrubbed(position)])
+    }
+
+    pub(crate) fn statistics(&self) -> ScrubStatistics {
+        self.statistics.lock().clone()
+    }
+}

@@ -1,0 +1,223 @@
+//! Scrubbing and quarantine: planted damage is found and told, with its keys; what is damaged is
+//! kept out of merges, over a restart too, and answers for every other key.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{ErrorKind, Rng};
+use common::Stepped;
+use media::{Medium, MemoryMedium};
+use terracedb::{Db, Event, Listener, Statistics};
+
+/// Keeps what it is told; panics where asked to.
+#[derive(Debug, Default)]
+struct Ear {
+    heard: Mutex<Vec<Event>>,
+    panics: AtomicBool,
+}
+
+impl Listener for Ear {
+    fn event(&self, event: &Event) {
+        self.heard.lock().unwrap().push(event.clone());
+        assert!(!self.panics.load(Ordering::Relaxed), "as asked");
+    }
+}
+
+impl Ear {
+    fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+        self.heard.lock().unwrap().iter().filter(|event| is(event)).count()
+    }
+}
+
+const KEYS: u64 = 3000;
+
+fn key(number: u64) -> String {
+    format!("key{number:06}")
+}
+
+/// A store with a few tables, one over another.
+fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
+    let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
+    let keyspace = db.keyspace("one").unwrap();
+    let mut rng = Rng::new(7);
+    for (round, step) in [(0, 1), (1, 3), (2, 7)] {
+        for number in (0..KEYS).step_by(step) {
+            let mut noise = [0; 300];
+            rng.fill(&mut noise);
+            let value = [format!("{round} {number} ").as_bytes(), &noise].concat();
+            keyspace.put(key(number), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db
+}
+
+/// Flips a byte of a data page in the middle of the longest table; its file.
+fn damage(medium: &MemoryMedium) -> String {
+    let tables = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
+    let name = tables.max_by_key(|it| it.len).unwrap().name;
+    let mut content = medium.content(&name).unwrap();
+    let page = content.len() / 4096 / 2;
+    content[page * 4096 + 999] ^= 4;
+    medium.remove(&name).unwrap();
+    medium.insert(&name, content).unwrap();
+    name
+}
+
+/// Keys that cannot be read; the others have the value that was written last.
+fn lost(db: &Db) -> Vec<String> {
+    let keyspace = db.existing_keyspace("one").unwrap();
+    let mut lost = Vec::new();
+    for number in 0..KEYS {
+        let round = if number % 7 == 0 { 2 } else { usize::from(number % 3 == 0) };
+        match keyspace.get(key(number)) {
+            Ok(value) => {
+                let value = value.expect("a key is not there");
+                assert!(value.starts_with(format!("{round} {number} ").as_bytes()));
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                lost.push(key(number));
+            }
+        }
+    }
+    lost
+}
+
+fn damaged_tables(statistics: &Statistics) -> usize {
+    statistics.compaction.damaged_tables
+}
+
+#[test]
+fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(1));
+    drop(filled(&stepped, &medium));
+    let file = damage(&medium);
+    let ear = Arc::new(Ear::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let db = open().open().unwrap();
+    let report = db.scrub().unwrap();
+    assert_eq!((report.tables, report.damages), (3, 1), "{report:?}");
+    let problem = &report.problems[0];
+    assert_eq!((&problem.file, problem.keyspace.as_deref()), (&file, Some("one")));
+    assert_eq!(problem.pages.unwrap().1, 1);
+    // The keys told are those that cannot be read.
+    let (from, to) = problem.keys.clone().unwrap();
+    let lost_keys = lost(&db);
+    assert!(!lost_keys.is_empty());
+    for key in &lost_keys {
+        assert!(key.as_bytes() >= &from[..] && key.as_bytes() <= &to[..], "{problem}");
+    }
+    let statistics = db.statistics();
+    assert_eq!((statistics.damages, damaged_tables(&statistics)), (1, 1));
+    assert_eq!(statistics.scrub.passes, 1);
+    assert_eq!(ear.count(|it| matches!(it, Event::DamageFound { .. })), 1);
+    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    assert_eq!(ear.count(|it| matches!(it, Event::ScrubEnded { damages: 1, .. })), 1);
+
+    // Again: the same damage, one quarantine.
+    db.scrub().unwrap();
+    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    drop(db);
+
+    // Over a restart it stays where it is, and out of merges; writes and merges of the rest go on.
+    let db = open().open().unwrap();
+    assert_eq!(damaged_tables(&db.statistics()), 1);
+    let keyspace = db.keyspace("one").unwrap();
+    keyspace.put("other", "x").unwrap();
+    // It says so, or leaves it out; either way the table stays.
+    let _ = db.compact();
+    assert!(medium.list().unwrap().iter().any(|it| it.name == file));
+    assert_eq!(lost(&db), lost_keys);
+    assert_eq!(keyspace.get("other").unwrap().as_deref(), Some(&b"x"[..]));
+}
+
+/// A merge that meets damage puts the table in the same quarantine.
+#[test]
+fn a_merge_that_meets_damage_quarantines_its_input() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(2));
+    drop(filled(&stepped, &medium));
+    let file = damage(&medium);
+    let ear = Arc::new(Ear::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let db = open().open().unwrap();
+    let _ = db.compact();
+    assert_eq!(damaged_tables(&db.statistics()), 1);
+    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    let lost_keys = lost(&db);
+    drop(db);
+    let db = open().open().unwrap();
+    assert_eq!(damaged_tables(&db.statistics()), 1);
+    assert!(medium.list().unwrap().iter().any(|it| it.name == file));
+    assert_eq!(lost(&db), lost_keys);
+}
+
+/// In the background: when it is due, at the rate that is set, on from where it was.
+#[test]
+fn tables_are_scrubbed_in_the_background_at_the_rate_that_is_set() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(3));
+    drop(filled(&stepped, &medium));
+    let file = damage(&medium);
+    let open = |rate| {
+        let builder = stepped.on(Arc::clone(&medium) as _).scrub_rate(rate);
+        builder.scrub_interval(Duration::from_secs(3600)).open().unwrap()
+    };
+    let pass_time = |seconds: u64| (0..seconds).for_each(|_| stepped.pass(Duration::from_secs(1)));
+    let db = open(8 << 10);
+    pass_time(300);
+    assert_eq!(db.statistics().scrub.pages, 0, "not due yet");
+    pass_time(320);
+    let early = db.statistics();
+    assert!(early.scrub.running && early.scrub.pages > 0, "{:?}", early.scrub);
+    assert!(early.scrub.pages * 4096 < 30 * (8 << 10) + (256 << 10), "{:?}", early.scrub);
+    drop(db);
+    // Not begun again: the pass goes on.
+    let db = open(1 << 20);
+    pass_time(60);
+    let later = db.statistics();
+    assert_eq!((later.scrub.passes, later.damages), (1, 1), "{:?}", later.scrub);
+    assert_eq!(later.damaged[0].file, file);
+    assert_eq!(later.scrub.last_began_ms, early.scrub.last_began_ms);
+    assert!(!later.scrub.running);
+    pass_time(100);
+    assert_eq!(db.statistics().scrub.passes, 1, "the next is due in an hour");
+    stepped.set_now(stepped.now() + 3_600_000);
+    pass_time(60);
+    assert_eq!(db.statistics().scrub.passes, 2);
+    drop(db);
+    let db = open(0);
+    stepped.set_now(stepped.now() + 7_200_000);
+    pass_time(60);
+    assert_eq!(db.statistics().scrub.pages, 0, "a rate of 0 is never");
+}
+
+/// A listener that panics costs nothing but its panics.
+#[test]
+fn a_listener_that_panics_is_counted() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(4));
+    drop(filled(&stepped, &medium));
+    damage(&medium);
+    let ear = Arc::new(Ear::default());
+    ear.panics.store(true, Ordering::Relaxed);
+    let second = Arc::new(Ear::default());
+    let builder = stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let db = builder.listener(Arc::clone(&second) as _).open().unwrap();
+    let report = db.scrub().unwrap();
+    assert_eq!(report.damages, 1);
+    let told = ear.heard.lock().unwrap().len();
+    assert_eq!(second.heard.lock().unwrap().len(), told, "the others are told all the same");
+    assert_eq!(db.statistics().listener_panics, told as u64);
+    db.keyspace("one").unwrap().put("a", "b").unwrap();
+    db.flush().unwrap();
+}
