@@ -111,15 +111,19 @@ pub(crate) struct Bench {
     /// Where the store is, or is to be created [default: a directory that is removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Keys: fills write this many, reads without --duration read this many
+    /// Keys that fills and loads write, and others expect
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) num: u64,
-    /// Bytes of a key
-    #[arg(long, value_name = "B", default_value_t = 16)]
-    pub(crate) key_size: usize,
-    /// Bytes of a value
-    #[arg(long, value_name = "B", default_value_t = 100)]
-    pub(crate) value_size: usize,
+    /// Operations of all but fills and loads, without --duration [default: --num]
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Bytes of a key [default: the first workload's: 16; ycsb 24, mixgraph and blobmeta 48, chat 27,
+    /// hivecache 24]
+    #[arg(long, value_name = "B")]
+    pub(crate) key_size: Option<usize>,
+    /// Bytes of a value [default: the workload's: 100; ycsb 1000; other mixes vary]
+    #[arg(long, value_name = "B")]
+    pub(crate) value_size: Option<usize>,
     /// What compression makes of a value, as a part of it
     #[arg(long, value_name = "R", default_value_t = 0.5)]
     pub(crate) compression_ratio: f64,
@@ -148,9 +152,10 @@ pub(crate) struct Bench {
     /// After the last workload, read the whole store and check it against all that was written
     #[arg(long)]
     pub(crate) verify: bool,
-    /// How reads and overwrites pick keys: uniform, zipfian, zipfian:THETA, latest
-    #[arg(long, value_name = "NAME", default_value = "uniform", value_parser = distribution)]
-    pub(crate) distribution: Distribution,
+    /// How all but fills pick keys: uniform, zipfian, zipfian:THETA, latest
+    /// [default: a mix's own way, else uniform]
+    #[arg(long, value_name = "NAME", value_parser = distribution)]
+    pub(crate) distribution: Option<Distribution>,
     /// Make every write durable before it returns
     #[arg(long)]
     pub(crate) sync: bool,

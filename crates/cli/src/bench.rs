@@ -22,9 +22,11 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     let mut wrong = 0;
     let last = args.verify.then_some(Name::Verify);
     for name in args.names.iter().copied().chain(last) {
-        let report = one(&mut bench, name, &args, &mut out)?;
-        print(&mut out, &report, args.json)?;
-        wrong += report.figures.wrong;
+        for name in bench.missing_load(name).into_iter().chain([name]) {
+            let report = one(&mut bench, name, &args, &mut out)?;
+            print(&mut out, &report, args.json)?;
+            wrong += report.figures.wrong;
+        }
     }
     if wrong > 0 {
         return Err(Error::corrupt("answers").expected("every value its key's").got(wrong));
@@ -33,9 +35,11 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
 }
 
 fn options(args: &args::Bench) -> Options {
+    let first = args.names.first().map(|name| name.key_bytes());
     Options {
         num: args.num,
-        key_bytes: args.key_size,
+        ops: args.ops,
+        key_bytes: args.key_size.or(first).unwrap_or(Options::default().key_bytes),
         value_bytes: args.value_size,
         compression_ratio: args.compression_ratio,
         threads: args.threads,

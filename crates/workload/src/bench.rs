@@ -1,4 +1,4 @@
-//! The bench driver: db_bench's workloads over any [`Store`], every read verified.
+//! The bench driver: db_bench's workloads, YCSB's and some of production over any [`Store`], every read verified.
 //!
 //! A [`Bench`] runs workloads one after the other on one store and remembers which keys it wrote,
 //! in which run. So a read is held against what must be there: a lost key, a stale version and a
@@ -11,8 +11,12 @@
 //! operation; the ledger takes a bit for each key and unordered run of writes.
 
 mod bits;
+mod chooser;
 mod kind;
+mod layout;
 mod ledger;
+mod mix;
+mod mixed;
 mod name;
 mod options;
 mod pace;
@@ -34,17 +38,24 @@ pub use report::Report;
 pub use watch::{Event, Interval, Tick};
 
 use crate::figures::Meter;
-use crate::{Keys, Sampler, Store, Values};
+use crate::{Keys, Sampler, Sizes, Store, Values};
+use chooser::Chooser;
+use layout::Layout;
 use ledger::{Effect, Ledger, Version};
 use pace::Pace;
 use run::Run;
 use watch::Progress;
+
+/// The most keys that a run of some duration can insert.
+const INSERTS_MAX: u64 = 1 << 32;
 
 /// Runs workloads on one store.
 pub struct Bench<'a> {
     store: &'a dyn Store,
     options: Options,
     keys: Keys,
+    /// Whether the store's keys are scattered, once that is known.
+    is_scattered: Option<bool>,
     values: Values,
     clock: SystemClock,
     ledger: Ledger,
@@ -61,6 +72,7 @@ impl<'a> Bench<'a> {
         Ok(Self {
             store,
             keys: Keys::new(options.key_bytes)?,
+            is_scattered: None,
             values: Values::new(options.compression_ratio)?,
             clock: SystemClock::new(),
             ledger: Ledger::new(options.num, options.existing),
@@ -82,23 +94,38 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// The workload that has to run before `name`, where the store is empty and `name` needs it
+    /// full.
+    #[must_use]
+    pub fn missing_load(&self, name: Name) -> Option<Name> {
+        name.load().filter(|_| self.ledger.live() == Some(0))
+    }
+
     /// Runs the workload `name`, telling `hear` how it goes.
     ///
     /// # Errors
-    /// `Invalid` as [`Bench::check`]; the store's first error, which stops all threads.
+    /// `Invalid` as [`Bench::check`], and where the store's keys are not as the workload needs
+    /// them; the store's first error, which stops all threads.
     pub fn run(&mut self, name: Name, hear: &mut dyn FnMut(Event)) -> Result<Report> {
         Self::check(name, &self.options)?;
+        let is_scattered = name.layout().agree(self.is_scattered)?;
+        self.is_scattered = Some(is_scattered);
         self.runs += 1;
         let epoch = self.runs as u8;
-        self.open_layer(name, epoch)?;
+        let sizes = self.options.value_bytes.map_or_else(|| name.values(), Sizes::Fixed);
+        self.open_layer(name, Version { epoch, bytes: sizes.fixed() })?;
         let threads = name.threads(self.options.threads);
+        let chooser = name.mix().map(|mix| Chooser::new(mix, &self.options, self.ledger.end()));
+        let chooser = chooser.filter(|_| name.is_mixed()).transpose()?;
         let run = Run {
             store: self.store,
             name,
             options: &self.options,
-            keys: self.keys,
+            layout: Layout::new(self.keys, is_scattered),
             values: self.values,
+            sizes,
             ledger: &self.ledger,
+            is_known: self.ledger.live().is_some(),
             epoch,
             seed: self.options.seed.wrapping_add(self.runs << 32),
             sampler: Sampler::new(
@@ -106,6 +133,7 @@ impl<'a> Bench<'a> {
                 self.options.num,
                 self.options.seed,
             )?,
+            chooser,
             clock: &self.clock,
             barrier: Barrier::new(threads),
             stop: AtomicBool::new(false),
@@ -131,13 +159,16 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes room in the ledger for what the workload is going to write.
-    fn open_layer(&mut self, name: Name, epoch: u8) -> Result<()> {
-        let version = Version { epoch, bytes: Some(self.options.value_bytes) };
+    fn open_layer(&mut self, name: Name, version: Version) -> Result<()> {
+        let inserts = match self.options.duration {
+            Some(_) => INSERTS_MAX,
+            None => self.options.ops(),
+        };
         match name {
-            Name::FillSeq => self.ledger.begin_all(version),
-            Name::DeleteRandom => self.ledger.begin(Effect::Delete, false)?,
-            name if name.is_mixed() => self.ledger.begin(Effect::Put(version), true)?,
-            name if name.writes() => self.ledger.begin(Effect::Put(version), false)?,
+            name if name.is_fill_in_order() => self.ledger.begin_all(version),
+            Name::DeleteRandom => self.ledger.begin(Effect::Delete, false, 0)?,
+            name if name.is_mixed() => self.ledger.begin(Effect::Put(version), true, inserts)?,
+            name if name.writes() => self.ledger.begin(Effect::Put(version), false, 0)?,
             _ => {}
         }
         Ok(())
@@ -150,3 +181,6 @@ mod tests;
 
 #[cfg(test)]
 mod load_tests;
+
+#[cfg(test)]
+mod mixed_tests;

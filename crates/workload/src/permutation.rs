@@ -43,16 +43,48 @@ impl Permutation {
         }
     }
 
+    /// The index that goes to `place`.
+    #[inline]
+    #[must_use]
+    pub fn invert(&self, place: u64) -> u64 {
+        if self.len < 2 {
+            return 0;
+        }
+        let mut place = place % self.len;
+        // Ends as `apply` does: the walk back along the same cycle.
+        loop {
+            place = self.rounds_back(place);
+            if place < self.len {
+                return place;
+            }
+        }
+    }
+
     #[inline]
     fn rounds(&self, index: u64) -> u64 {
         let mask = u64::MAX >> (u64::BITS - self.half_bits);
         let (mut left, mut right) = (index >> self.half_bits, index & mask);
         for key in self.round_keys {
-            let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            (left, right) = (right, left ^ ((mixed ^ (mixed >> 32)) & mask));
+            (left, right) = (right, left ^ (mix(right, key) & mask));
         }
         left << self.half_bits | right
     }
+
+    #[inline]
+    fn rounds_back(&self, place: u64) -> u64 {
+        let mask = u64::MAX >> (u64::BITS - self.half_bits);
+        let (mut left, mut right) = (place >> self.half_bits, place & mask);
+        for key in self.round_keys.into_iter().rev() {
+            (left, right) = (right ^ (mix(left, key) & mask), left);
+        }
+        left << self.half_bits | right
+    }
+}
+
+#[inline]
+const fn mix(half: u64, key: u64) -> u64 {
+    let mixed = (half ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
 }
 
 #[cfg(test)]
@@ -67,6 +99,7 @@ mod tests {
             for index in 0..len {
                 let at = permutation.apply(index) as usize;
                 assert!(!std::mem::replace(&mut seen[at], true), "{at} of {len} came twice");
+                assert_eq!(permutation.invert(at as u64), index, "of {len}");
             }
         }
         assert_eq!(Permutation::new(0, 1).apply(9), 0);

@@ -72,6 +72,10 @@ impl TestStore {
         self.map.lock().unwrap().keys().cloned().collect()
     }
 
+    pub(crate) fn entries(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.map.lock().unwrap().clone()
+    }
+
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(SeqCst)
     }

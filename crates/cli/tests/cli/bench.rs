@@ -189,3 +189,53 @@ fn options_out_of_range_say_the_range() {
         assert!(error.contains(said), "{args:?}: {error}");
     }
 }
+
+/// YCSB and the production mixes: an empty store is loaded first, each kind of operation has its
+/// figures, and the whole store is as written afterwards.
+#[test]
+fn mixes_load_their_store_and_report_each_kind() {
+    for (name, kinds) in [
+        ("ycsb-a", &["read", "update"][..]),
+        ("ycsb-d", &["read", "insert"]),
+        ("ycsb-e", &["scan", "insert"]),
+        ("ycsb-f", &["read", "rmw"]),
+        ("mixgraph", &["read", "update", "scan"]),
+        ("chat", &["read", "update", "insert"]),
+        ("blobmeta", &["read", "update", "scan"]),
+        ("hivecache", &["read", "update"]),
+    ] {
+        let options = ["--num", "600", "--ops", "900", "--threads", "2", "--verify", "--json"];
+        let reports = json_lines(&bench(&[&[name][..], &options].concat()).good());
+        let load = if name.starts_with("ycsb") { "ycsb-load" } else { &format!("{name}-load") };
+        let names: Vec<_> =
+            reports.iter().map(|report| report["bench"].as_str().unwrap()).collect();
+        assert_eq!(names, [load, name, "verify"]);
+        assert_eq!((number(&reports[0], "ops"), number(&reports[1], "ops")), (600.0, 900.0));
+        let counted = reports[1]["operations"].as_object().unwrap();
+        assert_eq!(counted.len(), kinds.len(), "{}", reports[1]);
+        for kind in kinds {
+            for figure in ["count", "ops_per_sec", "latency_us.mean", "latency_us.p95"] {
+                assert!(number(&reports[1], &format!("operations.{kind}.{figure}")) > 0.0);
+            }
+        }
+        let inserts = counted.get("insert").map_or(0.0, |kind| number(kind, "count"));
+        assert_eq!(number(&reports[2], "ops"), 600.0 + inserts, "{name}");
+    }
+}
+
+/// A store loaded by one process is what the next one expects, insert runs included.
+#[test]
+fn mixes_go_on_with_an_existing_store() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let on = |args: &[&str]| {
+        json_lines(&bench(&[args, &["--num", "500", "--data", &dir, "--json"]].concat()).good())
+    };
+    on(&["ycsb-load"]);
+    let reports = on(&["ycsb-d", "ycsb-c", "verify", "--existing", "--seed", "3"]);
+    assert_eq!(reports.len(), 3, "an existing store is not loaded again");
+    assert!(number(&reports[2], "ops") > 500.0, "{}", reports[2]);
+    let again = on(&["ycsb-b", "--existing", "--distribution", "uniform"]);
+    let read = number(&again[0], "operations.read.count");
+    assert_eq!((number(&again[0], "found"), number(&again[0], "wrong")), (read, 0.0));
+}

@@ -9,6 +9,8 @@
 //! runs, by `&mut`. A run that reads what it writes also notes each write before it begins: a reader
 //! that looked before the write ended may find the key as it was, or as it is being written.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use base::Result;
 
 use super::bits::Bits;
@@ -46,8 +48,13 @@ pub(super) enum Effect {
 }
 
 pub(super) struct Ledger {
-    /// One past the last key number.
+    /// Keys a fill writes.
     num: u64,
+    /// One past the last key that is there: `num` and the inserts that ended, up to the first one
+    /// under way.
+    end: AtomicU64,
+    /// The next key to insert.
+    next_insert: AtomicU64,
     layers: Vec<Layer>,
     below_is_unknown: bool,
 }
@@ -60,22 +67,25 @@ struct Layer {
 }
 
 enum Touched {
-    /// Every key.
-    All,
+    /// Every key below this.
+    Below(u64),
     Some(Bits),
 }
 
 impl Touched {
     fn has(&self, number: u64) -> bool {
         match self {
-            Self::All => true,
+            Self::Below(end) => number < *end,
             Self::Some(bits) => bits.has(number),
         }
     }
 
     fn word(&self, number: u64) -> u64 {
         match self {
-            Self::All => u64::MAX,
+            Self::Below(end) => match end.saturating_sub(number / 64 * 64) {
+                0 => 0,
+                inside => u64::MAX >> (64 - inside.min(64)),
+            },
             Self::Some(bits) => bits.word(number),
         }
     }
@@ -83,19 +93,28 @@ impl Touched {
 
 impl Ledger {
     pub(super) fn new(num: u64, existing: bool) -> Self {
-        Self { num, layers: Vec::new(), below_is_unknown: existing }
+        let (end, next_insert) = (AtomicU64::new(num), AtomicU64::new(num));
+        Self { num, end, next_insert, layers: Vec::new(), below_is_unknown: existing }
     }
 
-    /// Opens the layer of a run; `reads_too` where it reads what it writes.
-    pub(super) fn begin(&mut self, effect: Effect, reads_too: bool) -> Result<()> {
-        let begun = reads_too.then(|| Bits::new(self.num)).transpose()?;
-        self.push(Layer { effect, touched: Touched::Some(Bits::new(self.num)?), begun });
+    /// Opens the layer of a run that makes at most `inserts` new keys; `reads_too` where it reads
+    /// what it writes.
+    pub(super) fn begin(&mut self, effect: Effect, reads_too: bool, inserts: u64) -> Result<()> {
+        let end = self.end();
+        self.next_insert.store(end, SeqCst);
+        let room = end.saturating_add(inserts);
+        let begun = reads_too.then(|| Bits::new(room)).transpose()?;
+        self.push(Layer { effect, touched: Touched::Some(Bits::new(room)?), begun });
         Ok(())
     }
 
     /// Opens the layer of a run that writes every key, and then calls [`Ledger::complete`].
     pub(super) fn begin_all(&mut self, version: Version) {
-        self.push(Layer { effect: Effect::Put(version), touched: Touched::All, begun: None });
+        self.push(Layer {
+            effect: Effect::Put(version),
+            touched: Touched::Below(self.num),
+            begun: None,
+        });
     }
 
     fn push(&mut self, layer: Layer) {
@@ -106,8 +125,11 @@ impl Ledger {
         self.layers.push(layer);
     }
 
-    /// Ends a run that wrote every key: the layers below are hidden.
+    /// Ends a run that wrote every key: the layers below are hidden, unless keys were inserted.
     pub(super) fn complete(&mut self) {
+        if self.end() > self.num {
+            return;
+        }
         let hidden = self.layers.len().saturating_sub(1);
         self.layers.drain(..hidden);
     }
@@ -134,12 +156,50 @@ impl Ledger {
         }
     }
 
+    /// One past the last key that is there.
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(SeqCst)
+    }
+
+    /// A number for a new key, which the caller notes as any other it writes.
+    pub(super) fn insert(&self) -> u64 {
+        self.next_insert.fetch_add(1, SeqCst)
+    }
+
+    /// Lets readers know of the inserts that ended, in order.
+    pub(super) fn inserted(&self) {
+        let Some(Layer { touched: Touched::Some(bits), .. }) = self.layers.last() else { return };
+        let mut end = self.end();
+        // Whoever ends the first insert under way passes all that ended behind it: each sets its
+        // bit before it looks at the end, so that one of two neighbours sees the other's.
+        while bits.has(end) {
+            let advanced = self.end.compare_exchange(end, end + 1, SeqCst, SeqCst);
+            end = advanced.map_or_else(|other| other, |old| old + 1);
+        }
+    }
+
     /// What must be under the key of `number`, or under a key of no number.
     #[inline]
     pub(super) fn expected(&self, number: Option<u64>) -> Expected {
-        let number = number.filter(|number| *number < self.num);
-        let layer = number
-            .and_then(|number| self.layers.iter().rev().find(|layer| layer.touched.has(number)));
+        self.expected_of(&self.layers, number)
+    }
+
+    /// What was under the key of `number` before the current run, which reads too: what a reader
+    /// may find that began before the key was written.
+    #[inline]
+    pub(super) fn expected_before(&self, number: Option<u64>) -> Expected {
+        match self.layers.split_last() {
+            Some((top, below)) if top.begun.is_some() => self.expected_of(below, number),
+            _ => self.expected(number),
+        }
+    }
+
+    #[inline]
+    fn expected_of(&self, layers: &[Layer], number: Option<u64>) -> Expected {
+        let number = number.filter(|number| *number < self.end());
+        let layer =
+            number.and_then(|number| layers.iter().rev().find(|layer| layer.touched.has(number)));
         match layer.map(|layer| layer.effect) {
             Some(Effect::Put(version)) => Expected::Written(version),
             Some(Effect::Delete) => Expected::Absent,
@@ -174,11 +234,11 @@ impl Ledger {
     /// store is known ([`Ledger::live`] is some).
     pub(super) fn next(&self, number: u64) -> Option<u64> {
         let mut at = number;
-        while at < self.num {
+        let end = self.end();
+        while at < end {
             let ahead = self.word(at) >> (at % 64);
             if ahead != 0 {
-                return Some(at + u64::from(ahead.trailing_zeros()))
-                    .filter(|next| *next < self.num);
+                return Some(at + u64::from(ahead.trailing_zeros())).filter(|next| *next < end);
             }
             at = (at / 64 + 1) * 64;
         }
@@ -190,15 +250,10 @@ impl Ledger {
         if self.below_is_unknown {
             return None;
         }
-        if matches!(self.layers.as_slice(), [Layer { touched: Touched::All, .. }]) {
-            return Some(self.num);
+        if let [Layer { touched: Touched::Below(end), .. }] = self.layers.as_slice() {
+            return Some(*end);
         }
-        let words = (0..self.num.div_ceil(64)).map(|at| {
-            let word = self.word(at * 64);
-            // A full layer has bits past the last key.
-            let inside = (self.num - at * 64).min(64) as u32;
-            (word & (u64::MAX >> (64 - inside))).count_ones()
-        });
+        let words = (0..self.end().div_ceil(64)).map(|at| self.word(at * 64).count_ones());
         Some(words.map(u64::from).sum())
     }
 
@@ -239,11 +294,11 @@ mod tests {
         let mut ledger = Ledger::new(200, false);
         assert_eq!(ledger.expected(Some(5)), Expected::Absent);
         assert_eq!((ledger.live(), ledger.next(0)), (Some(0), None));
-        ledger.begin(put(1), false).unwrap();
+        ledger.begin(put(1), false, 0).unwrap();
         for number in [5, 64, 199] {
             ledger.wrote(number);
         }
-        ledger.begin(put(2), false).unwrap();
+        ledger.begin(put(2), false, 0).unwrap();
         ledger.wrote(64);
         ledger.wrote(65);
         assert_eq!(ledger.expected(Some(5)), written(1));
@@ -265,11 +320,11 @@ mod tests {
         let mut ledger = Ledger::new(70, false);
         ledger.begin_all(version(1));
         ledger.complete();
-        ledger.begin(Effect::Delete, false).unwrap();
+        ledger.begin(Effect::Delete, false, 0).unwrap();
         (60..70).for_each(|number| ledger.wrote(number));
         assert_eq!(ledger.expected(Some(65)), Expected::Absent);
         assert_eq!((ledger.live(), ledger.next(59), ledger.next(60)), (Some(60), Some(59), None));
-        ledger.begin(put(3), false).unwrap();
+        ledger.begin(put(3), false, 0).unwrap();
         ledger.wrote(65);
         assert_eq!(ledger.expected(Some(65)), written(3));
         assert_eq!((ledger.live(), ledger.next(60), ledger.next(66)), (Some(61), Some(65), None));
@@ -279,22 +334,44 @@ mod tests {
     #[test]
     fn a_write_under_way_may_be_found() {
         let mut ledger = Ledger::new(10, false);
-        ledger.begin(put(1), true).unwrap();
+        ledger.begin(put(1), true, 0).unwrap();
         assert_eq!(ledger.under_way(3), None);
         ledger.writing(3);
         assert_eq!(ledger.expected(Some(3)), Expected::Absent);
         assert_eq!(ledger.under_way(3), Some(version(1)));
         ledger.wrote(3);
         assert_eq!(ledger.expected(Some(3)), written(1));
-        ledger.begin(put(2), false).unwrap();
+        assert_eq!(ledger.expected_before(Some(3)), Expected::Absent);
+        ledger.begin(put(2), false, 0).unwrap();
         ledger.writing(3);
         assert_eq!(ledger.under_way(3), None, "nobody reads in a run of writes alone");
+    }
+
+    /// New keys come to be in order, whatever the order their writes end in.
+    #[test]
+    fn inserts_show_once_all_before_them_ended() {
+        let mut ledger = Ledger::new(100, false);
+        ledger.begin_all(version(1));
+        ledger.complete();
+        ledger.begin(put(2), true, 10).unwrap();
+        let numbers = [ledger.insert(), ledger.insert(), ledger.insert()];
+        assert_eq!((numbers, ledger.end()), ([100, 101, 102], 100));
+        for (number, end) in [(101, 100), (100, 102), (102, 103)] {
+            ledger.writing(number);
+            assert_eq!(ledger.under_way(number), Some(version(2)));
+            ledger.wrote(number);
+            ledger.inserted();
+            assert_eq!(ledger.end(), end);
+        }
+        assert_eq!(ledger.expected(Some(102)), written(2));
+        assert_eq!((ledger.expected(Some(103)), ledger.live()), (Expected::Absent, Some(103)));
+        assert_eq!(ledger.next(102), Some(102));
     }
 
     #[test]
     fn an_existing_store_is_unknown_but_for_what_was_written() {
         let mut ledger = Ledger::new(100, true);
-        ledger.begin(put(1), false).unwrap();
+        ledger.begin(put(1), false, 0).unwrap();
         ledger.wrote(3);
         assert_eq!(ledger.expected(Some(3)), written(1));
         assert_eq!(ledger.expected(Some(4)), Expected::Unknown);
@@ -305,7 +382,7 @@ mod tests {
     fn layers_are_bounded() {
         let mut ledger = Ledger::new(10, false);
         for epoch in 0..100 {
-            ledger.begin(put(epoch), false).unwrap();
+            ledger.begin(put(epoch), false, 0).unwrap();
             ledger.wrote(u64::from(epoch % 10));
         }
         assert_eq!(ledger.layers.len(), LAYERS_MAX);

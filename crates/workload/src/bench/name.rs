@@ -6,7 +6,6 @@ use std::str::FromStr;
 use base::{Error, Result};
 use serde::{Serialize, Serializer};
 
-use super::Kind;
 use crate::Distribution;
 
 /// A workload.
@@ -39,13 +38,43 @@ pub enum Name {
     ReadWhileWriting,
     /// As `ReadSeq`, by one thread, whatever the duration: the check of a whole store.
     Verify,
+    /// Writes YCSB's records: fixed-size values under scattered keys.
+    YcsbLoad,
+    /// YCSB A: half reads, half updates.
+    YcsbA,
+    /// YCSB B: 95 % reads, 5 % updates.
+    YcsbB,
+    /// YCSB C: reads.
+    YcsbC,
+    /// YCSB D: 95 % reads of the latest records, 5 % inserts.
+    YcsbD,
+    /// YCSB E: 95 % short scans, 5 % inserts.
+    YcsbE,
+    /// YCSB F: half reads, half read-modify-writes.
+    YcsbF,
+    /// Fills the store for `Mixgraph`.
+    MixgraphLoad,
+    /// The published model of a `ZippyDB`, with independent draws and hot key ranges.
+    Mixgraph,
+    /// Fills the store for `Chat`.
+    ChatLoad,
+    /// A messenger's state.
+    Chat,
+    /// Fills the store for `BlobMeta`.
+    BlobMetaLoad,
+    /// The metadata of a blob store.
+    BlobMeta,
+    /// Fills the store for `HiveCache`.
+    HiveCacheLoad,
+    /// A cache before a data warehouse.
+    HiveCache,
     /// Merges everything into as few files as hold it: one operation.
     Compact,
 }
 
 impl Name {
     /// Every workload.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 29] = [
         Self::FillSeq,
         Self::FillRandom,
         Self::FillSync,
@@ -60,6 +89,21 @@ impl Name {
         Self::DeleteRandom,
         Self::Compact,
         Self::Verify,
+        Self::YcsbLoad,
+        Self::YcsbA,
+        Self::YcsbB,
+        Self::YcsbC,
+        Self::YcsbD,
+        Self::YcsbE,
+        Self::YcsbF,
+        Self::MixgraphLoad,
+        Self::Mixgraph,
+        Self::ChatLoad,
+        Self::Chat,
+        Self::BlobMetaLoad,
+        Self::BlobMeta,
+        Self::HiveCacheLoad,
+        Self::HiveCache,
     ];
 
     /// The name on the command line and in reports.
@@ -78,6 +122,21 @@ impl Name {
             Self::SeekRandom => "seekrandom",
             Self::MultiReadRandom => "multireadrandom",
             Self::ReadWhileWriting => "readwhilewriting",
+            Self::YcsbLoad => "ycsb-load",
+            Self::YcsbA => "ycsb-a",
+            Self::YcsbB => "ycsb-b",
+            Self::YcsbC => "ycsb-c",
+            Self::YcsbD => "ycsb-d",
+            Self::YcsbE => "ycsb-e",
+            Self::YcsbF => "ycsb-f",
+            Self::MixgraphLoad => "mixgraph-load",
+            Self::Mixgraph => "mixgraph",
+            Self::ChatLoad => "chat-load",
+            Self::Chat => "chat",
+            Self::BlobMetaLoad => "blobmeta-load",
+            Self::BlobMeta => "blobmeta",
+            Self::HiveCacheLoad => "hivecache-load",
+            Self::HiveCache => "hivecache",
             Self::Verify => "verify",
             Self::Compact => "compact",
         }
@@ -92,24 +151,24 @@ impl Name {
     /// True where it reads and writes.
     #[must_use]
     pub const fn is_mixed(self) -> bool {
-        !self.kinds().is_empty()
+        matches!(self, Self::ReadWhileWriting) || self.load().is_some()
     }
 
     /// True where it always writes `num` keys; others run for the duration, if there is one.
     pub(super) const fn is_fill(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom | Self::FillSync)
+        self.is_fill_in_order() || matches!(self, Self::FillRandom | Self::FillSync)
     }
 
     pub(super) const fn is_fill_in_order(self) -> bool {
-        matches!(self, Self::FillSeq)
-    }
-
-    /// The kinds of operations that are told apart, where there are several.
-    pub(super) const fn kinds(self) -> &'static [Kind] {
-        match self {
-            Self::ReadWhileWriting => &[Kind::Read, Kind::Update],
-            _ => &[],
-        }
+        matches!(
+            self,
+            Self::FillSeq
+                | Self::YcsbLoad
+                | Self::MixgraphLoad
+                | Self::ChatLoad
+                | Self::BlobMetaLoad
+                | Self::HiveCacheLoad
+        )
     }
 
     /// The threads whose end is the run's, of `asked` threads.
@@ -140,10 +199,10 @@ impl Name {
 
     /// Random fills are uniform whatever the distribution asked for, which is that of accesses to
     /// a filled store.
-    pub(super) const fn distribution(self, asked: Distribution) -> Distribution {
+    pub(super) fn distribution(self, asked: Option<Distribution>) -> Distribution {
         match self {
             Self::FillRandom | Self::FillSync => Distribution::Uniform,
-            _ => asked,
+            _ => asked.unwrap_or_default(),
         }
     }
 }

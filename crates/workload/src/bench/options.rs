@@ -23,20 +23,21 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// The settings of a bench, with the defaults of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Keys there are; writes of a fill, over all threads; lookups of a read without `duration`,
-    /// over all threads.
+    /// Keys that a fill writes, and others expect.
     pub num: u64,
+    /// Operations of all but fills, over all threads; `num` where none is given.
+    pub ops: Option<u64>,
     /// The size of a key, bytes.
     pub key_bytes: usize,
-    /// The size of a value, bytes.
-    pub value_bytes: usize,
+    /// The size of a value, bytes; the workload's own sizes where none is given.
+    pub value_bytes: Option<usize>,
     /// What a codec makes of a value's size.
     pub compression_ratio: f64,
     /// Threads.
     pub threads: usize,
     /// Lookups in flight from each thread in `multireadrandom`.
     pub depth: usize,
-    /// How long all but fills run, instead of `num` operations.
+    /// How long all but fills run, instead of a number of operations.
     pub duration: Option<Duration>,
     /// Operations per second to offer, over all threads, instead of as many as the store takes.
     pub rate: Option<f64>,
@@ -46,8 +47,8 @@ pub struct Options {
     pub report_interval: Option<Duration>,
     /// Every run waits at its end until no background work is due.
     pub settle: bool,
-    /// Which keys are asked for.
-    pub distribution: Distribution,
+    /// Which keys are asked for; the workload's own way where none is given, or uniformly.
+    pub distribution: Option<Distribution>,
     /// Every write is synced.
     pub sync: bool,
     /// The store is not empty: what it holds is unknown, so a missing key is no mistake.
@@ -60,8 +61,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             num: 1_000_000,
+            ops: None,
             key_bytes: 16,
-            value_bytes: 100,
+            value_bytes: None,
             compression_ratio: 0.5,
             threads: 1,
             depth: 32,
@@ -70,7 +72,7 @@ impl Default for Options {
             write_rate: None,
             report_interval: None,
             settle: false,
-            distribution: Distribution::Uniform,
+            distribution: None,
             sync: false,
             existing: false,
             seed: 0,
@@ -79,6 +81,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Operations of all but fills.
+    pub(super) fn ops(&self) -> u64 {
+        self.ops.unwrap_or(self.num)
+    }
+
     /// Checks every setting, before a store is opened for them.
     ///
     /// # Errors
@@ -91,7 +98,13 @@ impl Options {
             Err(Error::invalid(what).expected(format_args!("{least}..={most}")).got(got))
         };
         within("number of keys", self.num, 1, KEY_NUMBER_MAX)?;
-        within("value size, bytes", self.value_bytes as u64, 0, VALUE_BYTES_MAX as u64)?;
+        within("operations", self.ops(), 1, u64::MAX)?;
+        within(
+            "value size, bytes",
+            self.value_bytes.unwrap_or_default() as u64,
+            0,
+            VALUE_BYTES_MAX as u64,
+        )?;
         within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         within("depth", self.depth as u64, 1, DEPTH_MAX as u64)?;
         for (what, rate) in [("rate", self.rate), ("write rate", self.write_rate)] {

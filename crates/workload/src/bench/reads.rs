@@ -19,8 +19,7 @@ const CALL_DEPTHS: usize = 128;
 const CALL_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
-    let (first, end) = run.share(thread);
-    let turns = if run.deadline().is_none() { end - first } else { u64::MAX };
+    let turns = run.turns(thread);
     match run.name {
         Name::ReadSeq | Name::Verify => walk(run, Direction::Forward, pace),
         Name::ReadReverse => walk(run, Direction::Reverse, pace),
@@ -32,26 +31,14 @@ pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -
 
 /// Point lookups, of keys that may be there or of keys that never are.
 fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
-    let missing = run.name == Name::ReadMissing;
     let mut key = Vec::new();
     for _ in 0..turns {
         let number = run.sampler.draw(&mut rng);
-        let expected = if missing {
-            run.keys.write_missing(number, &mut key);
-            run.ledger.expected(None)
+        if run.name == Name::ReadMissing {
+            run.look_up_missing(number, &mut key, pace)?;
         } else {
-            run.keys.write(number, &mut key);
-            run.ledger.expected(Some(number))
-        };
-        let mut answer = None;
-        let asked = (!missing).then_some(number);
-        let found = run.store.get(&key, &mut |value| {
-            answer = Some((value.len(), run.value_is_right(asked, expected, &key, value)));
-        })?;
-        run.count(&mut pace.tally, expected, key.len(), answer);
-        // A store that says one thing and shows another is wrong too.
-        pace.tally.wrong += u64::from(found != answer.is_some());
-        pace.tally.lookups += 1;
+            run.look_up(number, &mut key, pace)?;
+        }
         if !(if run.name.is_mixed() { pace.lap_as(Kind::Read) } else { pace.lap() }) {
             break;
         }
@@ -63,7 +50,7 @@ fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
 /// places before it ends; its latency is counted from there.
 fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let depth = run.options.depth;
-    let call = (depth * CALL_DEPTHS).min(CALL_BYTES_MAX / run.keys.bytes()).max(depth);
+    let call = (depth * CALL_DEPTHS).min(CALL_BYTES_MAX / run.layout.key_bytes()).max(depth);
     let mut numbers = vec![0; call];
     let mut keys = vec![Vec::new(); call];
     let mut ends = VecDeque::with_capacity(depth + 1);
@@ -75,7 +62,7 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
         numbers.truncate(count);
         for (number, key) in numbers.iter_mut().zip(&mut keys) {
             *number = run.sampler.draw(&mut rng);
-            run.keys.write(*number, key);
+            run.layout.write(*number, key);
         }
         let asked: Vec<&[u8]> = keys.iter().take(count).map(Vec::as_slice).collect();
         ends.clear();
@@ -103,14 +90,14 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
 
 /// Seeks; the entry there must be the first one written from the key on.
 fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
-    let known = run.ledger.live().is_some();
+    let known = run.is_known;
     let mut from = Vec::new();
     for _ in 0..turns {
         let number = run.sampler.draw(&mut rng);
-        run.keys.write(number, &mut from);
+        run.layout.write(number, &mut from);
         let mut answer = None;
         let visit = &mut |key: &[u8], value: &[u8]| {
-            let there = run.keys.number(key);
+            let there = run.layout.number(key);
             let placed = if known { run.ledger.next(number) == there } else { key >= &*from };
             let right = placed && run.value_is_right(there, run.ledger.expected(there), key, value);
             answer = Some((key.len() + value.len(), right));
@@ -144,7 +131,7 @@ fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> 
         let ordered = ordered || last.is_empty();
         last.clear();
         last.extend_from_slice(key);
-        let number = run.keys.number(key);
+        let number = run.layout.number(key);
         let expected = run.ledger.expected(number);
         let right = ordered && run.value_is_right(number, expected, key, value);
         run.count(&mut pace.tally, expected, key.len(), Some((value.len(), right)));
@@ -163,10 +150,46 @@ fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> 
 }
 
 impl Run<'_> {
+    /// Looks up the key of `number`, written into `key`.
+    pub(super) fn look_up(
+        &self,
+        number: u64,
+        key: &mut Vec<u8>,
+        pace: &mut Pace<'_>,
+    ) -> Result<()> {
+        self.layout.write(number, key);
+        self.get(Some(number), key, pace)
+    }
+
+    /// Looks up a key that is not there, beside that of `number`.
+    pub(super) fn look_up_missing(
+        &self,
+        number: u64,
+        key: &mut Vec<u8>,
+        pace: &mut Pace<'_>,
+    ) -> Result<()> {
+        self.layout.write_missing(number, key);
+        self.get(None, key, pace)
+    }
+
+    #[inline]
+    fn get(&self, number: Option<u64>, key: &[u8], pace: &mut Pace<'_>) -> Result<()> {
+        let expected = self.ledger.expected(number);
+        let mut answer = None;
+        let found = self.store.get(key, &mut |value| {
+            answer = Some((value.len(), self.value_is_right(number, expected, key, value)));
+        })?;
+        self.count(&mut pace.tally, expected, key.len(), answer);
+        // A store that says one thing and shows another is wrong too.
+        pace.tally.wrong += u64::from(found != answer.is_some());
+        pace.tally.lookups += 1;
+        Ok(())
+    }
+
     /// True where `value` may stand under `key`, which is that of `number`: `expected` there before
     /// it was asked for, or written meanwhile.
     #[inline]
-    fn value_is_right(
+    pub(super) fn value_is_right(
         &self,
         number: Option<u64>,
         expected: Expected,

@@ -10,9 +10,9 @@ use base::{Clock, Result, Rng};
 
 use super::ledger::Ledger;
 use super::watch::{Intervals, Progress};
-use super::{Event, Name, Options, Pace, Tick, reads, writes};
+use super::{Chooser, Event, Layout, Name, Options, Pace, Tick, mixed, reads, writes};
 use crate::figures::Tally;
-use crate::{Keys, Sampler, Store, Values};
+use crate::{Sampler, Sizes, Store, Values};
 
 /// How often the caller hears of a run's progress.
 const TICK: Duration = Duration::from_millis(100);
@@ -22,12 +22,18 @@ pub(super) struct Run<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) name: Name,
     pub(super) options: &'a Options,
-    pub(super) keys: Keys,
+    pub(super) layout: Layout,
     pub(super) values: Values,
+    /// Of the values that are written.
+    pub(super) sizes: Sizes,
     pub(super) ledger: &'a Ledger,
+    /// Whether the ledger knows the whole store.
+    pub(super) is_known: bool,
     pub(super) epoch: u8,
     pub(super) seed: u64,
     pub(super) sampler: Sampler,
+    /// In a mixed workload, in place of the sampler.
+    pub(super) chooser: Option<Chooser>,
     pub(super) clock: &'a dyn Clock,
     pub(super) barrier: Barrier,
     /// Ends the run: a thread failed, or the leaders are done.
@@ -88,19 +94,21 @@ impl Run<'_> {
     }
 
     fn one_thread(&self, thread: usize) -> Result<Ended> {
-        let tally = Tally::of_kinds(self.name.kinds());
+        let tally = Tally::of_kinds(&self.name.kinds());
         let rng = Rng::new(self.seed.wrapping_add(thread as u64 + 1));
         // Every thread passes here, or the others would wait forever.
         self.barrier.wait();
         let start = self.clock.monotonic();
         let outcome = tally.and_then(|tally| {
             let mut pace = Pace::start(self, thread, tally);
-            match self.name {
-                Name::Compact => self.compact(&mut pace)?,
-                Name::ReadWhileWriting if self.is_background(thread) => {
+            let mix = self.name.mix().filter(|_| self.name.is_mixed());
+            match (self.name, mix) {
+                (_, Some(mix)) => mixed::run(self, mix, thread, rng, &mut pace)?,
+                (Name::Compact, _) => self.compact(&mut pace)?,
+                (Name::ReadWhileWriting, _) if self.is_background(thread) => {
                     writes::beside_readers(self, rng, &mut pace)?;
                 }
-                name if name.writes() => writes::run(self, thread, rng, &mut pace)?,
+                (name, _) if name.writes() => writes::run(self, thread, rng, &mut pace)?,
                 _ => reads::run(self, thread, rng, &mut pace)?,
             }
             Ok(Ended { start, end: pace.now(), tally: pace.into_tally() })
@@ -123,11 +131,15 @@ impl Run<'_> {
         thread >= self.name.leaders(self.options.threads)
     }
 
-    /// How long the run lasts, unless it does `num` operations.
+    /// How long the run lasts, unless it does a number of operations.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.options
             .duration
             .filter(|_| !self.name.is_fill() && !matches!(self.name, Name::Compact | Name::Verify))
+    }
+
+    fn ops(&self) -> u64 {
+        if self.name.is_fill() { self.options.num } else { self.options.ops() }
     }
 
     /// The operations per second that `thread` has a part in, its turn and the number of turns.
@@ -143,10 +155,10 @@ impl Run<'_> {
         self.progress.get(thread)
     }
 
-    /// The part of `num` operations that falls to `thread`: its first and one past its last.
+    /// The part of all operations that falls to `thread`: its first and one past its last.
     pub(super) fn share(&self, thread: usize) -> (u64, u64) {
         let threads = self.name.leaders(self.options.threads) as u128;
-        let cut = |thread: usize| (u128::from(self.options.num) * thread as u128 / threads) as u64;
+        let cut = |thread: usize| (u128::from(self.ops()) * thread as u128 / threads) as u64;
         (cut(thread), cut(thread + 1))
     }
 
@@ -156,7 +168,7 @@ impl Run<'_> {
             (Some(_), _) => None,
             (None, Name::Compact) => Some(1),
             (None, name) if name.is_scan() => Some(self.options.num * leaders as u64),
-            (None, _) => Some(self.options.num),
+            (None, _) => Some(self.ops()),
         };
         let done = self.progress.iter().take(leaders).map(Progress::ops).sum();
         Tick { done, total, elapsed }

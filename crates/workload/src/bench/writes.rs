@@ -12,12 +12,12 @@ pub(super) fn run(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_
     let (mut key, mut value) = (Vec::new(), Vec::new());
     for turn in first..end {
         let number = if run.name.is_fill_in_order() { turn } else { run.sampler.draw(&mut rng) };
-        run.keys.write(number, &mut key);
+        run.layout.write(number, &mut key);
         if run.name == Name::DeleteRandom {
             value.clear();
             run.store.delete(&key, sync)?;
         } else {
-            run.values.write(&key, run.epoch, run.options.value_bytes, &mut value);
+            run.values.write(&key, run.epoch, run.sizes.draw(&mut rng), &mut value);
             run.store.put(&key, &value, sync)?;
         }
         run.ledger.wrote(number);
@@ -34,8 +34,8 @@ pub(super) fn beside_readers(run: &Run<'_>, mut rng: Rng, pace: &mut Pace<'_>) -
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
         let number = run.sampler.draw(&mut rng);
-        run.keys.write(number, &mut key);
-        run.values.write(&key, run.epoch, run.options.value_bytes, &mut value);
+        run.layout.write(number, &mut key);
+        run.values.write(&key, run.epoch, run.sizes.draw(&mut rng), &mut value);
         run.ledger.writing(number);
         run.store.put(&key, &value, run.options.sync)?;
         run.ledger.wrote(number);
