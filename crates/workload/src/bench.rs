@@ -1,4 +1,5 @@
-//! The bench driver: db_bench's workloads, YCSB's and some of production over any [`Store`], every read verified.
+//! The bench driver: db_bench's workloads, YCSB's and some of production over any [`Store`], every
+//! read verified.
 //!
 //! A [`Bench`] runs workloads one after the other on one store and remembers which keys it wrote,
 //! in which run. So a read is held against what must be there: a lost key, a stale version and a

@@ -126,8 +126,9 @@ mod tests {
     #[test]
     fn lognormal_follows_its_law() {
         let sizes = Sizes::LogNormal { median: 1e6, sigma: 0.8, min: 1, max: usize::MAX };
-        for (z, chance) in [(-1.644_854, 0.05), (0.0, 0.5), (1.0, 0.841_345), (2.326_348, 0.99)] {
-            let x = 1e6 * (0.8 * z as f64).exp();
+        for (z, chance) in [(-1.644_854_f64, 0.05), (0.0, 0.5), (1.0, 0.841_345), (2.326_348, 0.99)]
+        {
+            let x = 1e6 * (0.8 * z).exp();
             check(sizes, 3, &[x as usize], |_| chance);
         }
     }
