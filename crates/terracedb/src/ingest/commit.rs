@@ -10,6 +10,10 @@
 //! let up are outlasted: after some rounds the memtable is sealed at Q itself and flushed while Q,
 //! and with it everything later, stays invisible. They wait for one flush.
 //!
+//! A keyspace's ingests go one after the other, so that they lie in the order of their numbers, and
+//! none waits for anything to become visible while it holds the keyspace's shape: what is to become
+//! visible may be the ingest of another keyspace, which waits for a flush that waits for the shape.
+//!
 //! Q is published last, when the manifest record is durable and the tables are in the view that
 //! readers get: whoever reads at Q or later sees them (`Tree::moment`), whoever reads below Q, as a
 //! snapshot made before, does not, since every entry reads as Q. Between taking and publishing Q
@@ -107,6 +111,8 @@ pub(super) fn commit(
     rounds: usize,
 ) -> Result<()> {
     let range = built.range();
+    // Let go of last, when the number is published.
+    let _ingesting = tree.ingesting();
     // What is logged for it is dead from the start.
     store.log.forget(KeyspaceId::NONE);
     let (number, shape) = take_number(store, tree, &range, rounds)?;
@@ -170,11 +176,12 @@ fn take_number<'a>(
         if tree.is_dropped() {
             return Err(dropped(tree));
         }
-        let shape = tree.shape();
         // So that little is left to be synced once others wait.
         store.log.sync(store.log.last())?;
         let watch = store.transactions.recent().watch(&store.log)?;
         store.ring.wait_until_visible(watch.first().before());
+        // Not before: what becomes visible may wait for a flush of this very keyspace.
+        let shape = tree.shape();
         if is_buffered(tree, range) {
             continue;
         }

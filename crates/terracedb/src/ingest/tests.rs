@@ -297,6 +297,41 @@ fn states() -> [Model; 3] {
     [before, ingested, after]
 }
 
+/// Ingests of the same keys meet in one keyspace, and others in another. Each waits for flushes, and
+/// writers wait for each: nobody waits for ever, and they lie in the order of their numbers (I4).
+#[test]
+fn ingests_at_once_wait_for_each_other_and_lie_in_order() {
+    let long = std::env::var_os("TERRACE_LONG").is_some();
+    for round in 0..if long { 200 } else { 20 } {
+        let db = open(&memory());
+        let keyspaces = ["k", "l"].map(|name| db.keyspace(name).unwrap());
+        let finish = |keyspace: &Keyspace, number: usize, rounds| {
+            let mut ingest = ingest(keyspace);
+            add_all(&mut ingest, &entries(0, 40, 1, &format!("{number}"))).unwrap();
+            keyspace.put(key(number as u64), "written").unwrap();
+            ingest.finish_after(rounds).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        };
+        std::thread::scope(|scope| {
+            for keyspace in &keyspaces {
+                for (number, rounds) in [0, 0, ROUNDS_MAX, ROUNDS_MAX].into_iter().enumerate() {
+                    scope.spawn(move || finish(keyspace, number, rounds));
+                }
+            }
+        });
+        for keyspace in &keyspaces {
+            let version = Arc::clone(&keyspace.tree().view().version);
+            for key in (0..40).map(key) {
+                let pieces = version.runs().iter().filter_map(|run| run.find(&key));
+                let newest: Vec<_> = pieces.map(|piece| piece.entry().seqno_max).collect();
+                assert!(newest.is_sorted_by(|newer, older| newer > older), "{round}: {newest:?}");
+            }
+            let found = content(keyspace);
+            keyspace.compact_range::<&[u8]>(..).unwrap();
+            assert!(content(keyspace) == found, "round {round}");
+        }
+    }
+}
+
 #[test]
 fn a_power_cut_takes_all_of_an_ingest_or_nothing() {
     let (mut rng, seed) = Rng::from_env();

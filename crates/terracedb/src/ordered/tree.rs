@@ -67,6 +67,8 @@ pub(crate) struct Tree {
     flushed: Mutex<Vec<Weak<Memtable>>>,
     /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
     dictionary_gain: AtomicU64,
+    /// Held by an ingest while it becomes part of the keyspace.
+    ingesting: Mutex<()>,
     /// The number of the newest ingest. Raised after the view that holds it is in force and before
     /// it is visible: `Release`.
     ingested: AtomicU64,
@@ -94,6 +96,7 @@ impl Tree {
             dropped: AtomicBool::new(false),
             flushed: Mutex::default(),
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
+            ingesting: Mutex::new(()),
             ingested: AtomicU64::new(0),
         }))
     }
@@ -196,6 +199,12 @@ impl Tree {
         let mut flushed = self.flushed.lock();
         flushed.retain(|memtable| memtable.strong_count() > 0);
         !flushed.is_empty()
+    }
+
+    /// The right to ingest: from before a number is taken until its tables are in the view, so that
+    /// ingests lie one above the other in the order of their numbers (I4).
+    pub(crate) fn ingesting(&self) -> MutexGuard<'_, ()> {
+        self.ingesting.lock()
     }
 
     /// The right to change which tables there are.

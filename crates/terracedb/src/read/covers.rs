@@ -13,7 +13,7 @@ use base::Seqno;
 use bytes::Bytes;
 use table::RangeDeletes;
 
-use crate::ordered::{Run, View};
+use crate::ordered::{Memtable, Run};
 
 /// The range deletes under one walk.
 #[derive(Default)]
@@ -57,18 +57,17 @@ pub(crate) enum Fate {
 }
 
 impl Covers {
-    /// The range deletes of `view` that a reader at `at` sees; sources are its memtables, those
-    /// that are empty left out, and its runs.
-    pub(crate) fn of(view: &View, at: Seqno) -> Self {
-        let memtables = view.memtables().filter(|memtable| !memtable.is_empty());
+    /// The range deletes that a reader at `at` sees; sources are `memtables`, then `runs`, each
+    /// newest first, and no others: a memtable that was empty when the walk chose its sources may
+    /// not be by now.
+    pub(crate) fn of(memtables: &[&Arc<Memtable>], runs: &[Arc<Run>], at: Seqno) -> Self {
         let of_memtable = |(source, deletes)| Cover::new(source, Ranges::Memtable(deletes));
-        let (mut covers, mut sources) = (Vec::new(), 0);
-        for memtable in memtables {
-            let seen = memtable.deleted().seen_at(at).into_iter().map(|deletes| (sources, deletes));
+        let mut covers = Vec::new();
+        for (source, memtable) in memtables.iter().enumerate() {
+            let seen = memtable.deleted().seen_at(at).into_iter().map(|deletes| (source, deletes));
             covers.extend(seen.map(of_memtable));
-            sources += 1;
         }
-        for (source, run) in (sources..).zip(view.version.runs()) {
+        for (source, run) in (memtables.len()..).zip(runs) {
             if run.has_range_deletes() {
                 covers.push(Cover::new(source, Ranges::Run(Arc::clone(run))));
             }
@@ -179,5 +178,30 @@ impl Stretch {
             (end, last) => end.or_else(|| last.clone()),
         };
         stretch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Account, EntryKind, Trailer};
+    use compact::Horizon;
+
+    /// The active memtable was empty when the walk chose its sources, and is not any more.
+    #[test]
+    fn sources_are_numbered_as_the_walk_has_them() {
+        let memtable = |first| Memtable::new(&Account::unlimited("test"), Seqno::new(first));
+        let (sealed, active) = (memtable(1).unwrap(), memtable(3).unwrap());
+        let insert = |memtable: &Memtable, seqno, kind, value: &[u8]| {
+            memtable.insert(b"a", Trailer::new(Seqno::new(seqno), kind), value, Horizon::default);
+        };
+        insert(&sealed, 1, EntryKind::Put, b"v");
+        insert(&sealed, 2, EntryKind::DeleteRange, b"c");
+        let memtables: Vec<_> =
+            [&active, &sealed].into_iter().filter(|it| !it.is_empty()).collect();
+        insert(&active, 3, EntryKind::Put, b"v");
+        let mut covers = Covers::of(&memtables, &[], Seqno::new(2));
+        assert_eq!(covers.fate(0, b"a", Seqno::new(1), true), Fate::Hidden);
+        assert_eq!(covers.fate(1, b"b", Seqno::new(1), true), Fate::HiddenTo("c".into()));
     }
 }

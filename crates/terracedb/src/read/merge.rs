@@ -100,13 +100,15 @@ impl Merge {
     pub(crate) fn new(view: Arc<View>, at: Seqno, now: u64, account: &Account) -> Result<Self> {
         let runs = view.version.runs().len() as u64;
         let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
-        let memtables = view.memtables().filter(|table| !table.is_empty());
-        let mut sources: Vec<_> = memtables.map(|table| Source::memtable(table)).collect();
+        // Looked at once: an empty one may be written to at any moment.
+        let memtables: Vec<_> = view.memtables().filter(|table| !table.is_empty()).collect();
+        let mut sources: Vec<_> = memtables.iter().map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
+        let covers = Covers::of(&memtables, view.version.runs(), at);
         Ok(Self {
             at,
             heap: Vec::with_capacity(sources.len()),
-            covers: Covers::of(&view, at),
+            covers,
             hidden: 0,
             sources,
             forward: true,
