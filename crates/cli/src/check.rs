@@ -13,7 +13,7 @@ use crate::{Outcome, args, config, directory};
 pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
     let dir = config::store_path(&args.dir)?;
     directory::must_hold_store(&dir)?;
-    let options = FileOptions { create: false, ..FileOptions::default() };
+    let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
     let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;

@@ -8,8 +8,13 @@ use terracedb::{Error, Result};
 
 /// The files in `dir`, to be read and nothing else: no lock is taken and no file made.
 pub(crate) fn look(dir: &Path) -> Result<Arc<dyn Medium>> {
-    // Direct access would be tried on the lock file, and make it.
-    let options = FileOptions { create: false, direct: false, io_uring: false, queue_depth: 1 };
+    let options = FileOptions {
+        create: false,
+        read_only: true,
+        direct: false,
+        io_uring: false,
+        queue_depth: 1,
+    };
     Ok(Arc::new(FileMedium::open(dir, options)?))
 }
 

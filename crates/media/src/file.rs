@@ -47,6 +47,9 @@ const DEPTH_MAX: usize = 4096;
 pub struct FileOptions {
     /// Make the directory where there is none.
     pub create: bool,
+    /// Open files for reading only, and make none: no right to write is needed. What would write
+    /// fails.
+    pub read_only: bool,
     /// Bypass the operating system's cache for [`Access::Direct`] where that is possible.
     pub direct: bool,
     /// Use io_uring where the kernel lets this process.
@@ -57,7 +60,7 @@ pub struct FileOptions {
 
 impl Default for FileOptions {
     fn default() -> Self {
-        Self { create: true, direct: true, io_uring: true, queue_depth: 32 }
+        Self { create: true, read_only: false, direct: true, io_uring: true, queue_depth: 32 }
     }
 }
 
@@ -66,6 +69,7 @@ pub struct FileMedium {
     path: PathBuf,
     /// For syncing names.
     directory: fs::File,
+    read_only: bool,
     direct: bool,
     /// Allocated space may be mapped.
     mappable: bool,
@@ -83,7 +87,7 @@ impl FileMedium {
     pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self> {
         let path = path.as_ref();
         let at = path.display();
-        if options.create && !path.is_dir() {
+        if options.create && !options.read_only && !path.is_dir() {
             fs::create_dir_all(path).map_err(|e| failed("create a directory", &at, e))?;
             // The directory's own name must survive what is written in it.
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -96,7 +100,8 @@ impl FileMedium {
             .open(path)
             .map_err(|e| failed("open a directory", &at, e))?;
         let mut notices = Vec::new();
-        let direct = options.direct && takes_direct(path, &mut notices)?;
+        let read_only = options.read_only;
+        let direct = options.direct && takes_direct(path, read_only, &mut notices)?;
         let queue_depth = options.queue_depth.clamp(1, DEPTH_MAX);
         let pool = (!takes_ring(options.io_uring, queue_depth, &mut notices))
             .then(|| Pool::new(queue_depth));
@@ -104,7 +109,7 @@ impl FileMedium {
         let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let turns = Turns::new(queue_depth);
         let path = path.to_owned();
-        Ok(Self { path, directory, direct, mappable, pool, notice, queue_depth, turns })
+        Ok(Self { path, directory, read_only, direct, mappable, pool, notice, queue_depth, turns })
     }
 
     /// What the device does not do as well as it might, in one line, to be said once.
@@ -120,11 +125,21 @@ impl FileMedium {
 
     fn options(&self, access: Access) -> fs::OpenOptions {
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true);
+        options.read(true).write(!self.read_only);
         if access == Access::Direct && self.direct {
             options.custom_flags(flags(OFlags::DIRECT));
         }
         options
+    }
+
+    /// Refuses to change the directory where it was opened for reading only.
+    fn must_write(&self) -> Result<()> {
+        if self.read_only {
+            return Err(
+                Error::invalid("directory is open for reading only").at(self.path.display())
+            );
+        }
+        Ok(())
     }
 
     /// Sets `reserve` bytes aside; how many may be mapped.
@@ -167,6 +182,7 @@ impl Medium for FileMedium {
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         let place = self.place(name)?;
+        self.must_write()?;
         check::end(name, reserve, 0)?;
         let file = match self.options(access).create_new(true).open(&place) {
             Ok(file) => file,
@@ -201,6 +217,7 @@ impl Medium for FileMedium {
 
     fn remove(&self, name: &str) -> Result<()> {
         let place = self.place(name)?;
+        self.must_write()?;
         match fs::remove_file(&place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
             result => result.map_err(|error| failed("remove", place.display(), error)),
@@ -209,6 +226,7 @@ impl Medium for FileMedium {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (old, new) = (self.place(from)?, self.place(to)?);
+        self.must_write()?;
         match fs::rename(&old, &new) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(from)),
             result => result.map_err(|error| failed("rename", old.display(), error)),
@@ -218,6 +236,7 @@ impl Medium for FileMedium {
     fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
         let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
         let (old, new) = (self.place(name)?, to.place(name)?);
+        to.must_write()?;
         match fs::hard_link(&old, &new) {
             Ok(()) => Ok(true),
             Err(error) if cannot_link(&error) => Ok(false),
@@ -258,11 +277,20 @@ impl Medium for FileMedium {
     }
 
     /// A lock on the file `LOCK`, tied to the open file: it ends with the guard or the process,
-    /// and two opens of one process exclude each other as two processes do.
+    /// and two opens of one process exclude each other as two processes do. Those who only read
+    /// share it; where there is none no store ever was open, and there is none to take.
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
         let place = self.path.join(check::LOCK_NAME);
-        let mut file = open_lock(&self.path)?;
-        match file.try_lock() {
+        let mut file = match open_lock(&self.path, self.read_only) {
+            Ok(file) => file,
+            Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Box::new(()));
+            }
+            Err(error) => return Err(failed("open", place.display(), error)),
+        };
+        let locked = if self.read_only { file.try_lock_shared() } else { file.try_lock() };
+        match locked {
+            Ok(()) if self.read_only => Ok(Box::new(file)),
             Ok(()) => {
                 // The number is for people; nothing depends on it.
                 let noted = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
@@ -271,8 +299,12 @@ impl Medium for FileMedium {
             }
             Err(fs::TryLockError::WouldBlock) => {
                 let mut owner = String::new();
-                let known = file.rewind().and_then(|()| file.take(20).read_to_string(&mut owner));
-                let owner = known.map_or_else(|_| String::new(), |_| format!(" (process {owner})"));
+                let read = file.rewind().and_then(|()| file.take(20).read_to_string(&mut owner));
+                // Those who share the lock note nothing, so the number may be an earlier owner's.
+                let owner = match read {
+                    Ok(1..) => format!(" (process {owner}, or a check)"),
+                    Ok(0) | Err(_) => String::new(),
+                };
                 Err(Error::invalid("directory is in use by another open store")
                     .at(self.path.display())
                     .expected("one open store at a time")
@@ -322,19 +354,22 @@ const fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-fn open_lock(directory: &Path) -> Result<fs::File> {
-    let place = directory.join(check::LOCK_NAME);
+fn open_lock(directory: &Path, read_only: bool) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(false).open(&place);
-    file.map_err(|error| failed("open", place.display(), error))
+    let options = options.read(true).write(!read_only).create(!read_only).truncate(false);
+    options.open(directory.join(check::LOCK_NAME))
 }
 
-/// Whether files here can be opened for direct access; tried on the lock file.
-fn takes_direct(directory: &Path, notices: &mut Vec<String>) -> Result<bool> {
-    open_lock(directory)?;
+/// Whether files here can be opened for direct access; tried on the lock file. Where that must not
+/// be made and is not there, the answer is no.
+fn takes_direct(directory: &Path, read_only: bool, notices: &mut Vec<String>) -> Result<bool> {
+    let place = directory.join(check::LOCK_NAME);
+    match open_lock(directory, read_only) {
+        Err(error) if !read_only => return Err(failed("open", place.display(), error)),
+        _ => {}
+    }
     let mut options = fs::OpenOptions::new();
-    options.read(true).custom_flags(flags(OFlags::DIRECT));
-    let opened = options.open(directory.join(check::LOCK_NAME));
+    let opened = options.read(true).custom_flags(flags(OFlags::DIRECT)).open(place);
     if let Err(error) = &opened {
         notices.push(format!("direct I/O refused ({error}): the system's cache is used"));
     }

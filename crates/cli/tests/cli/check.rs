@@ -120,3 +120,20 @@ fn no_store_and_an_open_one_are_refused() {
     let error = check(&dir).bad(2);
     assert!(error.contains("in use") && error.contains(&dir), "{error}");
 }
+
+#[test]
+fn a_check_makes_no_file_and_two_may_run() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    fs::remove_file(Path::new(&dir).join("LOCK")).unwrap();
+    let before = files(&dir);
+    check(&dir).good();
+    assert_eq!(files(&dir), before, "a check changed the directory");
+    fs::write(Path::new(&dir).join("LOCK"), "1").unwrap();
+    let lock = fs::File::open(Path::new(&dir).join("LOCK")).unwrap();
+    lock.try_lock_shared().unwrap();
+    check(&dir).good();
+    // What would write waits for whoever reads.
+    let error = terrace(&[&["put", &dir, "a", "b"][..], &MEMORY].concat()).bad(2);
+    assert!(error.contains("or a check"), "{error}");
+}

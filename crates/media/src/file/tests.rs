@@ -261,3 +261,42 @@ fn the_pool_equals_the_ring() {
     }
     assert!(pool.pool.as_ref().unwrap().threads() <= 4);
 }
+
+#[test]
+fn a_directory_open_for_reading_changes_nothing_and_shares_the_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let reading = || {
+        let options = FileOptions { read_only: true, ..FileOptions::default() };
+        FileMedium::open(dir.path(), options).unwrap()
+    };
+    let nothing = reading();
+    drop(nothing.lock().unwrap());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "not even a lock file is made");
+
+    let medium = open(dir.path());
+    let file = medium.create("a", Access::Direct, 0).unwrap();
+    file.write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
+    {
+        let _owner = medium.lock().unwrap();
+        assert_eq!(reading().lock().unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let (one, other) = (reading(), reading());
+    let _shared = (one.lock().unwrap(), other.lock().unwrap());
+    let error = medium.lock().unwrap_err().to_string();
+    assert!(error.contains("or a check"), "{error}");
+
+    let file = one.open("a", Access::Direct).unwrap();
+    file.read(0, Buf::pages(1), Purpose::Scrub).1.unwrap();
+    assert!(file.write(0, Buf::pages(1), Purpose::Flush).1.is_err());
+    assert!(file.set_len(0).is_err());
+    let file = one.open("a", Access::Bytes).unwrap();
+    assert!(file.store(0, b"x", Purpose::Log).is_err());
+    let refused = [
+        one.create("b", Access::Bytes, 0).unwrap_err(),
+        one.remove("a").unwrap_err(),
+        one.rename("a", "b").unwrap_err(),
+        medium.link("a", &other).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.to_string().contains("for reading only")));
+    assert_eq!(medium.open("a", Access::Direct).unwrap().size().unwrap(), PAGE_BYTES as u64);
+}

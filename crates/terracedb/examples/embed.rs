@@ -1,0 +1,44 @@
+//! A store in a program: opened, written, closed, opened again.
+//!
+//! ```sh
+//! cargo run --example embed
+//! ```
+
+use std::error::Error;
+
+use terracedb::{Db, Durability, Resources, format_bytes};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("shop");
+
+    // One number bounds everything the stores of a process take.
+    let resources = Resources::builder().memory(64 << 20).build()?;
+    let db = Db::builder(&path).resources(&resources).open()?;
+    assert!(db.recovery().created);
+    let users = db.keyspace("users")?;
+
+    // Acknowledged once the log has it in memory that outlives the process.
+    users.put("ada", "London")?;
+    // Acknowledged once it is on the device.
+    users.put_with("grace", "New York", Durability::Sync)?;
+    assert_eq!(users.get("ada")?.as_deref(), Some(&b"London"[..]));
+    assert_eq!(users.get("alan")?, None);
+
+    // Many at once keep many device reads in flight.
+    let found = users.multi_get(&["ada", "alan", "grace"])?;
+    let found = found.into_iter().collect::<terracedb::Result<Vec<_>>>()?;
+    assert_eq!(found.iter().filter(|value| value.is_some()).count(), 2);
+
+    // A store closes with its last handle.
+    drop((users, db));
+    let db = Db::builder(&path).resources(&resources).create_if_missing(false).open()?;
+    let users = db.existing_keyspace("users").ok_or("the keyspace is lost")?;
+    assert_eq!(users.get("grace")?.as_deref(), Some(&b"New York"[..]));
+    println!("recovered {} batches in {:?}", db.recovery().log_records, db.recovery().elapsed);
+
+    let memory = db.statistics().memory;
+    println!("{} of {} in use", format_bytes(memory.used), format_bytes(memory.limit));
+    assert!(memory.used <= memory.limit);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Sessions that end by themselves: expired values are never read, and a compaction gives their
+//! space back.
+//!
+//! ```sh
+//! cargo run --example ttl
+//! ```
+
+use std::error::Error;
+use std::thread::sleep;
+use std::time::Duration;
+
+use terracedb::{Db, Expiry};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let db = Db::builder(directory.path()).memory(64 << 20).open()?;
+    let sessions = db.keyspace("sessions")?;
+
+    sessions.put("root", "never ends")?;
+    sessions.put_with_ttl("ada", "today", Duration::from_secs(24 * 3600))?;
+    for guest in 0..1000 {
+        sessions.put_with_ttl(format!("guest {guest}"), "a moment", Duration::from_millis(1))?;
+    }
+    assert_eq!(sessions.expiry("root")?, Some(Expiry::Never));
+    assert!(matches!(sessions.expiry("ada")?, Some(Expiry::At(_))));
+
+    sleep(Duration::from_millis(20));
+    assert_eq!(sessions.get("guest 7")?, None);
+    assert_eq!(sessions.expiry("guest 7")?, None);
+    assert_eq!(sessions.iter()?.count(), 2, "scans do not see them either");
+
+    // To touch a session is to write it again.
+    sessions.put_with_ttl("ada", "today", Duration::from_secs(48 * 3600))?;
+
+    db.compact()?;
+    let statistics = db.statistics();
+    let entries: u64 = statistics.keyspaces.iter().map(|keyspace| keyspace.table_entries).sum();
+    println!("{entries} entries are left of 1003");
+    assert_eq!(entries, 2);
+    Ok(())
+}
