@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Verify every checksum and invariant of a store that is not open
     Check(Check),
+    /// Make a store of what can still be read of a damaged one
+    Repair(Repair),
     /// Make a second store that holds what a store does now, sharing its files
     Checkpoint(Checkpoint),
     /// Back a store up, and look after backups
@@ -291,6 +293,18 @@ pub(crate) struct Check {
     /// The store's directory, or a configuration file that names it
     #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Repair {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Change nothing: only say what would be done and what is lost
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

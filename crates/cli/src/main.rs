@@ -21,6 +21,7 @@ mod keyspace;
 mod output;
 mod place;
 mod progress;
+mod repair;
 mod replay;
 mod stats;
 mod time;
@@ -72,6 +73,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Compact(args) => compact::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Repair(args) => repair::run(&args),
         Command::Checkpoint(args) => backup::checkpoint(&args),
         Command::Backup { command } => backup::backup(&command),
         Command::Restore(args) => backup::restore(&args),

@@ -119,10 +119,10 @@ impl Walk<'_> {
 }
 
 fn is_manifest(name: &str) -> bool {
-    name.starts_with("manifest-")
+    manifest::is_file_name(name)
 }
 
-fn is_ours(file: &Listing) -> bool {
+pub(crate) fn is_ours(file: &Listing) -> bool {
     let Listing { name, .. } = file;
     is_manifest(name)
         || parse_file_name(name).is_some()
@@ -130,7 +130,7 @@ fn is_ours(file: &Listing) -> bool {
         || log::parse_segment_name(name).is_some()
 }
 
-fn no_store() -> Error {
+pub(crate) fn no_store() -> Error {
     Error::invalid("store").expected("one to exist").got("none")
 }
 

@@ -17,6 +17,7 @@ mod inspect;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod repair;
 mod replay;
 #[cfg(test)]
 mod support;

@@ -116,6 +116,20 @@ pub(crate) fn decode_records(bytes: &[u8], seed: u32, start: usize) -> Result<Re
     Ok(records)
 }
 
+/// Every body that can still be read, in order, whatever lies between.
+pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8]> {
+    let mut bodies: Vec<&[u8]> = Vec::new();
+    let (mut at, mut next) = (start, 0);
+    while let Some((_, sequence, body, end)) = find_frame(bytes, seed, at) {
+        if sequence >= next {
+            bodies.push(body);
+            next = sequence + 1;
+        }
+        at = end;
+    }
+    bodies
+}
+
 /// The seed of a manifest's checksums: its file header's.
 pub(crate) fn seed(header: &[u8]) -> u32 {
     crc32c(header)

@@ -9,6 +9,7 @@
 mod edit;
 mod frame;
 mod reader;
+mod salvage;
 mod show;
 mod state;
 mod table_entry;
@@ -25,6 +26,7 @@ pub(crate) use compact::KeyRange;
 pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
+pub(crate) use salvage::salvage_state;
 pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, State};
 pub(crate) use table_entry::{TableEntry, range_of};
 
@@ -47,6 +49,11 @@ pub(crate) fn parse_file_name(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.strip_prefix("manifest-")?, 16).ok()?;
     // One file, one name: signs and capitals are none of ours.
     (file_name(number) == name).then_some(number)
+}
+
+/// Whether `name` is a manifest's.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    parse_file_name(name).is_some()
 }
 
 fn encode_header(store: StoreId, number: u64) -> Vec<u8> {

@@ -133,7 +133,7 @@ fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
     Ok((store, frame::seed(header)))
 }
 
-fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
+pub(super) fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
     let file = medium.open(name, Access::Bytes)?;
     let size = file.size()?;
     if size > FILE_BYTES_MAX {

@@ -330,7 +330,7 @@ impl State {
 impl KeyspaceEntry {
     /// The run for a table that is newer than all others: just above the newest run with a table
     /// that it overlaps.
-    fn place_newest(&self, range: &KeyRange) -> RunId {
+    pub(crate) fn place_newest(&self, range: &KeyRange) -> RunId {
         let pieces = || self.tables.values().flat_map(|table| &table.pieces);
         let overlapping = pieces().filter(|piece| piece.range.overlaps(range));
         let blocked = overlapping.map(|piece| piece.run).max();

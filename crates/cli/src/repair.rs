@@ -1,0 +1,120 @@
+//! `terrace repair`.
+
+use std::sync::Arc;
+
+use media::{FileMedium, FileOptions, Medium};
+use serde_json::{Value, json};
+use terracedb::{LostRange, RepairOptions, RepairReport, Result, format_bytes};
+
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::{Outcome, args, config, directory};
+
+pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
+    let dir = config::store_path(&args.dir)?;
+    directory::must_hold_store(&dir)?;
+    let options = FileOptions { create: false, ..FileOptions::default() };
+    let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
+    let progress = Progress::of_bytes("repair");
+    let options = RepairOptions { dry_run: args.dry_run };
+    let report = terracedb::repair(&medium, options, &mut |done, total| {
+        progress.show(done, Some(total));
+    })?;
+    drop(progress);
+    let mut out = Output::new();
+    if args.json {
+        out.line(to_json(&report))?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    out.flush()?;
+    // Nothing to repair, or repaired without a loss.
+    let is_whole = report.lost.is_empty() && report.log.is_none() && report.uncertain.is_empty();
+    let is_done = is_whole && (report.is_clean() || !report.dry_run);
+    Ok(if is_done { Outcome::Done } else { Outcome::Negative })
+}
+
+fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
+    out.line(format_args!("{} tables of {}", report.tables, format_bytes(report.bytes)))?;
+    if let Some(error) = &report.manifest {
+        out.line(format_args!("manifest made anew from the tables: {error}"))?;
+    }
+    for table in &report.repaired {
+        let into = match (&table.new_file, report.dry_run) {
+            (Some(file), _) => format!(", now in {file}"),
+            (None, true) => String::new(),
+            (None, false) => ", nothing left".to_owned(),
+        };
+        let (file, versions, error) = (&table.file, table.versions, &table.error);
+        out.line(format_args!("{file}: {versions} entries can be read{into}: {error}"))?;
+    }
+    for name in &report.dictionaries {
+        out.line(format_args!("{name} cannot be read"))?;
+    }
+    if let Some(log) = &report.log {
+        out.line(log)?;
+    }
+    for keyspace in &report.uncertain {
+        out.line(format_args!(
+            "keyspace `{}`: keys deleted before its tables were merged may be back",
+            keyspace.escape_debug()
+        ))?;
+    }
+    for lost in &report.lost {
+        out.line(lost)?;
+    }
+    for name in &report.kept {
+        out.line(format_args!("kept: {name}"))?;
+    }
+    match (report.is_clean(), report.dry_run) {
+        (true, _) => out.line("nothing to repair"),
+        (false, true) => out.line("nothing was changed"),
+        (false, false) => out.line("repaired"),
+    }
+}
+
+fn to_json(report: &RepairReport) -> Value {
+    let table = |table: &terracedb::RepairedTable| {
+        json!({
+            "file": table.file,
+            "keyspace": table.keyspace,
+            "error": table.error.to_string(),
+            "new_file": table.new_file,
+            "versions": table.versions,
+        })
+    };
+    json!({
+        "clean": report.is_clean(),
+        "dry_run": report.dry_run,
+        "store": report.store.map(|store| store.to_string()),
+        "tables": report.tables,
+        "bytes": report.bytes,
+        "manifest": report.manifest.as_ref().map(ToString::to_string),
+        "uncertain": report.uncertain,
+        "repaired": report.repaired.iter().map(table).collect::<Vec<_>>(),
+        "dictionaries": report.dictionaries,
+        "log": report.log.as_ref().map(|log| json!({
+            "error": log.error.to_string(),
+            "lost_from": log.from,
+            "lost_to": log.to,
+        })),
+        "lost": report.lost.iter().map(lost_to_json).collect::<Vec<_>>(),
+        "kept": report.kept,
+    })
+}
+
+fn lost_to_json(lost: &LostRange) -> Value {
+    let text = |key: &Vec<u8>| key.escape_ascii().to_string();
+    json!({
+        "file": lost.file,
+        "page": lost.pages.map(|(first, _)| first),
+        "pages": lost.pages.map(|(_, count)| count),
+        "keyspace": lost.keyspace,
+        "first_key": lost.keys.as_ref().map(|(from, _)| text(from)),
+        "last_key": lost.keys.as_ref().map(|(_, to)| text(to)),
+        "what": match lost.what {
+            terracedb::Lost::RangeDeletes => "range deletes",
+            _ => "versions",
+        },
+    })
+}

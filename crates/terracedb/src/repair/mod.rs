@@ -1,0 +1,324 @@
+//! Repairing a store that is not open: whatever can still be read is made a store again, and what
+//! cannot is named.
+//!
+//! The manifest comes first; where it is lost it is made anew from what the tables say of
+//! themselves (`rebuild`). Every table is read. One that is damaged is salvaged: every block that
+//! verifies (I8) goes to a new table, which takes its place in the tree with one manifest record for
+//! all of them; the original is kept under another name. Last comes the log: it is replayed up to
+//! its damage, and what follows is told as a range of sequence numbers.
+//!
+//! Nothing is deleted, and up to the manifest's record nothing is changed that a failure does not
+//! take back. A crash in between leaves originals under their other names: the next repair takes
+//! them back first. A repair of a whole store changes nothing.
+
+mod changes;
+mod rebuild;
+mod report;
+mod tables;
+
+use std::sync::Arc;
+
+use base::{Account, Codec, Error, ErrorKind, Result, Seqno, StoreId, TableId};
+use media::Medium;
+use table::{Dictionaries, Dictionary, file_name};
+
+use crate::Db;
+use crate::check::{is_ours, no_store};
+use crate::dictionaries::StoreDictionaries;
+use crate::manifest::{self, LiveTable, Manifest, State};
+
+use changes::{Changes, take_back};
+use rebuild::rebuild;
+pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedTable};
+use tables::Shop;
+
+/// How to repair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepairOptions {
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// Repairs the store on `medium`, which must not be open. `progress` is told the bytes of tables
+/// done and their total.
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # drop(terracedb::Db::builder(dir.path()).open()?);
+/// use std::sync::Arc;
+/// use terracedb::{RepairOptions, repair};
+///
+/// let options = media::FileOptions { create: false, ..Default::default() };
+/// let medium: Arc<dyn media::Medium> = Arc::new(media::FileMedium::open(dir.path(), options)?);
+/// let report = repair(&medium, RepairOptions { dry_run: true }, &mut |_, _| {})?;
+/// assert!(report.is_clean());
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// `Invalid` where no store is here, a newer version wrote it, or it is open; `Retry` where memory
+/// is short, `NoSpace` where there is no room for what is salvaged: the store then is as it was.
+pub fn repair(
+    medium: &Arc<dyn Medium>,
+    options: RepairOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RepairReport> {
+    if !medium.list()?.iter().any(is_ours) {
+        return Err(no_store());
+    }
+    let lock = medium.lock()?;
+    let mut changes = Changes::new(medium);
+    let mut repair = Repair {
+        medium,
+        dry_run: options.dry_run,
+        account: Account::unlimited("repair"),
+        report: RepairReport { dry_run: options.dry_run, ..RepairReport::default() },
+    };
+    let done = repair.files(&mut changes, progress);
+    let log = match done {
+        Ok(log) => log,
+        Err(error) => {
+            changes.undo();
+            return Err(error);
+        }
+    };
+    repair.report.kept = changes.kept();
+    let mut report = repair.report;
+    drop(lock);
+    if log && !options.dry_run {
+        reopen(medium, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// Opens the store once, so that its log is replayed up to the damage and begins anew.
+fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
+    let builder = Db::on_medium(Arc::clone(medium)).create_if_missing(false).scrub_rate(0);
+    let db = builder.recover_damaged_log(true).open()?;
+    db.flush()?;
+    if let Some(lost) = &mut report.log {
+        lost.from = Some(db.store().ring.visible().get() + 1);
+    }
+    Ok(())
+}
+
+struct Repair<'a> {
+    medium: &'a Arc<dyn Medium>,
+    dry_run: bool,
+    account: Account,
+    report: RepairReport,
+}
+
+/// What a manifest says, or what stands in for it.
+struct Found {
+    store: StoreId,
+    state: State,
+    /// The number of the highest manifest there is.
+    number: u64,
+}
+
+impl Repair<'_> {
+    /// Repairs manifest, tables and dictionaries; whether the log needs repair.
+    fn files(&mut self, changes: &mut Changes, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        let mut found = match manifest::recover(&**self.medium, false) {
+            Ok(Ok(found)) => Found { store: found.store, state: found.state, number: found.number },
+            Ok(Err(number)) => {
+                let none = Error::corrupt("store").expected("a manifest").got("none");
+                self.rebuilt(none, number)?
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => self.rebuilt(error, 0)?,
+            Err(error) => return Err(error),
+        };
+        self.report.store = Some(found.store);
+        if !self.dry_run {
+            take_back(&**self.medium, |id| found.state.has_table(id))?;
+        }
+        let before = found.state.clone();
+        let dictionaries: Arc<dyn Dictionaries> = Arc::new(StoreDictionaries::new(
+            Arc::clone(self.medium),
+            found.store,
+            self.account.clone(),
+        ));
+        let shop = Shop {
+            medium: Arc::clone(self.medium),
+            store: found.store,
+            dictionaries,
+            account: self.account.clone(),
+        };
+        let damaged = self.tables(&shop, &mut found.state, changes, progress)?;
+        let lost = self.dictionaries(&shop, &mut found.state)?;
+        let log = self.log(&found)?;
+        if self.dry_run {
+            return Ok(log);
+        }
+        let is_lost = self.report.manifest.is_some();
+        for file in self.medium.list()? {
+            // What opening the store will change, or the new manifest replaces.
+            let changes_later = log && log::parse_segment_name(&file.name).is_some();
+            if changes_later || is_lost && manifest::is_file_name(&file.name) {
+                changes.copy_aside(&file.name)?;
+            }
+        }
+        if is_lost || found.state != before {
+            let nobodys = self.report.repaired.iter().filter(|table| table.keyspace.is_none());
+            let nobodys = nobodys.map(|table| table.file.clone());
+            for name in damaged.into_iter().chain(lost).chain(nobodys) {
+                // What is missing cannot be kept.
+                if self.medium.list()?.iter().any(|file| file.name == name) {
+                    changes.put_aside(&name)?;
+                }
+            }
+            self.install(found)?;
+        }
+        Ok(log)
+    }
+
+    fn rebuilt(&mut self, why: Error, number: u64) -> Result<Found> {
+        let mut found = rebuild(self.medium, &self.account, &mut self.report)?;
+        found.number = found.number.max(number);
+        self.report.manifest = Some(why);
+        Ok(found)
+    }
+
+    /// Examines every table, and puts what is left in the place of those that are damaged; the
+    /// files of those.
+    fn tables(
+        &mut self,
+        shop: &Shop,
+        state: &mut State,
+        changes: &mut Changes,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<String>> {
+        let of = |live: &Arc<LiveTable>| live.entry.file_bytes;
+        let all = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let total = all.map(of).sum();
+        let mut damaged = Vec::new();
+        for (id, keyspace) in &mut state.keyspaces {
+            let keyspace = Arc::make_mut(keyspace);
+            for live in keyspace.tables.values().cloned().collect::<Vec<_>>() {
+                let table = live.entry.id;
+                let error = shop.examine(&live.entry)?;
+                self.report.tables += 1;
+                self.report.bytes += of(&live);
+                progress(self.report.bytes, total);
+                let Some(error) = error else {
+                    if live.damaged {
+                        let whole = LiveTable { damaged: false, ..LiveTable::clone(&live) };
+                        keyspace.tables.insert(table, Arc::new(whole));
+                    }
+                    continue;
+                };
+                let file = file_name(table);
+                let new = TableId(state.tables_below.0);
+                state.tables_below = TableId(new.0 + 1);
+                let write = (!self.dry_run).then_some(new);
+                changes.made(file_name(new));
+                let is_there = self.medium.list()?.iter().any(|listed| listed.name == file);
+                let remains = match is_there {
+                    true => Some(shop.salvage(table, *id, Codec::Lz4, write)?),
+                    false => None,
+                };
+                keyspace.tables.remove(&table);
+                let replacement = remains.as_ref().and_then(|it| it.replacement(&live));
+                let new_file = replacement.as_ref().map(|it| file_name(it.entry.id));
+                let name = keyspace.name.clone();
+                match &remains {
+                    Some(remains) => self.report.lost.extend(remains.lost_of(&live, &name)),
+                    None => self.report.lost.extend(live.pieces.iter().map(|piece| LostRange {
+                        file: file.clone(),
+                        pages: None,
+                        keyspace: Some(name.clone()),
+                        keys: Some(piece.range.shown()),
+                        what: Lost::Versions,
+                    })),
+                }
+                if let Some(replacement) = replacement {
+                    keyspace.tables.insert(replacement.entry.id, Arc::new(replacement));
+                }
+                let versions = remains.map_or(0, |remains| remains.versions);
+                let keyspace = Some(name);
+                let repaired =
+                    RepairedTable { file: file.clone(), keyspace, error, new_file, versions };
+                self.report.repaired.push(repaired);
+                damaged.push(file);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Forgets dictionaries that cannot be read; their files.
+    fn dictionaries(&mut self, shop: &Shop, state: &mut State) -> Result<Vec<String>> {
+        let mut lost = Vec::new();
+        for keyspace in state.keyspaces.values_mut() {
+            for id in keyspace.dictionaries.clone() {
+                match shop.dictionaries.get(id) {
+                    Ok(_) => {}
+                    Err(error) if error.is_retryable() => return Err(error),
+                    Err(_) => {
+                        Arc::make_mut(keyspace).dictionaries.retain(|known| *known != id);
+                        lost.push(Dictionary::file_name(id));
+                    }
+                }
+            }
+        }
+        self.report.dictionaries.clone_from(&lost);
+        Ok(lost)
+    }
+
+    /// Whether the log is damaged, or ends before what tables hold.
+    fn log(&mut self, found: &Found) -> Result<bool> {
+        let error = match log::check(self.medium, Some(found.store), &self.account) {
+            Ok(read) => {
+                let floor = found.state.floor();
+                let is_short = read.last < floor && found.state.keyspaces_below.0 > 0;
+                is_short.then(|| {
+                    Error::corrupt("end of the log (I11)")
+                        .expected(format_args!("sequence number {floor}, which tables hold"))
+                        .got(read.last)
+                })
+            }
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else { return Ok(false) };
+        let mut last: Option<u64> = None;
+        for file in self.medium.list()? {
+            if log::parse_segment_name(&file.name).is_none() {
+                continue;
+            }
+            // A segment that cannot be read at all tells nothing.
+            let _ = log::inspect(&**self.medium, &file.name, &mut |entry| {
+                if let log::Entry::Batch { seqno, ops, .. } = entry {
+                    let end = (seqno.get() + u64::from(ops)).saturating_sub(1);
+                    last = last.max(Some(end));
+                }
+                Ok(())
+            });
+        }
+        self.report.log = Some(LostLog { error, from: None, to: last });
+        Ok(true)
+    }
+
+    /// Writes a manifest of what there is now, after the new tables are durable (I3).
+    fn install(&self, found: Found) -> Result<()> {
+        let Found { store, state, number } = found;
+        self.medium.sync_names()?;
+        let number = number
+            .checked_add(1)
+            .ok_or_else(|| Error::corrupt("manifest number").expected("one below").got(number))?;
+        let started =
+            Manifest::start(Arc::clone(self.medium), store, state.clone(), number).map(drop);
+        started.or_else(|error| match manifest::recover(&**self.medium, false) {
+            // It failed after it was there: what it names must stay.
+            Ok(Ok(found)) if found.state == state => Ok(()),
+            _ => Err(error),
+        })
+    }
+}
+
+/// The lowest sequence number after `seqno`.
+fn after(seqno: Seqno) -> Seqno {
+    seqno.plus(1)
+}

@@ -1,0 +1,141 @@
+//! What a repair did, or would do.
+
+use std::fmt;
+
+use base::{Error, StoreId};
+
+/// What [`crate::repair()`] found and did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// The store.
+    pub store: Option<StoreId>,
+    /// Whether nothing was changed: the rest says what would be.
+    pub dry_run: bool,
+    /// Tables read, and their bytes.
+    pub tables: u64,
+    /// See `tables`.
+    pub bytes: u64,
+    /// Why the manifest could not be used: it was made anew from what the tables say of themselves.
+    pub manifest: Option<Error>,
+    /// Keyspaces whose manifest is lost and whose tables had been merged: what was deleted or
+    /// superseded in them may be back.
+    pub uncertain: Vec<String>,
+    /// Tables that were damaged.
+    pub repaired: Vec<RepairedTable>,
+    /// Dictionaries that cannot be read.
+    pub dictionaries: Vec<String>,
+    /// Damage of the log, and what it costs.
+    pub log: Option<LostLog>,
+    /// Keys that may be lost, or be as they were before some of their writes.
+    pub lost: Vec<LostRange>,
+    /// Damaged files that were kept, under their new names.
+    pub kept: Vec<String>,
+}
+
+impl RepairReport {
+    /// True where there was nothing to repair.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.manifest.is_none()
+            && self.repaired.is_empty()
+            && self.dictionaries.is_empty()
+            && self.log.is_none()
+            && self.lost.is_empty()
+    }
+}
+
+/// A table that was damaged.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RepairedTable {
+    /// Its file.
+    pub file: String,
+    /// The keyspace, where that is known.
+    pub keyspace: Option<String>,
+    /// What is wrong, the first of it.
+    pub error: Error,
+    /// The file that holds what could be read; none where that is nothing.
+    pub new_file: Option<String>,
+    /// Versions of keys that could be read.
+    pub versions: u64,
+}
+
+/// A range of keys some versions of which may be lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostRange {
+    /// The file.
+    pub file: String,
+    /// Its damaged pages: the first and how many, where some of the file is left.
+    pub pages: Option<(u32, u32)>,
+    /// The keyspace, where that is known.
+    pub keyspace: Option<String>,
+    /// From the first key up to the second, both included; none where they are not known. What
+    /// older tables hold of these keys is read again.
+    pub keys: Option<(Vec<u8>, Vec<u8>)>,
+    /// What was lost.
+    pub what: Lost,
+}
+
+/// What was lost in a range of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lost {
+    /// Versions of keys.
+    Versions,
+    /// Range deletes: what they deleted may be back.
+    RangeDeletes,
+}
+
+/// What a damaged log costs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LostLog {
+    /// The damage.
+    pub error: Error,
+    /// Writes from this sequence number on are lost; not known before the log is repaired.
+    pub from: Option<u64>,
+    /// The last sequence number that can still be seen; there may have been later ones.
+    pub to: Option<u64>,
+}
+
+impl fmt::Display for LostRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.what {
+            Lost::Versions => "lost: ",
+            Lost::RangeDeletes => "lost range deletes: ",
+        })?;
+        match &self.keyspace {
+            Some(keyspace) => write!(f, "keyspace `{}`", keyspace.escape_debug())?,
+            None => f.write_str("keyspace unknown")?,
+        }
+        match &self.keys {
+            Some((from, to)) => {
+                write!(f, ", keys `{}` to `{}`", from.escape_ascii(), to.escape_ascii())?;
+            }
+            None => f.write_str(", keys unknown")?,
+        }
+        write!(f, " ({}", self.file)?;
+        match self.pages {
+            Some((page, 1)) => write!(f, ", page {page})"),
+            Some((first, count)) => write!(f, ", pages {first}..={})", first + count.max(1) - 1),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+impl fmt::Display for LostLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "log: {}", self.error)?;
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from <= to => {
+                write!(f, "; lost: writes of sequence numbers {from} to {to}, and any after")
+            }
+            (Some(from), _) => {
+                write!(f, "; lost: writes of sequence numbers from {from} on, if any")
+            }
+            (None, _) => f.write_str("; writes behind the damage will be lost"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Tables: which are damaged, and what is left of those.
+
+use std::sync::Arc;
+
+use base::{Account, Codec, Error, KeyspaceId, Result, StoreId, TableId};
+use bytes::Bytes;
+use media::{Medium, Purpose};
+use table::{
+    Dictionaries, FILTER_BITS_DEFAULT, LostKeys, RangeDeletesFound, Salvaged, Spec, Summary, Table,
+    Writer, file_name, salvage,
+};
+
+use super::{Lost, LostRange};
+use crate::manifest::{KeyRange, LivePiece, LiveTable, TableEntry};
+
+/// What tables are read and written with.
+pub(super) struct Shop {
+    pub(super) medium: Arc<dyn Medium>,
+    pub(super) store: StoreId,
+    pub(super) dictionaries: Arc<dyn Dictionaries>,
+    pub(super) account: Account,
+}
+
+/// What is left of a damaged table.
+pub(super) struct Remains {
+    pub(super) versions: u64,
+    /// The table that holds it, if it was written and is not empty.
+    pub(super) summary: Option<Summary>,
+    lost: Vec<LostKeys>,
+    ranges: RangeDeletesFound,
+}
+
+impl Shop {
+    /// What is wrong with a table, the first of it.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short.
+    pub(super) fn examine(&self, entry: &TableEntry) -> Result<Option<Error>> {
+        let dictionaries = Arc::clone(&self.dictionaries);
+        let (bytes, account) = (Some(entry.file_bytes), &self.account);
+        let opened = Table::open(
+            &*self.medium,
+            self.store,
+            entry.id,
+            bytes,
+            entry.seqno,
+            dictionaries,
+            account,
+        );
+        match opened.and_then(|table| table.check(account, &mut |_, _| {})) {
+            Ok(report) => Ok(report.listed.into_iter().next().map(|damage| {
+                damage.error.at(format_args!("page {}", damage.page)).at(file_name(entry.id))
+            })),
+            Err(error) if error.is_retryable() => Err(error),
+            Err(error) => Ok(Some(error)),
+        }
+    }
+
+    /// Reads what is left of `table`; into the table `new` of `keyspace`, where one is given.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short, and the device's where it cannot be written.
+    pub(super) fn salvage(
+        &self,
+        table: TableId,
+        keyspace: KeyspaceId,
+        codec: Codec,
+        new: Option<TableId>,
+    ) -> Result<Remains> {
+        let mut lost = Vec::new();
+        let mut writer = None;
+        let mut add = |found: Salvaged<'_>| {
+            if let Salvaged::Lost(keys) = found {
+                lost.push(keys);
+                return Ok(());
+            }
+            let Some(new) = new else { return Ok(()) };
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(self.writer(new, keyspace, codec)?),
+            };
+            match found {
+                Salvaged::Version { key, trailer, value } => writer.add(key, trailer, value),
+                Salvaged::RangeDelete(it) => writer.add_range_delete(it.start, it.end, it.seqnos),
+                Salvaged::Lost(_) => Ok(()),
+            }
+        };
+        let (medium, dictionaries) = (&*self.medium, &*self.dictionaries);
+        let found = salvage(medium, self.store, table, dictionaries, &self.account, &mut add)?;
+        let summary = writer.map(Writer::finish).transpose()?;
+        Ok(Remains { versions: found.versions, summary, lost, ranges: found.range_deletes })
+    }
+
+    fn writer(&self, table: TableId, keyspace: KeyspaceId, codec: Codec) -> Result<Writer> {
+        // A dictionary may be what is damaged.
+        let spec = Spec {
+            store: self.store,
+            table,
+            keyspace,
+            codec,
+            level: 0,
+            dictionary: None,
+            filter_bits: FILTER_BITS_DEFAULT,
+            purpose: Purpose::Scrub,
+        };
+        Writer::create(&self.medium, spec, &self.account)
+    }
+}
+
+impl Remains {
+    /// What of `old` it lost, by the keys that count.
+    pub(super) fn lost_of(&self, old: &LiveTable, keyspace: &str) -> Vec<LostRange> {
+        let entry = &old.entry;
+        let file = file_name(entry.id);
+        let in_pieces = |range: &KeyRange, pages, what| {
+            let cut = old.pieces.iter().map(|piece| piece.range.intersection(range));
+            let lost = |range: KeyRange| LostRange {
+                file: file.clone(),
+                pages,
+                keyspace: Some(keyspace.to_owned()),
+                keys: Some(range.shown()),
+                what,
+            };
+            cut.filter(|range| !range.is_empty()).map(lost).collect::<Vec<_>>()
+        };
+        let mut lost = Vec::new();
+        for LostKeys { pages, after, before, .. } in &self.lost {
+            let first = after.as_ref().map_or_else(|| entry.range.first.clone(), |it| copy(it));
+            let end = match before {
+                Some(before) => KeyRange::through(before, before).end,
+                None => entry.range.end.clone(),
+            };
+            let pages = Some((pages.start, pages.end - pages.start));
+            lost.extend(in_pieces(&KeyRange { first, end }, pages, Lost::Versions));
+        }
+        let had_ranges = match self.ranges {
+            RangeDeletesFound::All => false,
+            RangeDeletesFound::Lost => true,
+            RangeDeletesFound::Unknown => entry.range_deletes > 0,
+        };
+        if had_ranges {
+            lost.extend(in_pieces(&entry.range, None, Lost::RangeDeletes));
+        }
+        lost
+    }
+
+    /// What takes the place of `old`; none where nothing of it counts.
+    pub(super) fn replacement(&self, old: &LiveTable) -> Option<LiveTable> {
+        let summary = self.summary.as_ref()?;
+        let was = &old.entry;
+        let mut entry = TableEntry::of(summary, was.run, was.level);
+        if was.seqno.is_some() {
+            (entry.seqno, entry.seqno_min, entry.seqno_max) =
+                (was.seqno, was.seqno_min, was.seqno_max);
+        }
+        let left = old.pieces.iter().map(|piece| {
+            let range = piece.range.intersection(&entry.range);
+            LivePiece { range, ..piece.clone() }
+        });
+        let pieces: Vec<_> = left.filter(|piece| !piece.range.is_empty()).collect();
+        let entry = Arc::new(entry);
+        (!pieces.is_empty()).then_some(LiveTable { entry, pieces, damaged: false })
+    }
+}
+
+fn copy(key: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(key)
+}

@@ -1,0 +1,346 @@
+//! Repair: one flipped byte anywhere, files that are missing, a lost manifest, a damaged log, a full
+//! device. Afterwards `check` is clean, the store opens, and every key that was not reported lost
+//! reads right.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{ErrorKind, Rng};
+use common::{Model, Stepped, show};
+use media::{Faulty, Medium, MemoryMedium};
+use terracedb::{Codec, RepairOptions, RepairReport, check, repair};
+
+const NAMES: [&str; 2] = ["one", "two"];
+
+/// A store's files, and what it holds.
+struct Sample {
+    files: BTreeMap<String, Vec<u8>>,
+    models: BTreeMap<&'static str, Model>,
+    stepped: Stepped,
+}
+
+impl Sample {
+    /// Tables one over another, range deletes, an ingest, and a log that holds more; with `merged`,
+    /// merges ran too.
+    fn new(seed: u64, codec: Codec, merged: bool) -> Self {
+        let medium = Arc::new(MemoryMedium::new());
+        let stepped = Stepped::new(seed);
+        let db = stepped.on(Arc::clone(&medium) as _).codec(codec).open().unwrap();
+        let mut models: BTreeMap<_, _> = NAMES.map(|name| (name, Model::new())).into();
+        let mut rng = Rng::new(seed);
+        for round in 0..4u64 {
+            for name in NAMES {
+                let keyspace = db.keyspace(name).unwrap();
+                let model = models.get_mut(name).unwrap();
+                for number in 0..if round == 0 { 600 } else { 100 } {
+                    let key = common::key(if round == 0 { number } else { rng.below(600) });
+                    if round > 0 && rng.one_in(4) {
+                        keyspace.delete(&key).unwrap();
+                        model.remove(&key);
+                    } else {
+                        let mut value = vec![round as u8; 120];
+                        rng.fill(&mut value[..80]);
+                        keyspace.put(&key, &value).unwrap();
+                        model.insert(key, value);
+                    }
+                }
+                if round == 1 {
+                    let (from, to) = (common::key(100), common::key(120));
+                    keyspace.delete_range(from.clone()..to.clone()).unwrap();
+                    model.retain(|key, _| *key < from || *key >= to);
+                }
+            }
+            if round < 3 {
+                db.flush().unwrap();
+            }
+            if round == 1 && merged {
+                db.compact().unwrap();
+            }
+        }
+        drop(db);
+        let content = |name: String| (name.clone(), medium.content(&name).unwrap());
+        let files = medium.list().unwrap().into_iter().map(|file| content(file.name)).collect();
+        Self { files, models, stepped }
+    }
+
+    /// The files, `name` changed to `changed`, or gone.
+    fn with(&self, name: &str, changed: Option<Vec<u8>>) -> Arc<MemoryMedium> {
+        let medium = MemoryMedium::new();
+        for (other, content) in self.files.iter().filter(|(other, _)| *other != name) {
+            medium.insert(other, content.clone()).unwrap();
+        }
+        if let Some(content) = changed {
+            medium.insert(name, content).unwrap();
+        }
+        Arc::new(medium)
+    }
+
+    fn flipped(&self, name: &str, at: usize, mask: u8) -> Arc<MemoryMedium> {
+        let mut content = self.files[name].clone();
+        content[at] ^= mask;
+        self.with(name, Some(content))
+    }
+
+    fn named(&self, part: &str) -> Vec<&String> {
+        self.files.keys().filter(|name| name.contains(part)).collect()
+    }
+
+    /// Repairs, and asserts all that holds after any repair.
+    fn repair(&self, medium: &Arc<MemoryMedium>, why: &str) -> RepairReport {
+        let shared = Arc::clone(medium) as Arc<dyn Medium>;
+        let before = contents(medium);
+        let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {});
+        let dry = dry.unwrap_or_else(|error| panic!("{why}: {error}"));
+        assert!(contents(medium) == before, "{why}: a dry run changed something");
+        let report = repair(&shared, RepairOptions::default(), &mut |_, _| {});
+        let report = report.unwrap_or_else(|error| panic!("{why}: {error}"));
+        assert_eq!((dry.is_clean(), &dry.lost), (report.is_clean(), &report.lost), "{why}");
+        let checked = check(&shared, &mut |_, _| {}).unwrap();
+        assert!(checked.is_clean(), "{why}: {:?}\n{report:?}", checked.problems);
+        // Repaired is repaired.
+        let again = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+        assert!(again.is_clean(), "{why}: {again:?}");
+        report
+    }
+
+    /// Opens the repaired store and asks it everything; how many keys are lost.
+    fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
+        let db = self.stepped.on(Arc::clone(medium) as _).open();
+        let db = db.unwrap_or_else(|error| panic!("{why}: {error}\n{report:?}"));
+        assert!(db.recovery().damaged_tables.is_empty(), "{why}");
+        let mut wrong = 0;
+        for (name, model) in &self.models {
+            let keyspace = db.existing_keyspace(name).unwrap_or_else(|| panic!("{why}: `{name}`"));
+            for key in (0..600).map(common::key) {
+                let got = keyspace.get(&key).unwrap_or_else(|error| panic!("{why}: {error}"));
+                if got.as_deref() == model.get(&key).map(Vec::as_slice) {
+                    continue;
+                }
+                wrong += 1;
+                let is_told = report.lost.iter().any(|lost| {
+                    let (from, to) = lost.keys.as_ref().expect("keys that are known");
+                    lost.keyspace.as_deref() == Some(name) && *from <= key && key <= *to
+                });
+                assert!(is_told, "{why}: `{name}` {} is wrong: {report:?}", show(&key));
+            }
+            keyspace.put("key000010", "new").unwrap();
+            assert_eq!(keyspace.get("key000010").unwrap().as_deref(), Some(&b"new"[..]), "{why}");
+        }
+        db.compact().unwrap_or_else(|error| panic!("{why}: {error}"));
+        wrong
+    }
+}
+
+fn contents(medium: &MemoryMedium) -> BTreeMap<String, Vec<u8>> {
+    let files = medium.list().unwrap().into_iter();
+    files.map(|file| (file.name.clone(), medium.content(&file.name).unwrap())).collect()
+}
+
+/// Offsets below `end`: every one with `TERRACE_LONG`, else about `count` of them.
+fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
+    if std::env::var_os("TERRACE_LONG").is_some() {
+        return (0..end).collect();
+    }
+    (0..count.min(end)).map(|_| rng.below(end as u64) as usize).collect()
+}
+
+#[test]
+fn a_whole_store_is_left_as_it_is() {
+    let sample = Sample::new(1, Codec::Lz4, true);
+    let medium = sample.with("", None);
+    let before = contents(&medium);
+    let report = sample.repair(&medium, "whole");
+    assert!(report.is_clean() && report.kept.is_empty(), "{report:?}");
+    assert!(contents(&medium) == before);
+    assert_eq!(sample.ask(&medium, &report, "whole"), 0);
+    let empty = Arc::new(MemoryMedium::new()) as Arc<dyn Medium>;
+    let none = repair(&empty, RepairOptions::default(), &mut |_, _| {}).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::Invalid);
+}
+
+/// One flipped byte anywhere in a table, dictionary or manifest: nothing but what is told is lost,
+/// and the damaged file is kept.
+#[test]
+fn a_flipped_byte_costs_what_is_told() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (mut repaired, mut lost) = (0, 0);
+    for (codec, merged) in [(Codec::Lz4, false), (Codec::Lz4, true), (Codec::Zstd, true)] {
+        let sample = Sample::new(seed, codec, merged);
+        for (name, content) in &sample.files {
+            if name.starts_with("log-") || content.is_empty() {
+                continue;
+            }
+            let used = content.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+            for at in offsets(&mut rng, used, 3) {
+                let why = format!("seed {seed} {codec:?} {merged}: byte {at} of {name}");
+                let medium = sample.flipped(name, at, 1 << rng.below(8));
+                let damaged = medium.content(name).unwrap();
+                let report = sample.repair(&medium, &why);
+                if let [kept] = &report.kept[..] {
+                    assert!(medium.content(kept) == Some(damaged), "{why}: {kept}");
+                }
+                repaired += report.repaired.len();
+                lost += sample.ask(&medium, &report, &why);
+            }
+        }
+    }
+    assert!(repaired > 8 && lost > 8, "{repaired} repaired, {lost} keys lost");
+}
+
+/// A flipped byte of the log: what follows is given up and told by sequence number; tables and what
+/// came before are untouched.
+#[test]
+fn a_damaged_log_is_repaired_up_to_the_damage() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let sample = Sample::new(seed, Codec::Lz4, false);
+    let mut given_up = 0;
+    for name in sample.named("log-") {
+        let content = &sample.files[name];
+        let used = content.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+        for at in offsets(&mut rng, used, 25) {
+            let why = format!("seed {seed}: byte {at} of {name}");
+            let medium = sample.flipped(name, at, 1 << rng.below(8));
+            let damaged = medium.content(name).unwrap();
+            let report = sample.repair(&medium, &why);
+            let Some(log) = &report.log else { continue };
+            given_up += 1;
+            assert!(log.from.is_some(), "{why}");
+            assert!(report.kept.iter().any(|kept| medium.content(kept) == Some(damaged.clone())));
+            assert!(report.repaired.is_empty() && report.lost.is_empty(), "{why}: {report:?}");
+            let db = sample.stepped.on(Arc::clone(&medium) as _).open().unwrap();
+            for name in NAMES {
+                for entry in db.existing_keyspace(name).unwrap().iter().unwrap() {
+                    assert_eq!(entry.unwrap().1.len(), 120, "{why}");
+                }
+            }
+        }
+    }
+    assert!(given_up > 5);
+}
+
+#[test]
+fn a_missing_table_costs_its_keys() {
+    let sample = Sample::new(3, Codec::Lz4, true);
+    for name in sample.named(".table") {
+        let medium = sample.with(name, None);
+        let report = sample.repair(&medium, name);
+        assert_eq!((report.repaired.len(), &report.repaired[0].file), (1, name));
+        assert!(!report.lost.is_empty() && report.kept.is_empty());
+        sample.ask(&medium, &report, name);
+    }
+}
+
+/// Without any manifest: all data is there; only the names of keyspaces are lost.
+#[test]
+fn a_lost_manifest_is_made_anew() {
+    for seed in 0..5 {
+        let sample = Sample::new(seed, Codec::Lz4, false);
+        let manifest = sample.named("manifest-")[0];
+        let medium = sample.with(manifest, None);
+        let mut renamed = Sample::new(seed, Codec::Lz4, false);
+        renamed.models = [("recovered-1", "one"), ("recovered-2", "two")]
+            .map(|(new, old)| (new, renamed.models.remove(old).unwrap()))
+            .into();
+        let why = format!("seed {seed}");
+        let report = renamed.repair(&medium, &why);
+        assert!(report.manifest.is_some() && report.uncertain.is_empty(), "{report:?}");
+        assert_eq!(renamed.ask(&medium, &report, &why), 0, "{why}");
+    }
+    // Merged tables do not say what they have taken from others: the report does.
+    let sample = Sample::new(9, Codec::Zstd, true);
+    let medium = sample.with(sample.named("manifest-")[0], None);
+    let report = sample.repair(&medium, "merged");
+    assert_eq!(report.uncertain, ["recovered-1", "recovered-2"]);
+    let db = sample.stepped.on(medium as _).open().unwrap();
+    for (new, old) in [("recovered-1", "one"), ("recovered-2", "two")] {
+        let keyspace = db.existing_keyspace(new).unwrap();
+        for (key, value) in &sample.models[old] {
+            assert_eq!(keyspace.get(key).unwrap().as_deref(), Some(&value[..]), "{}", show(key));
+        }
+    }
+}
+
+/// A manifest damaged in both of its twins: what can still be read of it is used.
+#[test]
+fn a_manifest_damaged_beyond_its_twins_is_used_as_far_as_it_can_be_read() {
+    let sample = Sample::new(4, Codec::Lz4, false);
+    let name = sample.named("manifest-")[0];
+    let content = &sample.files[name];
+    let frames: Vec<_> =
+        (0..content.len() - 4).filter(|at| &content[*at..at + 4] == b"MREC").collect();
+    assert!(frames.len() > 6);
+    // Headers, then each pair of frames but the last, whose loss is a torn end.
+    let mut places = vec![(3, 515)];
+    places.extend(frames.chunks(2).take(frames.len() / 2 - 1).map(|pair| (pair[0], pair[1])));
+    for (one, two) in places {
+        let mut damaged = content.clone();
+        damaged[one + 5] ^= 1;
+        damaged[two + 5] ^= 1;
+        let why = format!("bytes {one} and {two}");
+        let medium = sample.with(name, Some(damaged.clone()));
+        assert_eq!(
+            sample.stepped.on(Arc::clone(&medium) as _).open().unwrap_err().kind(),
+            ErrorKind::Corrupt,
+            "{why}"
+        );
+        let report = sample.repair(&medium, &why);
+        assert!(report.manifest.is_some(), "{why}");
+        assert!(report.kept.iter().any(|kept| medium.content(kept) == Some(damaged.clone())));
+        let names: Vec<_> = {
+            let db = sample.stepped.on(Arc::clone(&medium) as _).open().unwrap();
+            db.keyspaces().iter().map(|keyspace| keyspace.name().to_owned()).collect()
+        };
+        if names == NAMES {
+            assert_eq!(sample.ask(&medium, &report, &why), 0, "{why}");
+        } else {
+            assert!(names.iter().any(|name| name.starts_with("recovered-")), "{why}: {names:?}");
+        }
+    }
+}
+
+/// A device that is full at any moment of a repair: it fails, and the store is as it was.
+#[test]
+fn a_full_device_leaves_the_store_as_it_was() {
+    let sample = Sample::new(5, Codec::Lz4, false);
+    let (mut failed, mut done) = (0, 0);
+    for part in [".table", "manifest-"] {
+        let name = sample.named(part)[0];
+        let medium = match part {
+            ".table" => sample.flipped(name, 9000, 1),
+            _ => sample.with(name, Some(vec![7; 2000])),
+        };
+        let image = contents(&medium);
+        let size: u64 = image.values().map(|content| content.len() as u64).sum();
+        for more in (0..40).map(|step| step * (32 << 10)) {
+            let full = Arc::new(Faulty::over(&medium, 1).unwrap());
+            full.set_capacity(Some(size + more));
+            let shared = Arc::clone(&full) as Arc<dyn Medium>;
+            let repaired = repair(&shared, RepairOptions::default(), &mut |_, _| {});
+            let after = full.process_death_image().unwrap();
+            match repaired {
+                Ok(report) => {
+                    assert!(!report.is_clean());
+                    done += 1;
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert_eq!(error.kind(), ErrorKind::NoSpace, "{more}: {error}");
+                    assert!(contents(&after) == image, "{part} and {more} bytes: {error}");
+                }
+            }
+        }
+    }
+    assert!(failed > 5 && done > 5, "{failed} failed, {done} done");
+}
