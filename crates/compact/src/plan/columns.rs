@@ -173,23 +173,34 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// A shorter file has less than ten splits: one for each partition of some hundred pages.
+const SMALL_BYTES: u64 = 4 << 20;
+
 /// About the bytes of `piece`'s file before each of `edges`, the first and last of which are the
-/// piece's own.
+/// piece's own. A small file has few splits; edges between two of them are taken to lie evenly there:
+/// what seems to hold nothing would be merged in slices as small. In larger ones they lie at the one
+/// before: keys may be far apart there, with nothing between them.
 fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
-    let mut splits = piece.file.splits.iter().peekable();
-    let mut before = 0;
+    let file = &piece.file;
     let mut marks: Vec<u64> = Vec::with_capacity(edges.len());
-    for edge in edges {
-        while let Some((_, bytes)) = splits.next_if(|(key, _)| Edge::Key(key) <= *edge) {
-            before = *bytes;
-        }
-        marks.push(before);
-    }
-    // What follows the last split has no mark of its own: it belongs to the last piece.
-    if splits.peek().is_none()
-        && let Some(last) = marks.last_mut()
-    {
-        *last = piece.file.bytes;
+    let few = file.bytes < SMALL_BYTES;
+    let mut before = (None, 0);
+    let splits = file.splits.iter().map(|(key, bytes)| (Some(Edge::Key(key)), *bytes));
+    for (to, bytes) in splits.chain([(None, file.bytes)]) {
+        let rest = edges.get(marks.len()..).unwrap_or_default();
+        let within = rest.partition_point(|edge| to.is_none_or(|to| *edge < to));
+        // The first edge lies where the file begins, or at the split itself; the last where it ends.
+        let at_start = before.0.is_none() || before.0 == rest.first().copied();
+        let steps = (within + 1).saturating_sub(usize::from(at_start) + usize::from(to.is_none()));
+        let (all, steps) = (u128::from(bytes.saturating_sub(before.1)), steps.max(1) as u128);
+        let step = |number: usize| {
+            let number =
+                if few || number as u128 >= steps { (number as u128).min(steps) } else { 0 };
+            before.1 + (all * number / steps) as u64
+        };
+        let first = usize::from(!at_start);
+        marks.extend((first..first + within).map(step));
+        before = (to, bytes);
     }
     marks
 }

@@ -12,6 +12,9 @@ use crate::ordered::Version;
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
+/// Planning in vain takes at most one part in so many of a thread's time, for each keyspace.
+const LOOK_PART: u32 = 10;
+
 /// Time passes, snapshots go and space comes back without a new version.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
@@ -25,6 +28,8 @@ pub(super) struct Book {
     pub(super) failure: Option<Error>,
     failures: u32,
     not_before: Duration,
+    /// Looks before this one would cost more than they are worth.
+    next_look: Duration,
     /// What the last look saw, where it found nothing to do.
     fruitless: Option<Seen>,
 }
@@ -64,6 +69,20 @@ impl Book {
     /// Whether the keyspace is left alone after a failure.
     pub(super) fn is_paused(&self, now: Duration) -> bool {
         self.failure.is_some() && now < self.not_before
+    }
+
+    /// A look that began at `start` took `took` and found nothing that could be done.
+    pub(super) fn looked_in_vain(&mut self, start: Duration, took: Duration) {
+        self.next_look = start + took.saturating_mul(LOOK_PART);
+    }
+
+    pub(super) fn next_look(&self) -> Duration {
+        self.next_look
+    }
+
+    /// Whether the keyspace has had its part of the time for planning in vain.
+    pub(super) fn is_looked_at_enough(&self, now: Duration) -> bool {
+        now < self.next_look
     }
 
     /// Whether a look at the same found nothing just before.

@@ -136,7 +136,14 @@ impl Compactor {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
-        let before = self.state.lock().ended;
+        let before = {
+            let state = self.state.lock();
+            // Not worth a look: the least job has to wait until another ends.
+            if state.running > 0 && !self.has_room(state.memory, MergeJob::MEMORY_MIN) {
+                return None;
+            }
+            state.ended
+        };
         for tree in self.by_urgency() {
             match self.look(&tree) {
                 Ok(Some(job)) => return Some(job),
@@ -150,6 +157,15 @@ impl Compactor {
             self.changed.notify_all();
         }
         None
+    }
+
+    /// How long a task that found nothing to do may sleep, at most `longest`.
+    pub(crate) fn rest(&self, longest: Duration) -> Duration {
+        let now = self.now();
+        let state = self.state.lock();
+        let owing = state.books.values().filter(|book| book.debt.bytes > 0);
+        let next = owing.filter_map(|book| book.next_look().checked_sub(now)).min();
+        next.map_or(longest, |next| next.clamp(Duration::from_millis(1), longest))
     }
 
     /// The keyspaces, first those with the fullest trees at the last look.
@@ -181,8 +197,10 @@ impl Compactor {
             let Some((summary, seen, request)) = self.summary(tree, &shape) else {
                 return Ok(None);
             };
+            let start = self.now();
             let planned = plan::Shape::new(&summary, &options);
             let (plan, debt) = (planned.plan(), planned.debt());
+            let took = self.now().saturating_sub(start);
             let is_busy = !shape.busy().is_empty();
             let mut job = None;
             match &plan {
@@ -202,6 +220,9 @@ impl Compactor {
             state.ended += u64::from(is_changed);
             let book = state.books.entry(tree.id()).or_default();
             book.debt = debt;
+            if job.is_none() && !is_changed {
+                book.looked_in_vain(start, took);
+            }
             self.tell_pace(&state);
             let book = state.books.entry(tree.id()).or_default();
             // A merge that found no room now may find it without a change to this keyspace.
@@ -245,18 +266,19 @@ impl Compactor {
             (state.id(), state.running, state.memory)
         };
         let env = self.job_env();
-        let started = MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms));
         // The only job is never refused: what it finds short is told by its failure.
-        match started {
+        if running > 0 && !self.has_room(taken, MergeJob::memory_for(merge.inputs.len(), &env)) {
+            return Ok(None);
+        }
+        match MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms)) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
-            Ok(Some(job))
-                if running > 0 && taken + job.memory() > self.resources.compaction_bytes() =>
-            {
-                job.release(shape);
-                Ok(None)
-            }
             started => started,
         }
+    }
+
+    /// Whether a job of `bytes` fits beside those that may take `taken`.
+    fn has_room(&self, taken: u64, bytes: u64) -> bool {
+        taken + bytes <= self.resources.compaction_bytes()
     }
 
     /// What the planner is told of `tree`, and the request it is asked about; none where a look can
@@ -276,8 +298,10 @@ impl Compactor {
         let (id, manual) = request.unzip();
         let snapshot = horizon.seqnos().first().filter(|_| horizon.seqnos().len() > 1).copied();
         let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshot), id, now);
+        let is_awaited = manual.is_some() || state.settling > 0;
         let book = state.books.entry(tree.id()).or_default();
-        if book.was_fruitless(&seen) || book.is_paused(now) && manual.is_none() {
+        let is_early = book.is_paused(now) || book.is_looked_at_enough(now);
+        if book.was_fruitless(&seen) || is_early && !is_awaited {
             return None;
         }
         let superseding = book.turnover.superseding();

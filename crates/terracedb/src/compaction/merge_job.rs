@@ -39,7 +39,6 @@ pub(super) const WRITER_BYTES: usize = 3 << 20;
 pub(crate) struct MergeJob {
     tree: Arc<Tree>,
     rectangle: Rectangle,
-    reserved: bool,
     level: u8,
     reason: Reason,
     /// The pieces merged.
@@ -93,7 +92,6 @@ impl MergeJob {
         Ok(Some(Self {
             tree: Arc::clone(tree),
             rectangle,
-            reserved: true,
             level: merge.level,
             reason: merge.reason,
             inputs: inputs.into_iter().map(|(_, piece)| piece).collect(),
@@ -255,16 +253,17 @@ impl MergeJob {
         }
     }
 
-    /// About the memory it may take, bytes.
-    pub(super) fn memory(&self) -> u64 {
-        let runs = self.job.inputs.len() * compact::Env::RUN_BYTES_MIN;
-        (runs + self.compact.read_bytes + WRITER_BYTES) as u64
+    /// The memory that every job may take, bytes.
+    pub(super) const MEMORY_MIN: u64 = (WRITER_BYTES + 2 * compact::Env::RUN_BYTES_MIN) as u64;
+
+    /// About the memory that a job with inputs of so many runs may take, bytes.
+    pub(super) fn memory_for(runs: usize, env: &compact::Env) -> u64 {
+        (runs * compact::Env::RUN_BYTES_MIN + env.read_bytes + WRITER_BYTES) as u64
     }
 
-    /// Gives the job up before its first step, while its tree's shape is held.
-    pub(super) fn release(mut self, shape: &mut Shape<'_>) {
-        shape.release(&self.rectangle);
-        self.reserved = false;
+    /// About the memory it may take, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        Self::memory_for(self.job.inputs.len(), &self.compact)
     }
 
     /// Whether damage was met in an input, which is out of all later jobs now.
@@ -281,9 +280,7 @@ impl MergeJob {
 
 impl Drop for MergeJob {
     fn drop(&mut self) {
-        if self.reserved {
-            self.tree.shape().release(&self.rectangle);
-        }
+        self.tree.shape().release(&self.rectangle);
     }
 }
 

@@ -42,7 +42,10 @@ impl Task for CompactTask {
             Some(job) => self.go_on(job),
             None => {
                 self.job = self.compactor.next_job();
-                if self.job.is_some() { Progress::Again } else { Progress::IdleFor(LOOK_AROUND) }
+                match self.job {
+                    Some(_) => Progress::Again,
+                    None => Progress::IdleFor(self.compactor.rest(LOOK_AROUND)),
+                }
             }
         }
     }
