@@ -170,7 +170,7 @@ mod tests {
         let pace = Pace::new();
         pace.pay(1 << 30, &executor);
         assert_eq!(pace.delays(), Delays::default(), "nothing is behind");
-        pace.set_buffers(0.75);
+        pace.set_buffers(0.8);
         let start = executor.clock().monotonic();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_flush_that_takes_longer_slows_writers() {
         let pace = Pace::new();
-        pace.set_buffers(0.75);
+        pace.set_buffers(0.8);
         let before = pace.cost.load(Ordering::Relaxed);
         for second in 1..20 {
             pace.flush_began(Duration::from_secs(2 * second), 10 << 20);

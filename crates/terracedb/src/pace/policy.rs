@@ -28,8 +28,9 @@ impl Cause {
     pub(crate) const ALL: [Self; 3] = [Self::Buffers, Self::Runs, Self::Space];
 }
 
-/// Where delays begin, and where they would grow beyond all bounds.
-const BUFFERS: (f64, f64) = (0.5, 1.0);
+/// Where delays begin, and where they would grow beyond all bounds. Half of the write buffers are in
+/// use whenever one memtable fills while another is flushed: nothing is behind then.
+const BUFFERS: (f64, f64) = (0.6, 1.0);
 const RUNS: (f64, f64) = (2.0, 6.0);
 const SPACE: (f64, f64) = (1.15, 2.0);
 /// The most of the way between the two that counts: writers are never stopped, but go 50 times slower
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn halfway_writers_go_as_fast_as_flushes() {
-        let (delay, cause) = delay(&Behind { buffers: 0.75, ..NONE });
+        let (delay, cause) = delay(&Behind { buffers: 0.8, ..NONE });
         assert!((delay - 10.0).abs() < 1e-9, "{delay}: 100 MB a second");
         assert_eq!(cause, Cause::Buffers);
     }
