@@ -42,7 +42,9 @@ impl Capture {
         // A batch over a keyspace that the state does not name would come back in part.
         let keyspaces = store.keyspaces.lock();
         let hold = store.holding.hold();
-        let state = store.manifest.state();
+        let mut state = store.manifest.state();
+        // What expired in the store stays so in the copy, wherever its clock stands.
+        state.clock_ms = state.clock_ms.max(store.timekeeper.now());
         let end = store.log.end();
         let log = extents(&*store.medium, end)?;
         drop(keyspaces);
