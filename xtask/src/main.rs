@@ -11,6 +11,7 @@ mod command;
 mod fuzz;
 mod layering;
 mod metadata;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -29,6 +30,7 @@ usage: cargo xtask HABIT
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
+  sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
 
@@ -40,6 +42,7 @@ fn run(arguments: &[&str]) -> Result {
         ["long", rest @ ..] => test::run_long(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
+        ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -1,0 +1,219 @@
+//! The model of a keyspace: what its keys were given, and what they hold at any time.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::{Duration, UNIX_EPOCH};
+
+use base::Rng;
+use terracedb::{Keyspace, Result, WriteBatch};
+
+/// Keys and their values at one moment.
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A range of keys.
+pub(crate) type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// One write. Every value and every operand is unique, so that what a key holds says who wrote it.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    /// With the expiry, Unix milliseconds.
+    PutExpiring(Vec<u8>, Vec<u8>, u64),
+    /// What is appended.
+    Merge(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Span),
+}
+
+/// A key that is one of `keys`, of a length that depends on it.
+pub(crate) fn key(number: u64) -> Vec<u8> {
+    let mut key = format!("key{number:05}").into_bytes();
+    if number.is_multiple_of(7) {
+        key.extend(std::iter::repeat_n(b'x', (number % 200) as usize));
+    }
+    key
+}
+
+/// Whether `key` lies within `span`.
+pub(crate) fn contains((start, end): &Span, key: &[u8]) -> bool {
+    let after = match start {
+        Bound::Unbounded => true,
+        Bound::Included(start) => key >= start.as_slice(),
+        Bound::Excluded(start) => key > start.as_slice(),
+    };
+    let before = match end {
+        Bound::Unbounded => true,
+        Bound::Included(end) => key <= end.as_slice(),
+        Bound::Excluded(end) => key < end.as_slice(),
+    };
+    after && before
+}
+
+/// A random range of `keys` keys, mostly of up to `width`.
+pub(crate) fn span(rng: &mut Rng, keys: u64, width: u64) -> Span {
+    let first = rng.below(keys);
+    let last = key(first + rng.below(width + 1));
+    let bound = |key, roll| match roll {
+        0 => Bound::Unbounded,
+        1..=10 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    };
+    (bound(key(first), rng.below(20)), bound(last, rng.below(20)))
+}
+
+impl Change {
+    /// A random one of `keys` keys, at the time `now`; `version` makes it unique.
+    pub(crate) fn random(rng: &mut Rng, keys: u64, version: u64, now: u64) -> Self {
+        let chosen = key(rng.below(keys));
+        match rng.below(40) {
+            0..18 => Self::Put(chosen, value(rng, version)),
+            18..24 => Self::expiring(rng, chosen, version, now),
+            24..30 => Self::Merge(chosen, format!("+{version}").into()),
+            30..38 => Self::Delete(chosen),
+            // Mostly narrow ones, or little would be left.
+            _ if rng.one_in(20) => Self::DeleteRange(span(rng, keys, keys)),
+            _ => {
+                let first = rng.below(keys);
+                let end = key(first + rng.below(8));
+                Self::DeleteRange((Bound::Included(key(first)), Bound::Excluded(end)))
+            }
+        }
+    }
+
+    /// A put that expires within seconds of `now`.
+    pub(crate) fn expiring(rng: &mut Rng, key: Vec<u8>, version: u64, now: u64) -> Self {
+        let expiry = match rng.below(8) {
+            0 => now,
+            1..4 => now + rng.below(100),
+            _ => now + rng.below(20_000),
+        };
+        Self::PutExpiring(key, value(rng, version), expiry)
+    }
+
+    /// Appends it to a batch.
+    pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) -> Result<()> {
+        match self {
+            Self::Put(key, value) => batch.put(keyspace, key, value),
+            Self::PutExpiring(key, value, expiry) => {
+                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
+            }
+            Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
+            Self::Delete(key) => batch.delete(keyspace, key),
+            Self::DeleteRange(span) => batch.delete_range(keyspace, span.clone()),
+        }
+    }
+
+    /// Whether it is a delete of a range in which no key can lie.
+    pub(crate) fn is_nothing(&self) -> bool {
+        let Self::DeleteRange(span) = self else { return false };
+        match span {
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (
+                Bound::Included(start) | Bound::Excluded(start),
+                Bound::Included(end) | Bound::Excluded(end),
+            ) => start >= end,
+            _ => false,
+        }
+    }
+
+    /// Whether it writes to `key`.
+    pub(crate) fn touches(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Put(own, _)
+            | Self::PutExpiring(own, ..)
+            | Self::Merge(own, _)
+            | Self::Delete(own) => own == key,
+            Self::DeleteRange(span) => contains(span, key),
+        }
+    }
+
+    /// Whether it writes within `span`.
+    pub(crate) fn touches_span(&self, span: &Span) -> bool {
+        match self {
+            Self::Put(own, _)
+            | Self::PutExpiring(own, ..)
+            | Self::Merge(own, _)
+            | Self::Delete(own) => contains(span, own),
+            // As good as always; only what may be in conflict is asked so.
+            Self::DeleteRange(_) => true,
+        }
+    }
+}
+
+pub(crate) fn moment(unix_ms: u64) -> std::time::SystemTime {
+    UNIX_EPOCH + Duration::from_millis(unix_ms)
+}
+
+/// A value that says its version, half of it random.
+pub(crate) fn value(rng: &mut Rng, version: u64) -> Vec<u8> {
+    let mut value = format!("{version}:").into_bytes();
+    let length = match rng.below(100) {
+        0 => 9000 + rng.below(30_000) as usize,
+        1..8 => 1000 + rng.below(4000) as usize,
+        8..20 => 0,
+        _ => rng.below(300) as usize,
+    };
+    let start = value.len();
+    value.resize(start + length, b'.');
+    rng.fill(&mut value[start + length / 2..]);
+    value
+}
+
+/// What a key was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    /// A value, and when it expires; zero: never.
+    base: Option<(Vec<u8>, u64)>,
+    operands: Vec<Vec<u8>>,
+}
+
+impl Cell {
+    fn at(&self, now: u64) -> Option<Vec<u8>> {
+        let base = self.base.as_ref().filter(|(_, expiry)| *expiry == 0 || *expiry > now);
+        let base = base.map(|(value, _)| value.clone());
+        if self.operands.is_empty() {
+            return base;
+        }
+        Some([base.unwrap_or_default(), self.operands.concat()].concat())
+    }
+}
+
+/// A keyspace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells(BTreeMap<Vec<u8>, Cell>);
+
+impl Cells {
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put(key, value) => self.put(key, value, 0),
+            Change::PutExpiring(key, value, expiry) => self.put(key, value, *expiry),
+            Change::Merge(key, operand) => {
+                self.0.entry(key.clone()).or_default().operands.push(operand.clone());
+            }
+            Change::Delete(key) => drop(self.0.remove(key)),
+            Change::DeleteRange(span) => self.0.retain(|key, _| !contains(span, key)),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8], expiry: u64) {
+        let base = Some((value.to_vec(), expiry));
+        self.0.insert(key.to_vec(), Cell { base, operands: Vec::new() });
+    }
+
+    /// What it holds at the time `now`, Unix milliseconds.
+    pub(crate) fn at(&self, now: u64) -> Model {
+        self.0.iter().filter_map(|(key, cell)| Some((key.clone(), cell.at(now)?))).collect()
+    }
+
+    /// The value of one key at the time `now`.
+    pub(crate) fn get(&self, key: &[u8], now: u64) -> Option<Vec<u8>> {
+        self.0.get(key)?.at(now)
+    }
+
+    /// When the value of `key` expires, zero for never, where it is a plain put.
+    pub(crate) fn expiry(&self, key: &[u8], now: u64) -> Option<u64> {
+        let cell = self.0.get(key)?;
+        let (_, expiry) = cell.base.as_ref().filter(|_| cell.operands.is_empty())?;
+        (*expiry == 0 || *expiry > now).then_some(*expiry)
+    }
+}

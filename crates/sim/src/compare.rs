@@ -1,0 +1,84 @@
+//! Holds what a store answers against what the model says.
+
+use base::Rng;
+use terracedb::{Db, Entry, Keyspace, Result};
+
+use crate::cells::Model;
+use crate::trouble::{Outcome, ensure};
+
+/// What an iterator yields.
+pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Everything that `iter` yields.
+pub(crate) fn entries(iter: impl Iterator<Item = Result<Entry>>) -> Result<Entries> {
+    iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
+}
+
+/// The first difference of two lists of entries, for people.
+pub(crate) fn difference(found: &Entries, expected: &Entries) -> String {
+    let describe = |entry: Option<&(Vec<u8>, Vec<u8>)>| match entry {
+        Some((key, value)) => format!("{} = {}", show(key), show(value)),
+        None => "the end".to_owned(),
+    };
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    format!(
+        "{} entries, expected {}; at {same}: {}, expected {}",
+        found.len(),
+        expected.len(),
+        describe(found.get(same)),
+        describe(expected.get(same))
+    )
+}
+
+/// Bytes as people read them.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    let short = &bytes[..bytes.len().min(24)];
+    format!("\"{}\"({})", short.escape_ascii(), bytes.len())
+}
+
+/// Fails unless `found` is what `expected` holds.
+pub(crate) fn same(found: &Entries, expected: &Entries, what: &str) -> Outcome {
+    ensure!(found == expected, "{what}: {}", difference(found, expected));
+    Ok(())
+}
+
+/// Reads all of `keyspace` by every kind of read.
+pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome {
+    let name = keyspace.name().to_owned();
+    let expected: Entries = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    same(&entries(keyspace.iter()?)?, &expected, &format!("all of `{name}`"))?;
+    let mut reversed = entries(keyspace.iter()?.rev())?;
+    reversed.reverse();
+    same(&reversed, &expected, &format!("all of `{name}` backwards"))?;
+    for (key, value) in model {
+        let got = keyspace.get(key)?;
+        ensure!(
+            got.as_deref() == Some(value.as_slice()),
+            "get {} of `{name}`: {:?}, expected {}",
+            show(key),
+            got.as_deref().map(show),
+            show(value)
+        );
+    }
+    let mut keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
+    keys.push(b"missing");
+    // Any order will do.
+    for at in (1..keys.len()).rev() {
+        keys.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    for (key, got) in keys.iter().zip(keyspace.multi_get(&keys)?) {
+        let got = got?;
+        let expected = model.get(*key).map(Vec::as_slice);
+        ensure!(got.as_deref() == expected, "multi_get of {} of `{name}`", show(key));
+    }
+    Ok(())
+}
+
+/// Fails unless the store's device holds no table and no manifest but those in use.
+pub(crate) fn tidy(db: &Db, listed: &[String]) -> Outcome {
+    let count = |part: &str| listed.iter().filter(|name| name.contains(part)).count();
+    let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
+    ensure!(count(".table") == tables, "{tables} tables in use among {listed:?}");
+    ensure!(count("manifest") == 1, "manifests among {listed:?}");
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `terrace-sim`: simulations of many seeds, until one breaks.
+//!
+//! With a seed and no more, that one alone; otherwise seed after seed, from the one given or a
+//! random one, for a minute or as long as asked. A script that breaks is told with its seed and
+//! what happened last, then made shorter and told again; with `--all` the next one follows.
+//! `TERRACE_TRACE=1` prints everything as it happens.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::Rng;
+use terrace_sim::{Script, run, shrink};
+
+const HELP: &str = "usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS] [--steps STEPS] [--all]";
+
+/// A script that takes longer than this hangs, seconds.
+const HANGS_AFTER: u64 = 300;
+
+struct Arguments {
+    seed: u64,
+    count: u64,
+    seconds: u64,
+    steps: usize,
+    /// Goes on behind a failure.
+    all: bool,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let (_, random) = Rng::from_env();
+    let (mut seed, mut count, mut seconds, mut steps) = (None, None, None, 500);
+    let mut all = false;
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if word == "--all" {
+            all = true;
+            continue;
+        }
+        let number = words.next().and_then(|word| word.parse::<u64>().ok());
+        let number = number.ok_or_else(|| format!("{word} takes a number\n{HELP}"))?;
+        match word.as_str() {
+            "--seed" => seed = Some(number),
+            "--count" => count = Some(number),
+            "--seconds" => seconds = Some(number),
+            "--hours" => seconds = Some(number.saturating_mul(3600)),
+            "--steps" => steps = number as usize,
+            _ => return Err(HELP.to_owned()),
+        }
+    }
+    let alone = seed.is_some() && count.is_none() && seconds.is_none();
+    let count = count.unwrap_or(if alone { 1 } else { u64::MAX });
+    let seconds = seconds.unwrap_or(if alone { u64::MAX } else { 60 });
+    Ok(Arguments { seed: seed.unwrap_or(random), count, seconds, steps, all })
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("seeds from {}", arguments.seed);
+    let (start, current) = (Instant::now(), Arc::new(AtomicU64::new(arguments.seed)));
+    watch(&current);
+    // A panic is part of a failure, which is told whole.
+    std::panic::set_hook(Box::new(|_| ()));
+    let (mut done, mut opens, mut failures) = (0, 0, 0);
+    while done < arguments.count && start.elapsed() < Duration::from_secs(arguments.seconds) {
+        let seed = arguments.seed.wrapping_add(done);
+        current.store(seed, Ordering::Relaxed);
+        let script = Script::new(seed, arguments.steps);
+        match run(&script) {
+            Ok(report) => opens += report.opens,
+            Err(failure) => {
+                failures += 1;
+                println!("{failure}");
+                let (short, failure) = shrink(&script, *failure, 600);
+                println!("shrunk to {:?}:\n{failure}", short.steps);
+                if !arguments.all {
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        done += 1;
+    }
+    let took = start.elapsed();
+    println!(
+        "{done} scripts of {} steps, {opens} opens, {failures} failures, {took:.1?}",
+        arguments.steps
+    );
+    if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Says which seed hangs, and ends the process.
+fn watch(current: &Arc<AtomicU64>) {
+    let current = Arc::clone(current);
+    std::thread::spawn(move || {
+        let (mut last, mut seconds) = (0, 0);
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let seed = current.load(Ordering::Relaxed);
+            seconds = if seed == last { seconds + 1 } else { 0 };
+            last = seed;
+            if seconds > HANGS_AFTER {
+                eprintln!("seed {seed} hangs");
+                std::process::exit(3);
+            }
+        }
+    });
+}

@@ -1,0 +1,293 @@
+//! Reads: of the present, of snapshots, and by cursors and iterators that are kept meanwhile.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::UNIX_EPOCH;
+
+use terracedb::{Cursor, Expiry, Iter};
+
+use crate::cells::{Model, Span, contains};
+use crate::compare::{self, Entries, entries, show};
+use crate::trouble::{Outcome, ensure};
+use crate::world::World;
+
+/// Users' reads under way, with what they must yield.
+pub(crate) enum Held {
+    Cursor { cursor: Box<Cursor>, model: Model, at: Option<Vec<u8>> },
+    Iter { iter: Box<Iter>, left: VecDeque<(Vec<u8>, Vec<u8>)> },
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cursor { at, .. } => write!(f, "cursor at {:?}", at.as_deref().map(show)),
+            Self::Iter { left, .. } => write!(f, "iterator with {} left", left.len()),
+        }
+    }
+}
+
+/// The entries of `model` within `span`.
+pub(crate) fn within(model: &Model, span: &Span) -> Entries {
+    let within = model.iter().filter(|(key, _)| contains(span, key));
+    within.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+impl World {
+    pub(crate) fn get(&mut self) -> Outcome {
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let now = self.now();
+        let key = self.key();
+        let expected = self.history.current.get(incarnation, &key, now);
+        match self.rng.below(5) {
+            0 => {
+                let there = keyspace.contains_key(&key)?;
+                ensure!(there == expected.is_some(), "contains_key {} of `{name}`", show(&key));
+            }
+            1 => {
+                let expiry = keyspace.expiry(&key)?;
+                ensure!(expiry.is_some() == expected.is_some(), "expiry of {}", show(&key));
+                let unix_ms = self.history.current.of(incarnation).expiry(&key, now);
+                let right = match (unix_ms, expiry) {
+                    (Some(0), Some(expiry)) => expiry == Expiry::Never,
+                    (Some(unix_ms), Some(Expiry::At(at))) => at
+                        .duration_since(UNIX_EPOCH)
+                        .is_ok_and(|at| at.as_millis() == u128::from(unix_ms)),
+                    // Of a value with operands on top, anything.
+                    (None, _) => true,
+                    _ => false,
+                };
+                ensure!(right, "expiry of {}: {expiry:?}, expected {unix_ms:?}", show(&key));
+            }
+            2 => self.get_queued(name)?,
+            _ => {
+                let got = keyspace.get(&key)?;
+                ensure!(
+                    got.as_deref() == expected.as_deref(),
+                    "get {} of `{name}`: {:?}, expected {:?}",
+                    show(&key),
+                    got.as_deref().map(show),
+                    expected.as_deref().map(show)
+                );
+            }
+        }
+        self.answered(expected);
+        Ok(())
+    }
+
+    /// Many gets, at once or through a queue.
+    fn get_queued(&mut self, name: &str) -> Outcome {
+        let keyspace = self.keyspace(name)?;
+        let now = self.now();
+        let model = self.history.current.at(self.history.live[name], now);
+        let keys: Vec<_> = (0..self.rng.below(40)).map(|_| self.key()).collect();
+        let mut found = vec![None; keys.len()];
+        if self.rng.one_in(2) {
+            for (slot, got) in found.iter_mut().zip(keyspace.multi_get(&keys)?) {
+                *slot = got?;
+            }
+        } else {
+            let mut queue = self.db().read_queue(1 + self.rng.clone().below(16) as usize)?;
+            let mut done = Vec::new();
+            for (token, key) in (0..).zip(&keys) {
+                while queue.room() == 0 {
+                    queue.wait(1, &mut done)?;
+                }
+                keyspace.submit(&mut queue, key, token)?;
+            }
+            while queue.in_flight() > 0 {
+                queue.wait(1, &mut done)?;
+            }
+            queue.poll(&mut done)?;
+            ensure!(done.len() == keys.len(), "{} of {} gets came back", done.len(), keys.len());
+            for completed in done {
+                found[completed.token as usize] = completed.result?;
+            }
+        }
+        for (key, got) in keys.iter().zip(&found) {
+            let expected = model.get(key).map(Vec::as_slice);
+            ensure!(got.as_deref() == expected, "queued get {} of `{name}`", show(key));
+        }
+        self.answered(found);
+        Ok(())
+    }
+
+    pub(crate) fn scan(&mut self) -> Outcome {
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let now = self.now();
+        let model = self.history.current.at(incarnation, now);
+        if self.rng.one_in(5) {
+            let prefix = format!("key{:04}", self.rng.below(self.keys / 10 + 1)).into_bytes();
+            let found = entries(keyspace.prefix(&prefix)?)?;
+            let with = model.into_iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
+            self.answered(&found);
+            return compare::same(&found, &with, &format!("prefix {} of `{name}`", show(&prefix)));
+        }
+        let span = self.span();
+        let mut expected = within(&model, &span);
+        let most = if self.rng.one_in(3) { usize::MAX } else { self.rng.below(10) as usize };
+        let iter = keyspace.range(span.clone())?;
+        let backwards = self.rng.one_in(2);
+        let found = if backwards {
+            expected.reverse();
+            entries(iter.rev().take(most))?
+        } else {
+            entries(iter.take(most))?
+        };
+        expected.truncate(most);
+        self.answered(&found);
+        let way = if backwards { " backwards" } else { "" };
+        let span = crate::writing::show_span(&span);
+        compare::same(&found, &expected, &format!("range {span} of `{name}`{way}"))
+    }
+
+    pub(crate) fn read_all(&mut self) -> Outcome {
+        let now = self.now();
+        for (name, incarnation) in self.history.live.clone() {
+            let model = self.history.current.at(incarnation, now);
+            let keyspace = self.keyspace(name)?;
+            compare::all(&keyspace, &model, &mut self.rng)?;
+            self.answered(&model);
+        }
+        Ok(())
+    }
+
+    /// Begins a read that goes on while other things happen.
+    pub(crate) fn hold(&mut self) -> Outcome {
+        if self.held.len() >= 4 {
+            let gone = self.rng.below(4) as usize;
+            self.held.swap_remove(gone);
+            return Ok(());
+        }
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let now = self.now();
+        // Half of them read as of a snapshot.
+        let past = self.pick(self.snapshots.len()).filter(|_| self.rng.one_in(2));
+        let (model, snapshot) = match past {
+            Some(number) => {
+                let (snapshot, state) = &self.snapshots[number];
+                (state.at(incarnation, now), Some(snapshot))
+            }
+            None => (self.history.current.at(incarnation, now), None),
+        };
+        if self.rng.one_in(2) {
+            let cursor = Box::new(match snapshot {
+                Some(snapshot) => snapshot.cursor(&keyspace)?,
+                None => keyspace.cursor()?,
+            });
+            self.held.push(Held::Cursor { cursor, model, at: None });
+        } else {
+            let span = crate::cells::span(&mut self.rng, self.keys, self.keys);
+            let iter = Box::new(match snapshot {
+                Some(snapshot) => snapshot.range(&keyspace, span.clone())?,
+                None => keyspace.range(span.clone())?,
+            });
+            self.held.push(Held::Iter { iter, left: within(&model, &span).into() });
+        }
+        Ok(())
+    }
+
+    /// Goes on with one of the reads under way; one that fails is over.
+    pub(crate) fn walk(&mut self) -> Outcome {
+        let Some(number) = self.pick(self.held.len()) else { return Ok(()) };
+        let mut held = self.held.swap_remove(number);
+        for _ in 0..1 + self.rng.below(12) {
+            match &mut held {
+                Held::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
+                Held::Iter { iter, left } => {
+                    let front = self.rng.one_in(2);
+                    let found = if front { iter.next() } else { iter.next_back() };
+                    let found =
+                        found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+                    let expected = if front { left.pop_front() } else { left.pop_back() };
+                    let key = |entry: &Option<(Vec<u8>, Vec<u8>)>| {
+                        entry.as_ref().map(|(key, value)| (show(key), show(value)))
+                    };
+                    ensure!(
+                        found == expected,
+                        "held iterator, front {front}: {:?}, expected {:?}",
+                        key(&found),
+                        key(&expected)
+                    );
+                }
+            }
+        }
+        self.held.push(held);
+        Ok(())
+    }
+
+    fn walk_cursor(
+        &mut self,
+        cursor: &mut Cursor,
+        model: &Model,
+        at: &mut Option<Vec<u8>>,
+    ) -> Outcome {
+        let probe = self.key();
+        let first_from = |key: &Vec<u8>, skip| model.range(key.clone()..).nth(skip);
+        let last_before = |key: &Vec<u8>| model.range(..key.clone()).next_back();
+        let (what, valid, expected) = match (self.rng.below(10), &*at) {
+            (0, _) => ("seek_to_first", cursor.seek_to_first()?, model.iter().next()),
+            (1, _) => ("seek_to_last", cursor.seek_to_last()?, model.iter().next_back()),
+            (2, _) => ("seek", cursor.seek(&probe)?, first_from(&probe, 0)),
+            (3, _) | (_, None) => ("seek_before", cursor.seek_before(&probe)?, last_before(&probe)),
+            (4..7, Some(here)) => ("next", cursor.next()?, first_from(here, 1)),
+            (_, Some(here)) => ("prev", cursor.prev()?, last_before(here)),
+        };
+        let found = cursor.key().zip(cursor.value().map(AsRef::as_ref));
+        let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
+        ensure!(
+            valid == expected.is_some() && found == expected,
+            "{what} of a held cursor from {:?}, {}: {:?}, expected {:?}",
+            at.as_deref().map(show),
+            show(&probe),
+            found.map(|(key, _)| show(key)),
+            expected.map(|(key, _)| show(key))
+        );
+        *at = expected.map(|(key, _)| key.to_vec());
+        Ok(())
+    }
+
+    pub(crate) fn take_snapshot(&mut self) -> Outcome {
+        if self.snapshots.len() < 5 {
+            self.snapshots.push((self.db().snapshot(), self.history.current.clone()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_snapshot(&mut self) -> Outcome {
+        if let Some(number) = self.pick(self.snapshots.len()) {
+            self.snapshots.swap_remove(number);
+        }
+        Ok(())
+    }
+
+    /// A snapshot reads as of its moment, at the time of the read.
+    pub(crate) fn read_snapshot(&mut self) -> Outcome {
+        let Some(number) = self.pick(self.snapshots.len()) else { return Ok(()) };
+        let now = self.now();
+        for (name, incarnation) in self.history.live.clone() {
+            let keyspace = self.keyspace(name)?;
+            let span = self.span();
+            let keys: Vec<_> = (0..self.rng.below(10)).map(|_| self.key()).collect();
+            let (snapshot, state) = &self.snapshots[number];
+            let model = state.at(incarnation, now);
+            let what = format!("snapshot at {} of `{name}`", snapshot.seqno());
+            let mut expected = within(&model, &span);
+            let found = entries(snapshot.range(&keyspace, span.clone())?)?;
+            compare::same(&found, &expected, &what)?;
+            expected.reverse();
+            let found = entries(snapshot.range(&keyspace, span)?.rev())?;
+            compare::same(&found, &expected, &format!("{what} backwards"))?;
+            for (key, got) in keys.iter().zip(snapshot.multi_get(&keyspace, &keys)?) {
+                let (many, one) = (got?, snapshot.get(&keyspace, key)?);
+                let expected = model.get(key).map(Vec::as_slice);
+                let right = many.as_deref() == expected && one.as_deref() == expected;
+                ensure!(right, "{what}: {}: {:?}", show(key), one.as_deref().map(show));
+            }
+            self.answered(found);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Running a script.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use terracedb::{Error, ErrorKind};
+
+use crate::compare;
+use crate::history::{History, Left};
+use crate::script::{Action, Script, Step};
+use crate::settings::Variant;
+use crate::trouble::{Outcome, Trouble};
+use crate::world::World;
+
+/// What a simulation that went well came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// A fingerprint of every answer: the same whatever the settings.
+    pub answers: u64,
+    /// A fingerprint of everything, to the last device operation: the same each time.
+    pub everything: u64,
+    /// How often the store was opened.
+    pub opens: u64,
+}
+
+/// How a simulation broke.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The script's.
+    pub seed: u64,
+    /// The step that broke, by its place in the script.
+    pub step: usize,
+    /// What was wrong.
+    pub why: String,
+    /// What happened last.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, step {}: {}", self.seed, self.step, self.why)?;
+        self.trace.iter().try_for_each(|happening| writeln!(f, "    {happening}"))
+    }
+}
+
+/// Runs `script`, with settings that it draws itself.
+///
+/// # Errors
+/// What broke.
+pub fn run(script: &Script) -> Result<Report, Box<Failure>> {
+    run_with(script, None)
+}
+
+/// Runs `script`, with `variant`'s settings throughout if there are any.
+///
+/// # Errors
+/// What broke.
+pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box<Failure>> {
+    let failure = |step, why, trace| Box::new(Failure { seed: script.seed, step, why, trace });
+    let mut world = World::new(script.seed, variant)
+        .map_err(|trouble| failure(0, trouble.to_string(), Vec::new()))?;
+    for (number, step) in script.steps.iter().chain(&LAST).enumerate() {
+        world.note(format!("{number} {step:?}"));
+        let done = catch_unwind(AssertUnwindSafe(|| world.live(*step)));
+        let why = match done {
+            Ok(Ok(())) => continue,
+            Ok(Err(trouble)) => trouble.to_string(),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                format!("panicked: {}", text.unwrap_or("?"))
+            }
+        };
+        let trace = std::mem::take(&mut world.trace).into();
+        // What broke may hold locks: it is left as it is.
+        if why.starts_with("panicked") {
+            let _left = std::mem::ManuallyDrop::new(world);
+        }
+        return Err(failure(number, why, trace));
+    }
+    let World { answers, everything, opens, .. } = world;
+    Ok(Report { answers: answers.0, everything: everything.0, opens })
+}
+
+/// What every script ends with.
+const LAST: [Step; 4] = [
+    Step { action: Action::Heal, seed: 1 },
+    Step { action: Action::ReadAll, seed: 2 },
+    Step { action: Action::Check, seed: 3 },
+    Step { action: Action::CutPower, seed: 4 },
+];
+
+impl World {
+    /// One step, and what follows from it.
+    fn live(&mut self, step: Step) -> Outcome {
+        self.rng = base::Rng::new(step.seed);
+        let before = self.cut.map(|_| (self.history.clone(), self.opens));
+        let done = self.act(step.action);
+        let done = self.judge(done, before.as_ref());
+        self.note_device();
+        done
+    }
+
+    /// Whether what a step ended with is what it may end with.
+    fn judge(&mut self, done: Outcome, before: Option<&(History, u64)>) -> Outcome {
+        if let Err(trouble) = done {
+            match trouble {
+                Trouble::Refused(error) if self.broken && may_refuse(&error) => {
+                    self.note(format!("  refused: {error}"));
+                }
+                trouble => return Err(trouble),
+            }
+        }
+        if let (Some((history, opens)), Some(left), true) =
+            (before, self.cut, self.device.is_frozen())
+        {
+            if self.opens == *opens {
+                self.history.cut_since(history);
+            } else {
+                self.history = history.clone();
+            }
+            return self.crash(left);
+        }
+        let Some(poisoned) = self.db().statistics().poisoned else { return Ok(()) };
+        if self.lossy_after.is_none() && !self.broken && self.device.struck() == 0 {
+            return Err(Trouble::Wrong(format!("poisoned: {poisoned}")));
+        }
+        self.note(format!("  poisoned: {poisoned}"));
+        self.heal()?;
+        self.read_poisoned()?;
+        match (self.cut, self.rng.below(3)) {
+            (Some(left), _) => self.crash(left),
+            (None, 0) => self.crash(Left::Power),
+            (None, 1) => self.crash(Left::Process),
+            (None, _) => self.reopen(),
+        }
+    }
+
+    /// A store whose writers are poisoned is read as ever; what was refused may be there.
+    fn read_poisoned(&mut self) -> Outcome {
+        let now = self.now();
+        let states = self.history.visible();
+        for (name, incarnation) in self.history.live.clone() {
+            let Some(keyspace) = self.db().existing_keyspace(name) else { continue };
+            let found = compare::entries(keyspace.iter()?)?;
+            let models: Vec<compare::Entries> = states
+                .iter()
+                .map(|state| state.at(incarnation, now).into_iter().collect())
+                .collect();
+            if !models.contains(&found) {
+                let why = compare::difference(&found, &models[0]);
+                return Err(Trouble::Wrong(format!("poisoned `{name}`: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action) -> Outcome {
+        match action {
+            Action::Write => self.write(),
+            Action::WriteMuch => self.write_much(),
+            Action::Get => self.get(),
+            Action::Scan => self.scan(),
+            Action::Hold => self.hold(),
+            Action::Walk => self.walk(),
+            Action::Snapshot => self.take_snapshot(),
+            Action::ReadSnapshot => self.read_snapshot(),
+            Action::DropSnapshot => self.drop_snapshot(),
+            Action::Begin => self.begin(),
+            Action::Transact => self.transact(),
+            Action::Commit => self.commit(),
+            Action::Ingest => self.ingest(),
+            Action::FinishIngest => self.finish_ingest(),
+            Action::Flush => self.flush(),
+            Action::FlushAll => self.flush_all(),
+            Action::Sync => self.sync(),
+            Action::Compact => self.compact(),
+            Action::Work => {
+                let steps = 1 + self.rng.below(12);
+                self.work(steps);
+                Ok(())
+            }
+            Action::Settle => self.settle_down(),
+            Action::Pass => self.let_pass(),
+            Action::SetBack => self.set_back(),
+            Action::Create => self.create_some(),
+            Action::Drop => self.drop_some(),
+            Action::Resize => self.resize(),
+            Action::Checkpoint => self.checkpoint(),
+            Action::Backup => self.backup(),
+            Action::ReadAll => self.read_all(),
+            Action::Reopen => self.reopen_changed(),
+            Action::Check => self.check_closed(),
+            Action::Die => self.crash(Left::Process),
+            Action::CutPower => self.crash(Left::Power),
+            Action::CutLater => self.cut_later(),
+            Action::Break => self.break_device(),
+            Action::Fill => self.fill_device(),
+            Action::Heal => self.heal(),
+            Action::Damage => self.damage(),
+            Action::Lie => self.lie(),
+        }
+    }
+}
+
+/// Whether a broken device explains `error`.
+fn may_refuse(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Closed | ErrorKind::Conflict)
+}

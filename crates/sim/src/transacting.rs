@@ -1,0 +1,213 @@
+//! Transactions of several users at once.
+//!
+//! A commit must be refused where what was read has another value by then, and may be refused only
+//! where someone wrote to what was read.
+
+use terracedb::{Durability, ErrorKind, Transaction};
+
+use crate::cells::{Change, Span, contains};
+use crate::compare::{self, entries, show};
+use crate::history::{Event, Incarnation, State};
+use crate::reading::within;
+use crate::trouble::{Outcome, ensure};
+use crate::world::World;
+
+/// A transaction under way.
+pub(crate) struct Pending {
+    transaction: Transaction,
+    /// What it sees, its own writes apart, and how many events came before.
+    snapshot: State,
+    begun: usize,
+    /// What it sees.
+    view: State,
+    own: Vec<(Incarnation, Change)>,
+    /// What it read that was not its own.
+    keys: Vec<(Incarnation, Vec<u8>)>,
+    /// What it walked over: as far as it must count, and as far as it may.
+    spans: Vec<(Incarnation, Span, Span)>,
+}
+
+impl Pending {
+    /// Whether the value of `key` follows from its own writes.
+    fn hides(&self, incarnation: Incarnation, key: &[u8]) -> bool {
+        let sets = |change: &Change| !matches!(change, Change::Merge(..)) && change.touches(key);
+        self.own.iter().any(|(of, change)| *of == incarnation && sets(change))
+    }
+
+    /// Whether it must be refused, and whether it may be.
+    fn conflicts(&self, events: &[Event], current: &State, now: u64) -> (bool, bool) {
+        let since = || events.iter().skip(self.begun).flat_map(|event| &event.0);
+        let touched = |incarnation, key: &[u8]| {
+            since().any(|(of, change)| *of == incarnation && change.touches(key))
+        };
+        let must_key = self
+            .keys
+            .iter()
+            .any(|(of, key)| self.snapshot.get(*of, key, now) != current.get(*of, key, now));
+        let must_span = self.spans.iter().any(|(of, span, _)| {
+            let entries = |state: &State| {
+                let mut entries = within(&state.at(*of, now), span);
+                entries.retain(|(key, _)| !self.hides(*of, key));
+                entries
+            };
+            entries(&self.snapshot) != entries(current)
+        });
+        let may_key = self.keys.iter().any(|(of, key)| touched(*of, key));
+        let may_span = self.spans.iter().any(|(of, _, span)| {
+            since().any(|(other, change)| other == of && change.touches_span(span))
+        });
+        (must_key || must_span, may_key || may_span)
+    }
+}
+
+impl World {
+    pub(crate) fn begin(&mut self) -> Outcome {
+        if self.transactions.len() < 4 {
+            let current = &self.history.current;
+            self.transactions.push(Pending {
+                transaction: self.db().transaction(),
+                snapshot: current.clone(),
+                begun: self.history.events.len(),
+                view: current.clone(),
+                own: Vec::new(),
+                keys: Vec::new(),
+                spans: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// One of the transactions goes on; one that fails is over.
+    pub(crate) fn transact(&mut self) -> Outcome {
+        let Some(number) = self.pick(self.transactions.len()) else { return Ok(()) };
+        let mut pending = self.transactions.swap_remove(number);
+        match self.rng.below(10) {
+            0..3 => self.transaction_gets(&mut pending)?,
+            3..5 => self.transaction_scans(&mut pending)?,
+            _ => self.transaction_writes(&mut pending)?,
+        }
+        self.transactions.push(pending);
+        Ok(())
+    }
+
+    fn transaction_gets(&mut self, pending: &mut Pending) -> Outcome {
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let keys: Vec<_> = (0..1 + self.rng.below(3)).map(|_| self.key()).collect();
+        let now = self.now();
+        let transaction = &pending.transaction;
+        let tracked = !self.rng.one_in(6);
+        let found = if !tracked {
+            keys.iter().map(|key| transaction.get_untracked(&keyspace, key)).collect()
+        } else if self.rng.one_in(2) {
+            transaction.multi_get(&keyspace, &keys)?
+        } else {
+            keys.iter().map(|key| transaction.get(&keyspace, key)).collect::<Vec<_>>()
+        };
+        for (key, got) in keys.into_iter().zip(found) {
+            let (got, expected) = (got?, pending.view.get(incarnation, &key, now));
+            ensure!(
+                got.as_deref() == expected.as_deref(),
+                "transaction gets {} of `{name}`: {:?}, expected {:?}",
+                show(&key),
+                got.as_deref().map(show),
+                expected.as_deref().map(show)
+            );
+            if tracked && !pending.hides(incarnation, &key) {
+                pending.keys.push((incarnation, key));
+            }
+        }
+        Ok(())
+    }
+
+    fn transaction_scans(&mut self, pending: &mut Pending) -> Outcome {
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let span = self.span();
+        let now = self.now();
+        let iter = pending.transaction.range(&keyspace, span.clone())?;
+        let mut expected = within(&pending.view.at(incarnation, now), &span);
+        let most = if self.rng.one_in(2) { usize::MAX } else { 1 + self.rng.below(4) as usize };
+        let backwards = self.rng.one_in(3);
+        let found = if backwards {
+            expected.reverse();
+            entries(iter.rev().take(most))?
+        } else {
+            entries(iter.take(most))?
+        };
+        expected.truncate(most);
+        compare::same(&found, &expected, &format!("transaction walks `{name}`"))?;
+        let mut walked = span.clone();
+        if let (Some((last, _)), true) = (found.last(), found.len() == most) {
+            let end = std::ops::Bound::Included(last.clone());
+            *(if backwards { &mut walked.0 } else { &mut walked.1 }) = end;
+        }
+        ensure!(found.iter().all(|(key, _)| contains(&walked, key)), "a walk leaves its range");
+        pending.spans.push((incarnation, walked, span));
+        Ok(())
+    }
+
+    fn transaction_writes(&mut self, pending: &mut Pending) -> Outcome {
+        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let change = self.change();
+        let transaction = &mut pending.transaction;
+        match &change {
+            Change::Put(key, value) => transaction.put(&keyspace, key, value)?,
+            Change::PutExpiring(key, value, expiry) => {
+                transaction.put_expiring_at(
+                    &keyspace,
+                    key,
+                    value,
+                    crate::cells::moment(*expiry),
+                )?;
+            }
+            Change::Merge(key, operand) => transaction.merge(&keyspace, key, operand)?,
+            Change::Delete(key) => transaction.delete(&keyspace, key)?,
+            Change::DeleteRange(span) => transaction.delete_range(&keyspace, span.clone())?,
+        }
+        pending.view.apply(&Event(vec![(incarnation, change.clone())]));
+        pending.own.push((incarnation, change));
+        Ok(())
+    }
+
+    pub(crate) fn commit(&mut self) -> Outcome {
+        let Some(number) = self.pick(self.transactions.len()) else { return Ok(()) };
+        let pending = self.transactions.swap_remove(number);
+        if self.rng.one_in(8) {
+            pending.transaction.rollback();
+            return Ok(());
+        }
+        let now = self.now();
+        let Pending { own, keys, spans, .. } = &pending;
+        let used = own.iter().map(|own| own.0).chain(keys.iter().map(|key| key.0));
+        let mut used = used.chain(spans.iter().map(|span| span.0));
+        let is_live = |of| self.history.live.values().any(|live| *live == of);
+        let gone = used.any(|of| !is_live(of));
+        let (must, may) = pending.conflicts(&self.history.events, &self.history.current, now);
+        let empty = pending.transaction.is_empty();
+        let durability = if self.rng.one_in(4) { Durability::Sync } else { Durability::None };
+        let committed = pending.transaction.commit_with(durability);
+        self.note(format!("  commit of {}: {committed:?}", pending.own.len()));
+        if empty {
+            // It stands at its snapshot, where everything it read was so.
+            return Ok(committed?);
+        }
+        match &committed {
+            Ok(()) => {
+                ensure!(!gone, "a transaction over a dropped keyspace was committed");
+                ensure!(!must, "a transaction was committed over a write to what it read");
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Conflict => {
+                    ensure!(may || gone, "a conflict over nothing: {error}");
+                    self.answered("conflict");
+                    return Ok(());
+                }
+                ErrorKind::Closed if gone => return Ok(()),
+                _ => {}
+            },
+        }
+        self.wrote(Event(pending.own), committed, durability)
+    }
+}

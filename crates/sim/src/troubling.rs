@@ -1,0 +1,140 @@
+//! Crashes, failing devices, full devices, and damage.
+
+use media::{Fault, Freeze, Medium, OpKind, Purpose, Rule};
+use terracedb::ErrorKind;
+
+use crate::compare::show;
+use crate::history::Left;
+use crate::trouble::{Outcome, Trouble, ensure};
+use crate::world::World;
+
+impl World {
+    /// Lets the power go, or the process die, some operations of the device from now.
+    pub(crate) fn cut_later(&mut self) -> Outcome {
+        if self.cut.is_none() {
+            let left = if self.rng.one_in(3) { Left::Process } else { Left::Power };
+            let operations = if self.rng.one_in(2) { 8 } else { 120 };
+            let moment = if self.rng.one_in(3) {
+                Freeze::AtSync(self.device.syncs() + self.rng.below(operations / 4))
+            } else {
+                Freeze::AtChange(self.device.changes() + self.rng.below(operations))
+            };
+            self.note(format!("  {left:?} goes {moment:?}"));
+            self.device.freeze(moment);
+            self.cut = Some(left);
+        }
+        Ok(())
+    }
+
+    /// From now on some operations fail.
+    pub(crate) fn break_device(&mut self) -> Outcome {
+        const PURPOSES: [Purpose; 6] = [
+            Purpose::Log,
+            Purpose::Manifest,
+            Purpose::Flush,
+            Purpose::Compaction,
+            Purpose::Ingest,
+            Purpose::Data,
+        ];
+        let on = [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Names];
+        let on = on[self.rng.below(4) as usize];
+        let fault = match on {
+            OpKind::Write | OpKind::Names if self.rng.one_in(2) => Fault::NoSpace,
+            OpKind::Read if self.rng.one_in(2) => Fault::Flip,
+            _ => Fault::Io,
+        };
+        let mut rule = Rule::new(on, fault).after(self.rng.below(12)).times(1 + self.rng.below(3));
+        if on != OpKind::Names && self.rng.one_in(2) {
+            rule = rule.purpose(PURPOSES[self.rng.below(6) as usize]);
+        }
+        self.note(format!("  {rule:?}"));
+        self.device.inject(rule)?;
+        self.broken = true;
+        if matches!(on, OpKind::Sync | OpKind::Names) {
+            self.lossy_after = self.lossy_after.or(Some(self.device.struck()));
+        }
+        Ok(())
+    }
+
+    /// From now on, syncs of the log do nothing.
+    pub(crate) fn lie(&mut self) -> Outcome {
+        let rule = Rule::new(OpKind::Sync, Fault::Lost).purpose(Purpose::Log).times(u64::MAX);
+        Ok(self.device.inject(rule)?)
+    }
+
+    /// The device is full but for a little.
+    pub(crate) fn fill_device(&mut self) -> Outcome {
+        let used: u64 = self.device.list()?.iter().map(|file| file.len).sum();
+        let left = [0, 4096, 64 << 10, 1 << 20][self.rng.below(4) as usize];
+        self.note(format!("  full but for {left}"));
+        self.device.set_capacity(Some(used + left));
+        self.broken = true;
+        Ok(())
+    }
+
+    /// The device is well again: unless its writers were poisoned, the store goes on by itself.
+    pub(crate) fn heal(&mut self) -> Outcome {
+        self.device.heal();
+        self.device.set_capacity(None);
+        self.broken = false;
+        Ok(())
+    }
+
+    /// A byte of a table is damaged: what is told is right, or that something is damaged. Then the
+    /// byte is right again.
+    pub(crate) fn damage(&mut self) -> Outcome {
+        if self.broken || self.cut.is_some() {
+            return Ok(());
+        }
+        let mut tables = self.device.list()?;
+        tables.retain(|file| file.name.ends_with(".table") && file.len > 0);
+        let Some(number) = self.pick(tables.len()) else { return Ok(()) };
+        let file = &tables[number];
+        let (at, mask) = (self.rng.below(file.len), 1 << self.rng.below(8));
+        self.device.flip(&file.name, at, mask)?;
+        self.note(format!("  {} is wrong at {at} of {}", file.name, file.len));
+        let now = self.now();
+        let mut told = 0;
+        for (name, incarnation) in self.history.live.clone() {
+            let keyspace = self.keyspace(name)?;
+            let model = self.history.current.at(incarnation, now);
+            for number in 0..=self.keys {
+                let key = crate::cells::key(number);
+                match keyspace.get(&key) {
+                    Ok(got) => {
+                        let expected = model.get(&key).map(Vec::as_slice);
+                        ensure!(got.as_deref() == expected, "get {} under damage", show(&key));
+                    }
+                    Err(error) if error.kind() == ErrorKind::Corrupt => told += 1,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            // What an iteration yields before it meets the damage is right.
+            let walked = keyspace.iter().map(|iter| {
+                iter.zip(&model).try_for_each(|(entry, (k, v))| {
+                    let (key, value) = entry?;
+                    let right = key == k.as_slice() && value == v.as_slice();
+                    if right {
+                        Ok(())
+                    } else {
+                        Err(Trouble::Wrong(format!("{} under damage", show(&key))))
+                    }
+                })
+            });
+            match walked {
+                Ok(Err(Trouble::Refused(error))) | Err(error)
+                    if error.kind() == ErrorKind::Corrupt => {}
+                Ok(walked) => walked?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.note(format!("  {told} gets told"));
+        let name = file.name.clone();
+        let steps = self.rng.below(6);
+        self.work(steps);
+        if self.device.list()?.iter().any(|file| file.name == name) {
+            self.device.flip(&name, at, mask)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! What keeps a store in shape, and what brings data in and out in bulk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::{Faulty, Medium};
+use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind, Ingest};
+
+use crate::cells::{Change, key, value};
+use crate::history::{Event, Incarnation};
+use crate::settings::Variant;
+use crate::trouble::{Outcome, ensure};
+use crate::world::World;
+
+/// A bulk ingest under way.
+pub(crate) struct Filling {
+    ingest: Ingest,
+    incarnation: Incarnation,
+    /// The number of the next key.
+    next: u64,
+    added: Vec<Change>,
+}
+
+impl World {
+    pub(crate) fn flush(&mut self) -> Outcome {
+        let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
+        let flushed = self.keyspace(name)?.flush();
+        self.note(format!("  flush {name}: {flushed:?}"));
+        Ok(flushed?)
+    }
+
+    pub(crate) fn flush_all(&mut self) -> Outcome {
+        let flushed = self.db().flush();
+        self.note(format!("  flush all: {flushed:?}"));
+        flushed?;
+        self.history.synced();
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self) -> Outcome {
+        let synced = self.db().sync();
+        self.note(format!("  sync: {synced:?}"));
+        synced?;
+        self.history.synced();
+        Ok(())
+    }
+
+    pub(crate) fn compact(&mut self) -> Outcome {
+        let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
+        let keyspace = self.keyspace(name)?;
+        let span = self.span();
+        let done = match self.rng.below(4) {
+            0 => self.db().compact(),
+            1 => self.db().start_compaction().map(drop),
+            2 => keyspace.start_compaction(span).map(drop),
+            _ => keyspace.compact_range(span),
+        };
+        self.note(format!("  compact {name}: {done:?}"));
+        Ok(done?)
+    }
+
+    pub(crate) fn settle_down(&mut self) -> Outcome {
+        let mut settled = self.db().wait_until_settled();
+        self.note(format!("  settle: {settled:?}"));
+        if settled.is_err() && !self.broken {
+            // A merge that failed is tried again by itself, within 64 seconds.
+            self.clock.advance(Duration::from_secs(65));
+            self.work(20);
+            settled = self.db().wait_until_settled();
+        }
+        Ok(settled?)
+    }
+
+    pub(crate) fn let_pass(&mut self) -> Outcome {
+        let most = if self.rng.one_in(10) { 120_000 } else { 500 };
+        let time = self.rng.below(most);
+        self.pass(Duration::from_millis(time));
+        Ok(())
+    }
+
+    /// Sets the wall clock back, by which nothing comes back that anyone saw expired.
+    pub(crate) fn set_back(&mut self) -> Outcome {
+        let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
+        drop(self.keyspace(name)?.iter()?);
+        let now = self.now();
+        self.clock.set_unix_millis(now - self.rng.below(20_000));
+        Ok(())
+    }
+
+    pub(crate) fn resize(&mut self) -> Outcome {
+        if self.fixed.is_none() {
+            let memory = (64 << 20) + self.rng.below(256 << 20);
+            let left = self.resources.set_memory(memory)?;
+            self.note(format!("  memory {memory}, {left} to come back"));
+        }
+        Ok(())
+    }
+
+    /// Closes the store and opens it with other settings.
+    pub(crate) fn reopen_changed(&mut self) -> Outcome {
+        if self.fixed.is_none() {
+            self.variant = Variant::random(&mut self.rng);
+        }
+        self.note(format!("  as {:?}", self.variant));
+        self.reopen()
+    }
+
+    /// A closed store has nothing that the check complains of.
+    pub(crate) fn check_closed(&mut self) -> Outcome {
+        self.close()?;
+        let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
+        let report = terracedb::check(&medium, &mut |_, _| ());
+        let checked = report.map(|report| (report.is_clean(), report.problems));
+        self.open(crate::history::Left::Process)?;
+        let (clean, problems) = checked?;
+        ensure!(clean || self.broken, "check: {problems:?}");
+        Ok(())
+    }
+
+    /// Begins a bulk ingest, or adds to one.
+    pub(crate) fn ingest(&mut self) -> Outcome {
+        if self.ingests.len() < 2 && (self.ingests.is_empty() || self.rng.one_in(3)) {
+            let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+            let ingest = self.keyspace(name)?.ingest()?;
+            let next = self.rng.below(self.keys);
+            self.ingests.push(Filling { ingest, incarnation, next, added: Vec::new() });
+        }
+        let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
+        let mut filling = self.ingests.swap_remove(number);
+        for _ in 0..1 + self.rng.below(8) {
+            let chosen = key(filling.next);
+            filling.next += 1 + self.rng.below(self.keys / 8 + 1);
+            let (version, now) = (self.version(), self.now());
+            // Keys of one length ascend by number; the longer ones are prefixed by them.
+            let change = if self.rng.one_in(4) {
+                Change::expiring(&mut self.rng, chosen, version, now)
+            } else {
+                Change::Put(chosen, value(&mut self.rng, version))
+            };
+            match &change {
+                Change::PutExpiring(key, value, expiry) => {
+                    let expiry = crate::cells::moment(*expiry);
+                    filling.ingest.add_expiring_at(key, value, expiry)?;
+                }
+                Change::Put(key, value) => filling.ingest.add(key, value)?,
+                _ => {}
+            }
+            filling.added.push(change);
+        }
+        self.ingests.push(filling);
+        Ok(())
+    }
+
+    pub(crate) fn finish_ingest(&mut self) -> Outcome {
+        let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
+        let Filling { ingest, incarnation, added, .. } = self.ingests.swap_remove(number);
+        if self.rng.one_in(8) {
+            drop(ingest);
+            return Ok(());
+        }
+        let gone = !self.history.live.values().any(|live| *live == incarnation);
+        let finished = ingest.finish();
+        self.note(format!("  ingest of {}: {finished:?}", added.len()));
+        if gone {
+            let closed = |e: &terracedb::Error| e.kind() == ErrorKind::Closed;
+            ensure!(added.is_empty() || finished.is_err(), "an ingest into a dropped keyspace");
+            return match finished {
+                Err(error) if !closed(&error) => Err(error.into()),
+                _ => Ok(()),
+            };
+        }
+        let event = Event(added.into_iter().map(|change| (incarnation, change)).collect());
+        self.wrote(event, finished.map(drop), Durability::Sync)
+    }
+
+    /// A checkpoint is a store that holds what was acknowledged, even if the power goes right then.
+    pub(crate) fn checkpoint(&mut self) -> Outcome {
+        let to = Arc::new(Faulty::new(self.rng.next_u64()));
+        let medium = Arc::clone(&to) as Arc<dyn Medium>;
+        let options = CheckpointOptions::default().flush(self.rng.one_in(2));
+        let done = self.db().checkpoint_on(&medium, options);
+        self.note(format!("  checkpoint: {done:?}"));
+        done?;
+        let image = to.crash_image(self.rng.next_u64())?;
+        self.check_copy(Arc::new(image), "checkpoint")
+    }
+
+    pub(crate) fn backup(&mut self) -> Outcome {
+        let backup = Backup::on_medium(Arc::clone(&self.repository));
+        let done = backup.create(self.db(), "simulated");
+        self.note(format!("  backup: {:?}", done.as_ref().map(|report| report.id)));
+        let id = done?.id;
+        let to = Arc::new(Faulty::new(self.rng.next_u64())) as Arc<dyn Medium>;
+        backup.restore_on(id, &to)?;
+        self.check_copy(to, "restored backup")?;
+        if self.rng.one_in(2) {
+            backup.prune(1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Simulations: by default a minute's worth of random scripts, and proof that they repeat, that
+//! settings change no answer, and that they see what breaks. `cargo xtask sim` runs them for hours.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use base::{Codec, Rng};
+use terrace_sim::{Action, Report, Script, Shape, Step, Variant, run, run_with, shrink};
+
+const STEPS: usize = 400;
+
+/// How many scripts a test runs.
+fn count(default: u64) -> u64 {
+    default * if std::env::var_os("TERRACE_LONG").is_some() { 30 } else { 1 }
+}
+
+/// The seeds of a test: what `TERRACE_SEED` says and those behind it, or random ones.
+fn seeds(default: u64) -> impl Iterator<Item = u64> {
+    let (mut rng, seed) = Rng::from_env();
+    let given = std::env::var_os("TERRACE_SEED").is_some();
+    let first = if given { seed } else { rng.next_u64() >> 16 };
+    println!("TERRACE_SEED={first}");
+    (0..count(default)).map(move |number| first + number)
+}
+
+/// Runs `script`; one that breaks is made shorter first.
+fn expect(script: &Script) -> Report {
+    run(script).unwrap_or_else(|failure| {
+        let told = failure.to_string();
+        let (short, failure) = shrink(script, *failure, 60);
+        panic!("{told}\nshrunk to {:?}:\n{failure}", short.steps);
+    })
+}
+
+/// I1 to I11, as far as answers show them, over the whole API.
+#[test]
+fn random_scripts_go_well() {
+    for seed in seeds(12) {
+        expect(&Script::new(seed, STEPS));
+    }
+}
+
+/// A second lot, for a second core.
+#[test]
+fn short_scripts_go_well() {
+    for seed in seeds(24) {
+        expect(&Script::new(!seed, 120));
+    }
+}
+
+/// What once broke, by seed and length: a compaction that waited for another's memory looked at the
+/// same and waited on when it was free; a checkpoint showed again what had expired before the clock
+/// was set back.
+#[test]
+fn what_broke_once_goes_well() {
+    for (seed, steps) in [(1, 340), (110, 490)] {
+        expect(&Script::new(seed, steps));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in seeds(2) {
+        let script = Script::new(seed, STEPS);
+        let (one, other) = (expect(&script), expect(&script));
+        assert_eq!(one, other, "seed {seed}: something else decides");
+        let another = expect(&Script::new(seed + 1, STEPS));
+        assert_ne!(one.everything, another.everything, "seed {seed}");
+    }
+}
+
+/// The same script under other settings gives the same answers.
+#[test]
+fn settings_change_no_answer() {
+    let variants = [
+        (Codec::Lz4, 64 << 20, Shape::Default),
+        (Codec::None, 64 << 20, Shape::Tiny),
+        (Codec::Zstd, 1 << 30, Shape::Tiny),
+        (Codec::Zstd, 65 << 20, Shape::Lazy),
+    ];
+    for seed in seeds(2) {
+        let script = Script::new(seed, STEPS).untroubled();
+        let mut first = None;
+        for (order, (codec, memory, shape)) in variants.into_iter().enumerate() {
+            let variant = Variant { codec, memory, shape, order: order as u64 };
+            let report = run_with(&script, Some(variant.clone()));
+            let report = report.unwrap_or_else(|failure| panic!("{variant:?}: {failure}"));
+            let expected = *first.get_or_insert(report.answers);
+            assert_eq!(report.answers, expected, "seed {seed}: {variant:?} changes an answer");
+        }
+    }
+}
+
+/// A store that does not sync is found out, and the script that shows it is made short.
+#[test]
+fn a_store_that_does_not_sync_is_found_out() {
+    let mut found = 0;
+    for seed in 0..6 {
+        let mut script = Script::new(seed, 200).untroubled();
+        script.steps.insert(0, Step { action: Action::Lie, seed: 0 });
+        script.steps.retain(|step| {
+            matches!(step.action, Action::Lie | Action::Write | Action::Sync | Action::Get)
+        });
+        script.steps.push(Step { action: Action::CutPower, seed });
+        let Err(failure) = run(&script) else { continue };
+        assert!(failure.why.contains("left by Power"), "{failure}");
+        assert!(!failure.trace.is_empty() && failure.seed == seed, "{failure}");
+        let (short, failure) = shrink(&script, *failure, 120);
+        assert!(short.steps.len() <= 12, "{:?}: {failure}", short.steps);
+        assert!(short.steps.iter().any(|step| step.action == Action::Lie), "{:?}", short.steps);
+        found += 1;
+    }
+    assert!(found >= 4, "{found} of 6 found out");
+}
