@@ -94,6 +94,7 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
     warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
+    warnings.extend(statistics.damaged.iter().map(|problem| format!("damage: {problem}")));
     if compaction.damaged_tables > 0 {
         let count = compaction.damaged_tables;
         warnings.push(format!("{count} damaged tables are kept out of merges"));
@@ -115,6 +116,10 @@ fn to_json(db: &Db, statistics: &Statistics) -> Value {
             "log_torn": recovery.log_torn,
             "orphans_removed": recovery.orphans_removed,
             "manifest_repairs": recovery.manifest_repairs,
+        },
+        "scrub": {
+            "last_began_ms": statistics.scrub.last_began_ms,
+            "running": statistics.scrub.running,
         },
         "warnings": warnings(recovery, statistics),
         "memory": memory_to_json(&statistics.memory),

@@ -175,14 +175,15 @@ impl Config {
     }
 
     fn builder(&self, path: &Path) -> Builder {
-        let Values { memory, durability, sync_interval, codec, zstd_level, flash_path: _ } =
-            self.values;
+        let values = &self.values;
         let builder = Db::builder(path)
-            .durability(durability)
-            .sync_interval(sync_interval)
-            .codec(codec)
-            .zstd_level(zstd_level);
-        match memory {
+            .durability(values.durability)
+            .sync_interval(values.sync_interval)
+            .codec(values.codec)
+            .zstd_level(values.zstd_level)
+            .scrub_rate(values.scrub_rate)
+            .scrub_interval(values.scrub_interval);
+        match values.memory {
             Some(memory) => builder.memory(memory),
             None => builder,
         }

@@ -19,6 +19,9 @@ pub(crate) struct Values {
     pub(crate) sync_interval: Duration,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
+    /// Bytes a second; 0 is never.
+    pub(crate) scrub_rate: u64,
+    pub(crate) scrub_interval: Duration,
     pub(crate) flash_path: Option<PathBuf>,
 }
 
@@ -30,6 +33,8 @@ impl Default for Values {
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
+            scrub_rate: 4 << 20,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
             flash_path: None,
         }
     }
@@ -43,6 +48,8 @@ pub(crate) enum Setting {
     SyncInterval,
     Codec,
     ZstdLevel,
+    ScrubRate,
+    ScrubInterval,
     FlashPath,
 }
 
@@ -56,12 +63,14 @@ const CODECS: [(&str, Codec); 3] =
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
         Self::Codec,
         Self::ZstdLevel,
+        Self::ScrubRate,
+        Self::ScrubInterval,
         Self::FlashPath,
     ];
 
@@ -73,6 +82,8 @@ impl Setting {
             Self::SyncInterval => "sync-interval",
             Self::Codec => "codec",
             Self::ZstdLevel => "zstd-level",
+            Self::ScrubRate => "scrub-rate",
+            Self::ScrubInterval => "scrub-interval",
             Self::FlashPath => "flash.path",
         }
     }
@@ -101,6 +112,10 @@ impl Setting {
             }
             Self::Codec => "How new tables are compressed",
             Self::ZstdLevel => "The level, where `codec` is `zstd`",
+            Self::ScrubRate => {
+                "How fast tables are read again in the background and verified, a second; 0 is never"
+            }
+            Self::ScrubInterval => "How often all tables are verified so",
             Self::FlashPath => {
                 "The store's directory; a relative one is taken from the file's directory"
             }
@@ -115,6 +130,8 @@ impl Setting {
             Self::SyncInterval => "a time of at least 1ms, as in 100ms",
             Self::Codec => "`none`, `lz4` or `zstd`",
             Self::ZstdLevel => "a whole number from -7 to 22",
+            Self::ScrubRate => "a size, as in 4MiB",
+            Self::ScrubInterval => "a time of at least 1s, as in 7d",
             Self::FlashPath => "a directory",
         }
     }
@@ -124,7 +141,12 @@ impl Setting {
         match self {
             Self::Memory => Some("Resources::set_memory"),
             Self::Durability => Some("Keyspace::put_with"),
-            Self::SyncInterval | Self::Codec | Self::ZstdLevel | Self::FlashPath => None,
+            Self::SyncInterval
+            | Self::Codec
+            | Self::ZstdLevel
+            | Self::ScrubRate
+            | Self::ScrubInterval
+            | Self::FlashPath => None,
         }
     }
 
@@ -145,6 +167,10 @@ impl Setting {
                 .ok()
                 .filter(|level| (-7..=22).contains(level))
                 .map(|level| values.zstd_level = level),
+            Self::ScrubRate => parse_bytes(text).ok().map(|rate| values.scrub_rate = rate),
+            Self::ScrubInterval => time::parse(text)
+                .filter(|interval| *interval >= Duration::from_secs(1))
+                .map(|interval| values.scrub_interval = interval),
             Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
         };
         set.is_some()
@@ -158,6 +184,8 @@ impl Setting {
             Self::SyncInterval => time::show(values.sync_interval),
             Self::Codec => name_of(&CODECS, values.codec),
             Self::ZstdLevel => values.zstd_level.to_string(),
+            Self::ScrubRate => size(values.scrub_rate),
+            Self::ScrubInterval => time::show(values.scrub_interval),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
         })
     }
@@ -211,6 +239,8 @@ mod tests {
             (Setting::SyncInterval, &["0", "500us"]),
             (Setting::Codec, &["LZ4", "gzip"]),
             (Setting::ZstdLevel, &["23", "-8", "3.5"]),
+            (Setting::ScrubRate, &["fast"]),
+            (Setting::ScrubInterval, &["weekly", "0"]),
             (Setting::FlashPath, &[""]),
         ] {
             for text in texts {
