@@ -1,0 +1,136 @@
+//! The log of a store being opened: replayed into memtables, which are flushed on the way where they
+//! outgrow their memory, and at the end where the log should start anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer};
+use compact::Horizon;
+use log::Log;
+use media::Medium;
+
+use super::{Recovery, segment_bytes};
+use crate::Resources;
+use crate::manifest::State;
+use crate::op::decode_ops;
+use crate::ordered::{FlushEnv, FlushJob, Memtable, Tree};
+use crate::settings::Settings;
+use crate::trees::Trees;
+
+/// The damage where a store has no log at all.
+///
+/// A keyspace is made only where there is a log, and from then on there always is one.
+fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
+    let is_segment = |name: &str| log::parse_segment_name(name).is_some();
+    if state.keyspaces_below == KeyspaceId::default()
+        || medium.list()?.iter().any(|listing| is_segment(&listing.name))
+    {
+        return Ok(None);
+    }
+    Ok(Some(Error::corrupt("commit log").expected("a segment").got("none")))
+}
+
+pub(super) type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
+
+pub(super) fn replay_log(
+    env: &FlushEnv,
+    resources: &Resources,
+    settings: &Settings,
+    trees: &Trees,
+    state: &State,
+    recovery: &mut Recovery,
+) -> Result<(Arc<Log>, FlushedBelow)> {
+    let mut flushed: FlushedBelow =
+        state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
+    let known = flushed.clone();
+    let account = resources.account("log");
+    let memtables = resources.account("memtables");
+    let options = log::Options {
+        segment_bytes: segment_bytes(resources),
+        recover: if settings.recover_damaged_log {
+            log::Recover::UpToDamage
+        } else {
+            log::Recover::Strict
+        },
+        floor: state.floor(),
+        ..log::Options::new(env.store)
+    };
+    let replay = &mut |first: Seqno, body: &[u8]| {
+        let mut next = first;
+        for op in decode_ops(body) {
+            let op = op?;
+            let seqno = next;
+            next = Seqno::try_from(next.get() + 1)?;
+            let Some(tree) = trees.get(op.keyspace) else { continue };
+            if flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
+                continue;
+            }
+            let view = tree.view();
+            view.active.reserve(op.size())?;
+            // Nobody reads yet.
+            let trailer = Trailer::new(seqno, op.kind);
+            view.active.insert(op.key, trailer, op.value, Horizon::default);
+        }
+        let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
+        if buffered > resources.write_buffer_bytes() / 2 {
+            for tree in trees.all() {
+                let next_memtable = Memtable::new(&memtables, next)?;
+                if flush_now(env, &tree, next_memtable)? {
+                    flushed.insert(tree.id(), next);
+                }
+            }
+        }
+        Ok(())
+    };
+    let missing = missing_log(&*env.medium, state)?;
+    if let Some(error) = missing.clone().filter(|_| !settings.recover_damaged_log) {
+        return Err(error);
+    }
+    let from = |id: KeyspaceId| known.get(&id).copied();
+    let (log, found) = Log::open(Arc::clone(&env.medium), options, &account, &from, replay)?;
+    recovery.log_records = found.records;
+    recovery.log_bytes = found.bytes;
+    recovery.log_torn = found.torn.map(|torn| {
+        let name = log::segment_name(torn.lane, torn.segment);
+        format!("{name}, byte {}", torn.offset)
+    });
+    recovery.log_damage = missing.or(found.damage);
+    Ok((Arc::new(log), flushed))
+}
+
+/// Flushes what was replayed and frees the log that held it. A device too full for that, or too
+/// little memory, is no reason not to open.
+pub(super) fn flush_replayed(
+    env: &FlushEnv,
+    resources: &Resources,
+    trees: &Trees,
+    log: &Log,
+) -> Result<()> {
+    let next = log.last().plus(1);
+    for tree in trees.all() {
+        let memtable = Memtable::new(&resources.account("memtables"), next)?;
+        match flush_now(env, &tree, memtable) {
+            Ok(true) => log.flushed(tree.id(), next),
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    log.free().map(drop)
+}
+
+/// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held
+/// anything.
+fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
+    if tree.view().active.is_empty() {
+        return Ok(false);
+    }
+    tree.seal(next);
+    if let Some((memtable, below)) = tree.oldest_sealed() {
+        let mut job = FlushJob::new(env, Arc::clone(tree), memtable, below)?;
+        while job.step(env)?.is_none() {}
+    }
+    Ok(true)
+}
