@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use terracedb::{Completed, Db, Error, Keyspace, ReadQueue, Result};
 use workload::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
@@ -15,6 +17,10 @@ use crate::directory;
 
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
+
+/// How often, and with what pauses, a store is waited for whose merges lack memory.
+const SETTLE_TRIES: usize = 120;
+const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A store under measurement.
 pub(crate) struct EngineStore {
@@ -170,7 +176,18 @@ impl Store for EngineStore {
         self.db.flush()
     }
 
+    /// A merge that lacked memory is tried again by the store, later; whoever measures how long it
+    /// takes to settle waits for that, and says so.
     fn settle(&self) -> Result<()> {
+        for _ in 0..SETTLE_TRIES {
+            match self.db.wait_until_settled() {
+                Err(error) if error.is_retryable() => {
+                    eprintln!("terrace: still settling: {error}");
+                    thread::sleep(SETTLE_PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
         self.db.wait_until_settled()
     }
 
