@@ -126,13 +126,17 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
     println!("TERRACE_SEED={seed}");
     let seeds: Vec<u64> = (0..threads).map(|_| rng.next_u64()).collect();
     let done = std::sync::atomic::AtomicUsize::new(0);
+    let any_given = std::sync::atomic::AtomicBool::new(cfg!(miri));
     let given = std::thread::scope(|scope| {
         for own_seed in seeds {
-            let (pool, done) = (&pool, &done);
+            let (pool, done, any_given) = (&pool, &done, &any_given);
             scope.spawn(move || {
                 let mut rng = Rng::new(own_seed);
                 let mut held: Vec<(u64, Frame)> = Vec::new();
-                for _ in 0..rounds {
+                // A busy machine may let the other thread wait: not without end.
+                let goes_on =
+                    |round| round < rounds || !any_given.load(std::sync::atomic::Ordering::SeqCst);
+                for _ in (0..100 * rounds).take_while(|round| goes_on(*round)) {
                     // Now many frames, now few.
                     let most = 1 << rng.below(10);
                     while held.len() > most {
@@ -152,6 +156,7 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
         let mut given = 0;
         while done.load(std::sync::atomic::Ordering::SeqCst) < threads {
             given += pool.evacuate(0).map_or(0, Evacuation::finish);
+            any_given.fetch_or(given > 0, std::sync::atomic::Ordering::SeqCst);
             std::thread::yield_now();
         }
         given
