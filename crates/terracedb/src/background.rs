@@ -32,6 +32,11 @@ pub(crate) struct BackgroundCounters {
 }
 
 impl Background {
+    /// Has every task look around.
+    pub(crate) fn wake(&self) {
+        self.tasks.iter().for_each(TaskHandle::wake);
+    }
+
     /// Stops the tasks and waits for their current steps.
     pub(crate) fn stop(&self, executor: &dyn Executor) {
         self.stop.store(true, Ordering::Release);

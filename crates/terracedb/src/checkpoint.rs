@@ -18,6 +18,7 @@ use media::{Medium, Staging};
 use crate::Db;
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part};
+use crate::events::Event;
 use crate::store::Store;
 use crate::store_file::StoreFile;
 
@@ -138,5 +139,8 @@ fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<C
     to.sync_names()?;
     capture.write_manifest(to)?;
     report.elapsed = store.resources.clock().monotonic().saturating_sub(start);
+    let CheckpointReport { files_linked, files_copied, bytes_copied, .. } = report;
+    let files = files_linked + files_copied;
+    store.events.tell(|| Event::CheckpointEnded { files, bytes_copied });
     Ok(report)
 }

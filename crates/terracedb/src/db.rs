@@ -259,7 +259,7 @@ impl Db {
     /// As [`Keyspace::put`]; `Invalid` where the batch needs more memory than the write buffers
     /// have, about a quarter of the memory number.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.write_with(batch, self.store.settings.durability)
+        self.write_with(batch, self.store.settings.load().durability)
     }
 
     /// As [`Db::write`] with a durability of its own.
@@ -354,6 +354,40 @@ impl Db {
     /// `Poisoned` where a sync failed: what was not durable then may be lost.
     pub fn sync(&self) -> Result<()> {
         self.store.sync()
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let memory = self.store.resources.memory();
+        Settings { memory, ..Settings::clone(&self.store.settings.load()) }
+    }
+
+    /// Changes settings while the store is open: all of what `change` does, or nothing. They are in
+    /// force for the next write, flush, merge or scrubbed page; the settings then. Other changes
+    /// wait meanwhile, so `change` must not make one.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// db.change_settings(|settings| {
+    ///     settings.durability = terracedb::Durability::Sync;
+    ///     settings.scrub_rate = 1 << 20;
+    /// })?;
+    /// assert_eq!(db.settings().scrub_rate, 1 << 20);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` where a setting is out of range or cannot be changed, naming it.
+    pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<Settings> {
+        let resources = &self.store.resources;
+        let set_memory = |bytes| resources.set_memory(bytes).map(drop);
+        let new = self.store.settings.change(resources.memory(), change, set_memory)?;
+        // Intervals that became shorter are not slept through.
+        self.store.background.wake();
+        Ok(new)
     }
 
     /// Reads every table and verifies each page, now and as fast as the device gives, which the

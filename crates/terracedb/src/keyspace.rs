@@ -62,7 +62,7 @@ impl Keyspace {
     /// `Retry` where memory is short for longer than flushing should take, `Poisoned` after a
     /// failed log write or sync, `Closed` where the keyspace was dropped.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(key, value, self.store.settings.durability)
+        self.put_with(key, value, self.store.settings.load().durability)
     }
 
     /// As [`Keyspace::put`] with a durability of its own.
@@ -105,7 +105,7 @@ impl Keyspace {
         ttl: Duration,
     ) -> Result<()> {
         let write = Write::PutExpiring { expiry: self.expiry_in(ttl), value: value.as_ref() };
-        self.write(key.as_ref(), write, self.store.settings.durability)
+        self.write(key.as_ref(), write, self.store.settings.load().durability)
     }
 
     /// Sets `key` to `value` until the moment `expiry`, to the millisecond; see
@@ -119,7 +119,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         expiry: SystemTime,
     ) -> Result<()> {
-        self.put_expiring_at_with(key, value, expiry, self.store.settings.durability)
+        self.put_expiring_at_with(key, value, expiry, self.store.settings.load().durability)
     }
 
     /// As [`Keyspace::put_expiring_at`] with a durability of its own.
@@ -180,7 +180,7 @@ impl Keyspace {
     /// As [`Keyspace::put`]; `Invalid` where the keyspace has no merge operator, or the process
     /// does not know it.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.merge_with(key, operand, self.store.settings.durability)
+        self.merge_with(key, operand, self.store.settings.load().durability)
     }
 
     /// As [`Keyspace::merge`] with a durability of its own.
@@ -217,7 +217,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`], for a bound.
     pub fn delete_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
-        self.delete_range_with(bounds, self.store.settings.durability)
+        self.delete_range_with(bounds, self.store.settings.load().durability)
     }
 
     /// As [`Keyspace::delete_range`] with a durability of its own.
@@ -238,7 +238,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(key, self.store.settings.durability)
+        self.delete_with(key, self.store.settings.load().durability)
     }
 
     /// As [`Keyspace::delete`] with a durability of its own.

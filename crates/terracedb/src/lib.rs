@@ -105,6 +105,7 @@ pub use read::{Completed, ReadQueue};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedTable, repair};
 pub use resources::{Resources, ResourcesBuilder};
 pub use scrub::{ScrubReport, ScrubStatistics};
+pub use settings::Settings;
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
 pub use transaction::{Transaction, TransactionIter};

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use arena::PublishRing;
 use base::{Error, ErrorKind, ReclaimOrder, Result, Seqno, StoreId};
 use compact::Operators;
@@ -24,14 +23,14 @@ use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
-use crate::events::Events;
+use crate::events::{Events, Told, WatchTask};
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
 use crate::read::{PageReader, QueuePool};
 use crate::scrub::{ScrubTask, Scrubber};
-use crate::settings::Settings;
+use crate::settings::{LiveSettings, Settings};
 use crate::snapshot_list::SnapshotList;
 use crate::store::Store;
 use crate::timekeeper::{ClockTask, Timekeeper};
@@ -115,8 +114,7 @@ pub(crate) fn open(
         events: Arc::clone(&events),
         quarantine: Arc::new(Quarantine::new(Arc::clone(&manifest), Arc::clone(&events))),
         timekeeper: Arc::new(Timekeeper::new(Arc::clone(resources.clock()), state.clock_ms)),
-        codec: settings.codec,
-        zstd_level: settings.zstd_level,
+        settings: LiveSettings::new(settings.clone()),
     };
     let weak = Arc::downgrade(&env.dictionaries);
     resources.add_reclaimer(ReclaimOrder::Optional, weak);
@@ -174,9 +172,13 @@ pub(crate) fn open(
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let timekeeper = Arc::clone(&env.timekeeper);
-    let live = Arc::new(ArcSwap::from_pointee(settings.clone()));
-    let scrubber =
-        Scrubber::new(Arc::clone(&env), Arc::clone(&trees), resources.clone(), Arc::clone(&live));
+    let settings = Arc::clone(&env.settings);
+    let scrubber = Scrubber::new(
+        Arc::clone(&env),
+        Arc::clone(&trees),
+        resources.clone(),
+        Arc::clone(&settings),
+    );
     let (scrubber, quarantine) = (Arc::new(scrubber), Arc::clone(&env.quarantine));
     let scrub = ScrubTask::new(Arc::clone(&scrubber), Arc::clone(&stop));
     let clock = ClockTask {
@@ -199,16 +201,29 @@ pub(crate) fn open(
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
         job: None,
+        began: Duration::ZERO,
     };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),
-        interval: settings.sync_interval,
+        settings: Arc::clone(&settings),
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
     };
+    let watch = WatchTask {
+        events: Arc::clone(&events),
+        resources: resources.clone(),
+        trees: Arc::clone(&trees),
+        pace: Arc::clone(&pace),
+        buffers: Arc::clone(&buffers),
+        compactor: Arc::clone(&compactor),
+        log: Arc::clone(&log),
+        manifest: Arc::clone(&manifest),
+        stop: Arc::clone(&stop),
+        told: Told::default(),
+    };
     let background =
-        start_background(&resources, &buffers, &compactor, flush, (sync, clock, scrub));
+        start_background(&resources, &buffers, &compactor, flush, (sync, clock, scrub, watch));
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
@@ -251,7 +266,7 @@ fn start_background(
     buffers: &Buffers,
     compactor: &Arc<Compactor>,
     flush: FlushTask,
-    (sync, clock, scrub): (SyncTask, ClockTask, ScrubTask),
+    (sync, clock, scrub, watch): (SyncTask, ClockTask, ScrubTask, WatchTask),
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
@@ -260,13 +275,14 @@ fn start_background(
     let syncer = executor.spawn("interval sync", Box::new(sync));
     let clock = executor.spawn("clock", Box::new(clock));
     let scrub = executor.spawn("scrub", Box::new(scrub));
+    let watch = watch.events.are_heard().then(|| executor.spawn("watch", Box::new(watch)));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
     };
     let merges: Vec<_> = (0..MERGES).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, syncer, clock, scrub].into_iter().chain(merges).collect();
+    let tasks = [flusher, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
     Background { stop, tasks, counters }
 }
 

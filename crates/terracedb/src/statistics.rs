@@ -11,7 +11,7 @@ use table::Table;
 
 use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
-use crate::ordered::{TableFile, Version};
+use crate::ordered::{TableFile, Tree, Version};
 use crate::pace::Delays;
 use crate::store::Store;
 use crate::{Problem, ScrubStatistics};
@@ -200,7 +200,7 @@ impl Statistics {
 }
 
 impl KeyspaceStatistics {
-    fn of(tree: &crate::ordered::Tree) -> Self {
+    fn of(tree: &Tree) -> Self {
         let view = tree.view();
         let files = view.version.files();
         let sum = |of: &dyn Fn(&TableFile) -> u64| files.iter().map(|file| of(file)).sum();
@@ -214,12 +214,7 @@ impl KeyspaceStatistics {
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
-            metadata_bytes: sum(&|file| {
-                let paged = |table: &Arc<Table>| {
-                    table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64)
-                };
-                file.table().map_or(0, |table| table.pinned_bytes().saturating_add(paged(table)))
-            }),
+            metadata_bytes: metadata_bytes(tree),
         }
     }
 }
@@ -244,4 +239,14 @@ fn levels(version: &Version) -> Vec<LevelStatistics> {
         }
     }
     levels.into_values().collect()
+}
+
+/// Filters and separators of a tree's tables, pinned or read through the page cache, bytes.
+pub(crate) fn metadata_bytes(tree: &Tree) -> u64 {
+    let of = |table: &Arc<Table>| {
+        let paged = table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64);
+        table.pinned_bytes().saturating_add(paged)
+    };
+    let version = Arc::clone(&tree.view().version);
+    version.files().iter().map(|file| file.table().map_or(0, of)).sum()
 }

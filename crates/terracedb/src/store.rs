@@ -27,7 +27,7 @@ use crate::quarantine::Quarantine;
 use crate::read::{PageReader, QueuePool};
 use crate::resources::StoreGuard;
 use crate::scrub::Scrubber;
-use crate::settings::Settings;
+use crate::settings::LiveSettings;
 use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
 use crate::transaction::Transactions;
@@ -40,7 +40,7 @@ use crate::{KeyspaceOptions, Resources, WriteBatch};
 pub(crate) struct Store {
     pub(crate) background: Background,
     pub(crate) id: StoreId,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<LiveSettings>,
     pub(crate) events: Arc<Events>,
     pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) quarantine: Arc<Quarantine>,

@@ -11,6 +11,7 @@ use log::Log;
 use super::BackgroundCounters;
 use crate::buffers::Buffers;
 use crate::compaction::Compactor;
+use crate::events::Event;
 use crate::ordered::{FlushEnv, FlushJob};
 use crate::trees::Trees;
 
@@ -55,6 +56,8 @@ pub(crate) struct FlushTask {
     pub(crate) counters: Arc<BackgroundCounters>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) job: Option<FlushJob>,
+    /// When the job began.
+    pub(crate) began: Duration,
 }
 
 impl Task for FlushTask {
@@ -89,19 +92,31 @@ impl FlushTask {
                 self.counters.flushes.add(1);
                 self.counters.flush_bytes.add(flushed.file_bytes);
                 self.compactor.flushed(job.tree(), flushed.file_bytes);
+                let name = job.tree().name().to_owned();
                 // The memtable's memory is given back before the writers that wait for it wake.
                 drop(job);
                 self.buffers.flush_ended(Ok(()));
+                self.tell_ended(name, flushed.file_bytes, None);
                 Progress::Again
             }
             Err(_) if job.tree().is_dropped() => Progress::Again,
-            Err(error) => self.failed(error),
+            Err(error) => {
+                let name = job.tree().name().to_owned();
+                drop(job);
+                self.failed(name, error)
+            }
         }
     }
 
-    fn failed(&self, error: Error) -> Progress {
+    fn tell_ended(&self, keyspace: String, bytes: u64, error: Option<Error>) {
+        let took = self.compactor.now().saturating_sub(self.began);
+        self.env.events.tell(|| Event::FlushEnded { keyspace, bytes, took, error });
+    }
+
+    fn failed(&self, keyspace: String, error: Error) -> Progress {
         self.counters.flush_failures.add(1);
-        self.buffers.flush_ended(Err(error));
+        self.buffers.flush_ended(Err(error.clone()));
+        self.tell_ended(keyspace, 0, Some(error));
         Progress::IdleFor(RETRY_AFTER)
     }
 
@@ -128,12 +143,16 @@ impl FlushTask {
             return Progress::IdleFor(Duration::from_millis(1));
         }
         self.buffers.flush_began(memtable.filled_bytes());
+        self.began = self.compactor.now();
+        let (keyspace, bytes) = (tree.name().to_owned(), memtable.filled_bytes());
+        let name = keyspace.clone();
+        self.env.events.tell(|| Event::FlushBegan { keyspace, bytes });
         match FlushJob::new(&self.env, tree, memtable, below) {
             Ok(job) => {
                 self.job = Some(job);
                 Progress::Again
             }
-            Err(error) => self.failed(error),
+            Err(error) => self.failed(name, error),
         }
     }
 

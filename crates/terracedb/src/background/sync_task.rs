@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use base::{Progress, Seqno, Task};
 use log::Log;
 
 use super::BackgroundCounters;
+use crate::settings::LiveSettings;
 
 /// Makes interval writes durable within the interval.
 pub(crate) struct SyncTask {
     pub(crate) log: Arc<Log>,
     /// The highest sequence number owed durability.
     pub(crate) owed: Arc<AtomicU64>,
-    pub(crate) interval: Duration,
+    pub(crate) settings: Arc<LiveSettings>,
     pub(crate) counters: Arc<BackgroundCounters>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -29,6 +29,6 @@ impl Task for SyncTask {
             // The log is poisoned now: writers hear of it.
             self.counters.sync_failures.add(1);
         }
-        Progress::IdleFor(self.interval)
+        Progress::IdleFor(self.settings.load().sync_interval)
     }
 }

@@ -20,6 +20,7 @@ use super::{Backup, Steps};
 use crate::Db;
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part, recorded_digest};
+use crate::events::Event;
 use crate::store::Store;
 use crate::store_file::StoreFile;
 
@@ -74,6 +75,8 @@ impl Backup {
         report.files = index.files.len();
         report.bytes = index.bytes();
         report.elapsed = clock.monotonic().saturating_sub(start);
+        let BackupReport { id, bytes_copied, .. } = report;
+        store.events.tell(|| Event::BackupEnded { id, bytes_copied });
         Ok(report)
     }
 

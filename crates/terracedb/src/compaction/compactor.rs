@@ -88,7 +88,7 @@ impl Compactor {
         self.tasks.get().into_iter().flatten().for_each(TaskHandle::wake);
     }
 
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.resources.clock().monotonic()
     }
 
@@ -452,6 +452,11 @@ impl Compactor {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
+    }
+
+    /// Why merges fail, while they do.
+    pub(crate) fn failing(&self) -> Option<Error> {
+        self.state.lock().books.values().find_map(|book| book.failure.clone())
     }
 
     pub(crate) fn statistics(&self) -> CompactionStatistics {

@@ -78,6 +78,7 @@ impl From<Counts> for DroppedEntries {
 #[derive(Clone, Debug)]
 pub(crate) struct Merged {
     pub(crate) reason: plan::Reason,
+    pub(crate) outputs: Vec<base::TableId>,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
     pub(crate) counts: Counts,

@@ -15,6 +15,7 @@
 //!   (I5).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Codec, Error, Result, TableId};
 use compact::job::{Input, InputRun, Output};
@@ -25,6 +26,7 @@ use table::Table;
 use super::counters::Merged;
 use super::summary::bytes_of;
 use crate::Problem;
+use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry};
 use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, Version};
 
@@ -45,6 +47,8 @@ pub(crate) struct MergeJob {
     inputs: Vec<Arc<Piece>>,
     /// Bytes of inputs above the oldest run, and in it, where nothing older lies below.
     turnover: Option<(u64, u64)>,
+    /// When its first step was due.
+    began: Duration,
     job: Job,
     compact: compact::Env,
     stage: Stage,
@@ -96,6 +100,7 @@ impl MergeJob {
             reason: merge.reason,
             inputs: inputs.into_iter().map(|(_, piece)| piece).collect(),
             turnover: merge.oldest.then_some((newer, oldest)),
+            began: Duration::ZERO,
             job,
             compact: compact.clone(),
             stage: Stage::Running(Box::new(run)),
@@ -116,7 +121,8 @@ impl MergeJob {
         // After the version: see the module.
         let horizon = env.snapshots.horizon(&env.ring);
         let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
-        let dictionary = match env.codec {
+        let settings = env.settings.load();
+        let dictionary = match settings.codec {
             Codec::Zstd => env.manifest.dictionary(tree.id()).0,
             _ => None,
         };
@@ -132,8 +138,8 @@ impl MergeJob {
             now_ms,
             below: below(version, rectangle),
             output: Output {
-                codec: env.codec,
-                zstd_level: env.zstd_level,
+                codec: settings.codec,
+                zstd_level: settings.zstd_level,
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
@@ -145,6 +151,33 @@ impl MergeJob {
         };
         let run = Run::new(job.clone(), compact)?;
         Ok((job, run))
+    }
+
+    /// Its first step is due at `now`; tells of it.
+    pub(super) fn begin(&mut self, now: Duration) -> Event {
+        self.began = now;
+        let (keyspace, bytes) = (self.tree.name().to_owned(), self.rectangle.bytes);
+        let (reason, inputs) = (self.reason.name(), self.input_ids());
+        Event::CompactionBegan { keyspace, reason, inputs, bytes }
+    }
+
+    /// It ended at `now`; tells how.
+    pub(super) fn ended(&self, now: Duration, ended: Result<&Merged, &Error>) -> Event {
+        let (merged, error) = (ended.ok(), ended.err().cloned());
+        Event::CompactionEnded {
+            keyspace: self.tree.name().to_owned(),
+            reason: self.reason.name(),
+            inputs: self.input_ids(),
+            outputs: merged.map(|merged| merged.outputs.clone()).unwrap_or_default(),
+            bytes_read: merged.map_or(0, |merged| merged.bytes_read),
+            bytes_written: merged.map_or(0, |merged| merged.bytes_written),
+            took: now.saturating_sub(self.began),
+            error,
+        }
+    }
+
+    fn input_ids(&self) -> Vec<TableId> {
+        self.inputs.iter().map(|piece| piece.entry().id).collect()
     }
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
@@ -232,6 +265,7 @@ impl MergeJob {
         shape.install_changed(&change);
         Ok(Merged {
             reason: self.reason,
+            outputs: outcome.tables.iter().map(|table| table.table).collect(),
             bytes_read: outcome.bytes_read,
             bytes_written: outcome.bytes_written(),
             counts: outcome.counts,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base::{Progress, Task};
 
+use super::counters::Merged;
 use super::{Compactor, MergeJob};
 
 /// How often a task looks for work where nothing wakes it: for what time brings.
@@ -42,8 +43,12 @@ impl Task for CompactTask {
             Some(job) => self.go_on(job),
             None => {
                 self.job = self.compactor.next_job();
-                match self.job {
-                    Some(_) => Progress::Again,
+                match &mut self.job {
+                    Some(job) => {
+                        let event = job.begin(self.compactor.now());
+                        self.compactor.env().events.tell(|| event);
+                        Progress::Again
+                    }
                     None => Progress::IdleFor(self.compactor.rest(LOOK_AROUND)),
                 }
             }
@@ -52,6 +57,11 @@ impl Task for CompactTask {
 }
 
 impl CompactTask {
+    fn tell(&self, job: &MergeJob, ended: base::Result<&Merged, &base::Error>) {
+        let event = || job.ended(self.compactor.now(), ended);
+        self.compactor.env().events.tell(event);
+    }
+
     fn go_on(&mut self, mut job: MergeJob) -> Progress {
         if job.tree().is_dropped() {
             self.compactor.cancelled(job);
@@ -59,8 +69,14 @@ impl CompactTask {
         }
         match job.step(self.compactor.env()) {
             Ok(None) => self.job = Some(job),
-            Ok(Some(merged)) => self.compactor.merged(job, &merged),
-            Err(error) => self.compactor.failed(job, error),
+            Ok(Some(merged)) => {
+                self.tell(&job, Ok(&merged));
+                self.compactor.merged(job, &merged);
+            }
+            Err(error) => {
+                self.tell(&job, Err(&error));
+                self.compactor.failed(job, error);
+            }
         }
         Progress::Again
     }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 mod event;
+mod watch;
 
 pub use event::{Event, Task};
+pub(crate) use watch::{Told, WatchTask};
 
 /// Is told what happens in a store ([`crate::Builder::listener`]).
 ///

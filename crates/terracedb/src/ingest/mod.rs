@@ -227,7 +227,8 @@ fn create(keyspace: &Keyspace, account: &Account) -> Result<Writer> {
     let id = keyspace.tree().id();
     // First: a manifest that failed gives none, and nothing else is tried then.
     let table = store.manifest.next_table()?;
-    let dictionary = match store.settings.codec {
+    let settings = store.settings.load();
+    let dictionary = match settings.codec {
         Codec::Zstd => store.manifest.dictionary(id).0,
         _ => None,
     };
@@ -235,8 +236,8 @@ fn create(keyspace: &Keyspace, account: &Account) -> Result<Writer> {
         store: store.id,
         table,
         keyspace: id,
-        codec: store.settings.codec,
-        level: store.settings.zstd_level,
+        codec: settings.codec,
+        level: settings.zstd_level,
         dictionary: dictionary.map(|id| store.dictionaries.get(id)).transpose()?,
         filter_bits: FILTER_BITS_DEFAULT,
         purpose: Purpose::Ingest,

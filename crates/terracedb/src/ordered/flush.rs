@@ -23,6 +23,7 @@ use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
 use crate::manifest::{Edit, Manifest, TableEntry};
 use crate::quarantine::Quarantine;
+use crate::settings::LiveSettings;
 use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
 
@@ -47,8 +48,7 @@ pub(crate) struct FlushEnv {
     pub(crate) timekeeper: Arc<Timekeeper>,
     pub(crate) events: Arc<Events>,
     pub(crate) quarantine: Arc<Quarantine>,
-    pub(crate) codec: Codec,
-    pub(crate) zstd_level: i32,
+    pub(crate) settings: Arc<LiveSettings>,
 }
 
 /// A flush in progress.
@@ -222,7 +222,8 @@ impl Output {
     fn create(&self, env: &FlushEnv) -> Result<Writer> {
         // First: a manifest that failed gives none, and nothing else is tried then.
         let table = env.manifest.next_table()?;
-        let dictionary = match env.codec {
+        let settings = env.settings.load();
+        let dictionary = match settings.codec {
             // A table without its dictionary is larger and no worse: shortages are no failure.
             Codec::Zstd => self.dictionary(env).unwrap_or(None),
             _ => None,
@@ -231,8 +232,8 @@ impl Output {
             store: env.store,
             table,
             keyspace: self.tree.id(),
-            codec: env.codec,
-            level: env.zstd_level,
+            codec: settings.codec,
+            level: settings.zstd_level,
             dictionary,
             filter_bits: FILTER_BITS_DEFAULT,
             purpose: Purpose::Flush,
@@ -251,7 +252,8 @@ impl Output {
             Ok(samples) => samples,
             Err(_) => return Ok(current),
         };
-        let gain_of = |dictionary| samples.gain(dictionary, env.zstd_level, account);
+        let level = env.settings.load().zstd_level;
+        let gain_of = |dictionary| samples.gain(dictionary, level, account);
         let gain = current.as_ref().map(gain_of).transpose()?;
         if !is_worth_training(self.tree.dictionary_gain(), gain) {
             return Ok(current);

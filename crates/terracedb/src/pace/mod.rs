@@ -144,6 +144,13 @@ impl Pace {
         }
     }
 
+    /// Why writers are delayed now, if they are.
+    pub(crate) fn cause(&self) -> Option<&'static str> {
+        let cause = usize::try_from(self.cause.load(Ordering::Relaxed)).ok()?;
+        let is_delayed = self.cost.load(Ordering::Relaxed) > 0;
+        Cause::ALL.get(cause).filter(|_| is_delayed).map(|cause| cause.name())
+    }
+
     pub(crate) fn delays(&self) -> Delays {
         let [buffers, runs, space] =
             Cause::ALL.map(|cause| self.delayed.get(cause as usize).map_or(0, Counter::get));

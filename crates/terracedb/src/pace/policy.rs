@@ -26,6 +26,14 @@ pub(crate) enum Cause {
 
 impl Cause {
     pub(crate) const ALL: [Self; 3] = [Self::Buffers, Self::Runs, Self::Space];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Buffers => "flushes do not keep up",
+            Self::Runs => "merges do not keep up: runs pile up",
+            Self::Space => "merges do not keep up: superseded versions take space",
+        }
+    }
 }
 
 /// Where delays begin, and where they would grow beyond all bounds. Half of the write buffers are in

@@ -15,14 +15,13 @@ mod task;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use base::{Account, Result, TableId};
 use parking_lot::Mutex;
 
 use crate::events::Event;
 use crate::manifest::{Edit, ScrubPosition};
 use crate::ordered::{FlushEnv, TableFile, Tree};
-use crate::settings::Settings;
+use crate::settings::LiveSettings;
 use crate::trees::Trees;
 use crate::{Problem, Resources};
 
@@ -71,7 +70,7 @@ pub(crate) struct Scrubber {
     env: Arc<FlushEnv>,
     trees: Arc<Trees>,
     resources: Resources,
-    settings: Arc<ArcSwap<Settings>>,
+    settings: Arc<LiveSettings>,
     account: Account,
     statistics: Mutex<ScrubStatistics>,
 }
@@ -81,7 +80,7 @@ impl Scrubber {
         env: Arc<FlushEnv>,
         trees: Arc<Trees>,
         resources: Resources,
-        settings: Arc<ArcSwap<Settings>>,
+        settings: Arc<LiveSettings>,
     ) -> Self {
         let account = resources.account("scrub");
         let last_began_ms = env.manifest.state().scrub.began_ms;

@@ -350,7 +350,7 @@ impl Transaction {
     /// `Conflict` where someone wrote to what it read: run it again, from its first read.
     /// Otherwise as [`Db::write`](crate::Db::write). Nothing was written then.
     pub fn commit(self) -> Result<()> {
-        let durability = self.store.settings.durability;
+        let durability = self.store.settings.load().durability;
         self.commit_with(durability)
     }
 

@@ -1,0 +1,96 @@
+//! Tells what changes without anyone being there to tell it: delays, failing tasks, memory pressure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::{Progress, Task as Step};
+use log::Log;
+
+use super::{Event, Events, Task};
+use crate::Resources;
+use crate::buffers::Buffers;
+use crate::compaction::Compactor;
+use crate::manifest::Manifest;
+use crate::pace::Pace;
+use crate::statistics::metadata_bytes;
+use crate::trees::Trees;
+
+/// How often it looks.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// Compares what is with what it told last. Runs only where someone listens.
+pub(crate) struct WatchTask {
+    pub(crate) events: Arc<Events>,
+    pub(crate) resources: Resources,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) pace: Arc<Pace>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) compactor: Arc<Compactor>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) told: Told,
+}
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    delay: Option<&'static str>,
+    failing: BTreeSet<&'static str>,
+    pressure: bool,
+}
+
+impl Step for WatchTask {
+    fn step(&mut self) -> Progress {
+        if self.stop.load(Ordering::Acquire) {
+            return Progress::Done;
+        }
+        self.delay();
+        self.failure(Task::Flush, "flush", self.buffers.failure().map(|error| error.to_string()));
+        let merging = self.compactor.failing().map(|error| error.to_string());
+        self.failure(Task::Compaction, "compaction", merging);
+        let poisoned = self.log.poisoned().or_else(|| self.manifest.poisoned());
+        self.failure(Task::Writing, "writing", poisoned.map(|error| error.to_string()));
+        self.pressure();
+        Progress::IdleFor(LOOK_AROUND)
+    }
+}
+
+impl WatchTask {
+    fn delay(&mut self) {
+        let delay = self.pace.cause();
+        if delay == self.told.delay {
+            return;
+        }
+        self.told.delay = delay;
+        self.events.tell(|| match delay {
+            Some(reason) => Event::DelayBegan { reason },
+            None => Event::DelayEnded,
+        });
+    }
+
+    fn failure(&mut self, task: Task, name: &'static str, failure: Option<String>) {
+        match failure {
+            Some(error) if self.told.failing.insert(name) => {
+                self.events.tell(|| Event::TaskFailed { task, error });
+            }
+            None if self.told.failing.remove(name) => {
+                self.events.tell(|| Event::TaskRecovered { task });
+            }
+            _ => {}
+        }
+    }
+
+    fn pressure(&mut self) {
+        let trees = self.trees.all();
+        let metadata = trees.iter().map(|tree| metadata_bytes(tree)).sum();
+        let memory = self.resources.memory();
+        let high = metadata > memory / 2;
+        if high != self.told.pressure {
+            self.told.pressure = high;
+            self.events.tell(|| Event::MemoryPressure { high, metadata, memory });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Settings that change while the store is open, and the events of what it does then.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::ErrorKind;
+use common::Stepped;
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
+use terracedb::{Codec, Db, Durability, Event, Listener, Task};
+
+#[derive(Debug, Default)]
+struct Ear(Mutex<Vec<Event>>);
+
+impl Listener for Ear {
+    fn event(&self, event: &Event) {
+        assert!(!event.to_string().is_empty());
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Ear {
+    fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| is(event)).count()
+    }
+}
+
+fn fill(db: &Db, round: u32) -> u64 {
+    let keyspace = db.keyspace("one").unwrap();
+    let before = db.statistics().keyspaces[0].table_bytes;
+    for number in 0..2000 {
+        keyspace
+            .put(format!("key{number:05}"), format!("{round} {}", "value ".repeat(30)))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    db.statistics().keyspaces[0].table_bytes - before
+}
+
+#[test]
+fn changed_settings_take_effect_for_what_comes_next() {
+    let (faulty, stepped) = (Arc::new(Faulty::new(1)), Stepped::new(1));
+    let medium = Arc::clone(&faulty) as Arc<dyn Medium>;
+    let db = stepped.on(medium).open().unwrap();
+    assert_eq!(db.settings().memory, common::MEMORY);
+
+    let compressed = fill(&db, 0);
+    db.change_settings(|settings| settings.codec = Codec::None).unwrap();
+    let stored = fill(&db, 1);
+    assert!(stored > 2 * compressed, "{stored} {compressed}");
+
+    // Merges, too.
+    db.change_settings(|settings| settings.codec = Codec::Lz4).unwrap();
+    db.compact().unwrap();
+    let merged = db.statistics().keyspaces[0].table_bytes;
+    assert!(merged < stored, "{merged} {stored}");
+
+    let put = || db.keyspace("one").unwrap().put("a", "b").unwrap();
+    let syncs = faulty.syncs();
+    put();
+    assert_eq!(faulty.syncs(), syncs);
+    db.change_settings(|settings| settings.durability = Durability::Sync).unwrap();
+    put();
+    assert_eq!(faulty.syncs(), syncs + 1);
+
+    let change = |settings: &mut terracedb::Settings| {
+        settings.durability = Durability::Interval;
+        settings.sync_interval = Duration::from_secs(5);
+    };
+    db.change_settings(change).unwrap();
+    stepped.pass(Duration::from_millis(1));
+    put();
+    let syncs = faulty.syncs();
+    stepped.pass(Duration::from_secs(1));
+    assert_eq!(faulty.syncs(), syncs, "not yet");
+    stepped.pass(Duration::from_secs(5));
+    assert_eq!(faulty.syncs(), syncs + 1);
+
+    let twice = 2 * common::MEMORY;
+    db.change_settings(|settings| settings.memory = twice).unwrap();
+    assert_eq!((db.settings().memory, db.resources().memory()), (twice, twice));
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused_by_name_and_changes_nothing() {
+    let db = Stepped::new(2).on(common::memory()).open().unwrap();
+    let before = db.settings();
+    let refused = |name: &str, change: &dyn Fn(&mut terracedb::Settings)| {
+        let error = db
+            .change_settings(|settings| {
+                settings.durability = Durability::Sync;
+                change(settings);
+            })
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(db.settings(), before, "{error}");
+    };
+    refused("zstd_level", &|settings| settings.zstd_level = 99);
+    refused("sync_interval", &|settings| settings.sync_interval = Duration::ZERO);
+    refused("scrub_interval", &|settings| settings.scrub_interval = Duration::ZERO);
+    refused("recover_damaged_log", &|settings| settings.recover_damaged_log = true);
+    refused("memory", &|settings| settings.memory = 1);
+}
+
+/// Flushes, merges, checkpoints: each is told when it begins and ends.
+#[test]
+fn what_a_store_does_is_told() {
+    let (ear, stepped) = (Arc::new(Ear::default()), Stepped::new(3));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+    db.keyspace("one").unwrap();
+    fill(&db, 0);
+    fill(&db, 1);
+    assert_eq!(ear.count(|it| matches!(it, Event::FlushBegan { bytes: 1.., .. })), 2);
+    assert_eq!(ear.count(|it| matches!(it, Event::FlushEnded { bytes: 1.., error: None, .. })), 2);
+    db.compact().unwrap();
+    let began = ear.count(|it| matches!(it, Event::CompactionBegan { .. }));
+    assert!(began > 0);
+    let ended = ear.count(|it| {
+        matches!(it, Event::CompactionEnded { inputs, outputs, error: None, bytes_read: 1.., .. }
+            if !inputs.is_empty() && !outputs.is_empty())
+    });
+    assert_eq!(ended, began);
+    let copy: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    db.checkpoint_on(&copy, terracedb::CheckpointOptions::default()).unwrap();
+    assert_eq!(ear.count(|it| matches!(it, Event::CheckpointEnded { .. })), 1);
+}
+
+/// A full device: flushes fail and recover, and both are told.
+#[test]
+fn failing_and_recovered_flushes_are_told() {
+    let (faulty, stepped) = (Arc::new(Faulty::new(4)), Stepped::new(4));
+    let ear = Arc::new(Ear::default());
+    let medium = Arc::clone(&faulty) as Arc<dyn Medium>;
+    let db = stepped.on(medium).listener(Arc::clone(&ear) as _).open().unwrap();
+    let keyspace = db.keyspace("one").unwrap();
+    keyspace.put("a", "b").unwrap();
+    faulty.inject(Rule::new(OpKind::Names, Fault::NoSpace).name(".table").times(1000)).unwrap();
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace);
+    stepped.pass(Duration::from_millis(200));
+    let failed = |it: &Event| matches!(it, Event::TaskFailed { task: Task::Flush, .. });
+    assert_eq!(ear.count(failed), 1);
+    assert!(ear.count(|it| matches!(it, Event::FlushEnded { error: Some(_), .. })) > 0);
+    faulty.heal();
+    stepped.pass(Duration::from_secs(1));
+    stepped.pass(Duration::from_millis(200));
+    assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"b"[..]));
+    let recovered = |it: &Event| matches!(it, Event::TaskRecovered { task: Task::Flush, .. });
+    assert_eq!((ear.count(failed), ear.count(recovered)), (1, 1));
+}
