@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use base::Rng;
 use terrace_sim::{Script, run, shrink};
 
-const HELP: &str = "usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS] [--steps STEPS] [--all]";
+const HELP: &str = "\
+usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
+                   [--steps STEPS] [--all]";
 
 /// A script that takes longer than this hangs, seconds.
 const HANGS_AFTER: u64 = 300;
