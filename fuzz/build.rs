@@ -17,6 +17,7 @@ const SEEDS: [(&str, &str, usize); 9] = [
     ("log_record", "log/golden/segment.hex", 4096 + 37),
     ("log_segment", "log/golden/segment.hex", 0),
     ("table_file", "table/golden/table.hex", 0),
+    ("values_file", "table/golden/values.hex", 0),
 ];
 
 /// The YCSB workload and the one line or record of each other trace format, after the byte that
@@ -40,7 +41,7 @@ fn main() {
         let mut bytes = golden_bytes(&path);
         bytes.drain(..skipped);
         // What follows the last byte that says anything only slows the fuzzer down.
-        if !target.starts_with("table") {
+        if !target.starts_with("table") && target != "values_file" {
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
             bytes.truncate(used);
         }

@@ -27,6 +27,10 @@ pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// A value over this part of the memory budget is refused.
 pub const VALUE_MEMORY_PART: u64 = 8;
 
+/// Values of this length or more leave the tree: their keys' entries point into value files. A value
+/// of one page more costs a read of its own; from four pages on what merges save is worth it.
+pub const VALUE_APART_BYTES: usize = 16 << 10;
+
 /// The most pages in one run: a block's compressed form never exceeds it.
 pub const RUN_PAGES_MAX: usize = 1 << 15;
 

@@ -34,14 +34,15 @@ pub(crate) fn show(report: &CheckReport, json: bool) -> Result<Outcome> {
 }
 
 fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
-    let CheckReport { keyspaces, files, bytes, tables, pages, entries, dictionaries, .. } = report;
+    let CheckReport { keyspaces, files, bytes, tables, pages, entries, .. } = report;
+    let CheckReport { values, dictionaries, .. } = report;
     match report.store {
         Some(store) => out.line(format_args!("store {store}, {keyspaces} keyspaces"))?,
         None => out.line("store unknown: its manifest is lost")?,
     }
     out.line(format_args!(
         "{files} files of {}: {tables} tables with {pages} pages and {entries} entries, \
-         {dictionaries} dictionaries, {} log segments with {} records",
+         {values} long values, {dictionaries} dictionaries, {} log segments with {} records",
         format_bytes(*bytes),
         report.log_segments,
         report.log_records
@@ -83,6 +84,7 @@ fn to_json(report: &CheckReport) -> Value {
         "tables": report.tables,
         "pages": report.pages,
         "entries": report.entries,
+        "values": report.values,
         "log_segments": report.log_segments,
         "log_records": report.log_records,
         "log_torn": report.log_torn,

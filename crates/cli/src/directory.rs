@@ -23,6 +23,7 @@ pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
     let is_store = |name: &str| {
         name.starts_with("manifest-")
             || table::parse_file_name(name).is_some()
+            || table::parse_values_file_name(name).is_some()
             || log::parse_segment_name(name).is_some()
     };
     if look(dir)?.list()?.iter().any(|file| is_store(&file.name)) {

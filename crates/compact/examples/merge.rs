@@ -111,6 +111,7 @@ fn main() -> Result<()> {
         },
         operator: None,
         hot: Vec::new(),
+        values: Default::default(),
     };
     let env = Env {
         medium: Arc::clone(&medium),

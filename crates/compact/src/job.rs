@@ -32,7 +32,7 @@ const READERS_MAX: usize = 1 << 20;
 /// The smallest limit for the length of an output, bytes.
 pub const TABLE_BYTES_MIN: u64 = 16 << 10;
 
-const KIND: Kind = Kind { what: "job", magic: *b"TERRAJOB", version: 1 };
+const KIND: Kind = Kind { what: "job", magic: *b"TERRAJOB", version: 2 };
 
 /// What to merge, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,19 @@ pub struct Job {
     pub operator: Option<String>,
     /// The keys that were read much: for whoever puts outputs into caches.
     pub hot: Vec<KeyRange>,
+    /// What becomes of long values.
+    pub values: ValueRules,
+}
+
+/// What a job does with long values. By default it leaves them where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueRules {
+    /// Values of this many bytes or more leave the tree.
+    pub bytes_min: u64,
+    /// Ids reserved for value files, of which a job writes one at most; none: values stay.
+    pub ids: Range<TableId>,
+    /// The files whose live values are copied, so that they can go; ascending.
+    pub collect: Vec<TableId>,
 }
 
 /// Tables, or pieces of tables, that do not overlap, ascending by key.
@@ -108,7 +121,9 @@ impl Job {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = KIND.start();
+        let has_values = self.values != ValueRules::default();
+        // A job without any is one of the first version.
+        let mut out = KIND.start(if has_values { 2 } else { 1 });
         put_u64(&mut out, self.id);
         put_u64(&mut out, self.epoch);
         put_u32(&mut out, self.part);
@@ -135,6 +150,9 @@ impl Job {
             put_varint(&mut out, ranges.len() as u64);
             ranges.iter().for_each(|range| put_range(&mut out, range));
         }
+        if has_values {
+            self.values.put(&mut out);
+        }
         Kind::seal(out)
     }
 
@@ -143,7 +161,7 @@ impl Job {
     /// # Errors
     /// `Corrupt` where it is damaged or makes no sense, `Invalid` where it is of another version.
     pub fn decode(message: &[u8]) -> Result<Self> {
-        let mut cursor = KIND.open(message)?;
+        let (version, mut cursor) = KIND.open(message)?;
         let (id, epoch, part) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
         let (store, keyspace) = (StoreId(cursor.u128()?), KeyspaceId(cursor.u32()?));
         let (now_ms, bounds) = (cursor.u64()?, range(&mut cursor)?);
@@ -163,6 +181,10 @@ impl Job {
         let operator = (!operator.is_empty()).then_some(operator);
         let below = list(&mut cursor, RANGES_MAX, 1, range)?;
         let hot = list(&mut cursor, RANGES_MAX, 1, range)?;
+        let values = match version {
+            1 => ValueRules::default(),
+            _ => ValueRules::get(&mut cursor)?,
+        };
         cursor.finish()?;
         let job = Self {
             id,
@@ -178,6 +200,7 @@ impl Job {
             output,
             operator,
             hot,
+            values,
         };
         job.check()?;
         Ok(job)
@@ -205,6 +228,13 @@ impl Job {
         if self.pieces().any(|piece| self.output.ids.contains(&piece.id)) {
             return wrong("ids for its outputs that no input has");
         }
+        let ValueRules { ids, collect, .. } = &self.values;
+        if ids.start < self.output.ids.end && self.output.ids.start < ids.end {
+            return wrong("ids for value files that no table has");
+        }
+        if collect.iter().any(|file| ids.contains(file)) || !collect.is_sorted_by(|a, b| a < b) {
+            return wrong("value files to collect, in order");
+        }
         if self.output.dictionary.is_some() && self.output.codec != Codec::Zstd {
             return wrong("a dictionary for zstd only");
         }
@@ -222,8 +252,11 @@ impl Job {
     pub fn discard_outputs(&self, medium: &dyn Medium) -> Result<()> {
         let mut removed = Ok(());
         for file in medium.list()? {
-            let id = table::parse_file_name(&file.name);
-            if id.is_some_and(|id| self.output.ids.contains(&id)) {
+            let table = table::parse_file_name(&file.name);
+            let values = table::parse_values_file_name(&file.name);
+            if table.is_some_and(|id| self.output.ids.contains(&id))
+                || values.is_some_and(|id| self.values.ids.contains(&id))
+            {
                 removed = removed.and(medium.remove(&file.name));
             }
         }
@@ -251,6 +284,24 @@ impl Input {
             digest: cursor.u64()?,
             seqno: cursor.varint()?.checked_sub(1).map(Seqno::try_from).transpose()?,
             bounds: range(cursor)?,
+        })
+    }
+}
+
+impl ValueRules {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.bytes_min);
+        put_u64(out, self.ids.start.0);
+        put_u64(out, self.ids.end.0);
+        put_varint(out, self.collect.len() as u64);
+        self.collect.iter().for_each(|file| put_u64(out, file.0));
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
+        Ok(Self {
+            bytes_min: cursor.varint()?,
+            ids: TableId(cursor.u64()?)..TableId(cursor.u64()?),
+            collect: list(cursor, INPUTS_MAX, 8, |cursor| cursor.u64().map(TableId))?,
         })
     }
 }

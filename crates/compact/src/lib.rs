@@ -6,6 +6,7 @@
 //! keyspace's merge operator ([`MergeOperator`]). Nothing here knows the engine: inputs come by
 //! value, outputs are files and a description of them.
 
+mod apart;
 mod below;
 mod builtin;
 mod counts;
@@ -21,6 +22,7 @@ mod run;
 mod sealed;
 mod verify;
 
+pub use apart::Apart;
 pub use below::Below;
 pub use builtin::{Append, I64Add, U64Max, U64Min};
 pub use counts::Counts;

@@ -194,6 +194,11 @@ impl Retention {
         !self.open || *key != *self.key
     }
 
+    /// Whether operands of `key` wait for the value under them.
+    pub(crate) fn wants_base(&self, key: &[u8]) -> bool {
+        !self.operands.is_empty() && self.open && *key == *self.key
+    }
+
     /// Takes note of `versions` versions that were kept elsewhere, once the key before them was ended:
     /// each the newest of its key, and saying all by itself. The last of them was `key` at `seqno`.
     pub(crate) fn kept_elsewhere(&mut self, versions: u64, key: &[u8], seqno: Seqno) {

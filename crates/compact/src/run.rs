@@ -21,11 +21,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result, TableId};
+use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
 use media::{Medium, Purpose};
-use table::{Dictionaries, RangeDeletes, RawBlock, Spec, run_pages};
+use table::{Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
-use crate::{Below, Job, Operators, Outcome, Retention, Rules};
+use crate::{Apart, Below, Job, Operators, Outcome, Retention, Rules};
 use lone::{Lone, is_plain};
 use outputs::Outputs;
 use source::{Reading, Source};
@@ -128,7 +128,17 @@ impl Run {
             purpose: Purpose::Compaction,
         };
         let (ids, max) = (job.output.ids.clone(), job.output.table_bytes_max);
-        let outputs = Outputs::new(&env.medium, spec, ids, max, &env.account);
+        let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
+            store: job.store,
+            file: job.values.ids.start,
+            keyspace: job.keyspace,
+            codec: job.output.codec,
+            level: job.output.zstd_level,
+            purpose: Purpose::Compaction,
+        });
+        let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
+        let apart = Apart::new(&env.medium, values, least, collect, &env.account);
+        let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
         let runs = job.inputs.len();
         let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
             .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
@@ -269,6 +279,13 @@ impl Run {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
         let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
         let mut is_writing = false;
+        let mut base = None;
+        if let Some((key, trailer, value)) = sources.get(winner).and_then(Source::entry)
+            && matches!(trailer.kind(), Ok(EntryKind::PutPointer))
+            && self.retention.wants_base(key)
+        {
+            base = outputs.base(key, value)?;
+        }
         let mut keep = |key: &[u8], trailer, value: &[u8]| {
             outputs.add(key, trailer, value).inspect_err(|_| is_writing = true)
         };
@@ -282,6 +299,11 @@ impl Run {
             false => self.range_deletes.fragment_at(key),
         };
         let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
+        // A value that was fetched for the operands over it is as good as one that never left.
+        let (trailer, value) = match &base {
+            Some(value) => (Trailer::new(trailer.seqno(), EntryKind::Put), &**value),
+            None => (trailer, value),
+        };
         let bytes = value.len();
         if let Err(error) = self.retention.version(key, covering, trailer, value, &mut keep) {
             self.blame = if is_writing { None } else { source.blame(&error) };
@@ -333,11 +355,13 @@ impl Run {
     }
 
     fn finish(&mut self) -> Result<Outcome> {
+        let (tables, values) = self.outputs.finish()?;
         Ok(Outcome {
             job: self.job.id,
             epoch: self.job.epoch,
             part: self.job.part,
-            tables: self.outputs.finish()?,
+            tables,
+            values,
             counts: *self.retention.counts(),
             bytes_read: self.bytes_read(),
             pages_passed: self.pages_passed,

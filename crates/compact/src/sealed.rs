@@ -16,6 +16,7 @@ const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 pub(crate) struct Kind {
     pub(crate) what: &'static str,
     pub(crate) magic: [u8; 8],
+    /// The newest version.
     pub(crate) version: u32,
 }
 
@@ -23,10 +24,10 @@ const HEADER_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 8;
 
 impl Kind {
-    /// The start of a message, to which the body is appended.
-    pub(crate) fn start(&self) -> Vec<u8> {
+    /// The start of a message of `version`, to which the body is appended.
+    pub(crate) fn start(&self, version: u32) -> Vec<u8> {
         let mut out = self.magic.to_vec();
-        put_u32(&mut out, self.version);
+        put_u32(&mut out, version);
         out
     }
 
@@ -37,11 +38,11 @@ impl Kind {
         out
     }
 
-    /// The body of `message`.
+    /// The version and the body of `message`.
     ///
     /// # Errors
     /// `Corrupt` where it is damaged or no such message, `Invalid` where it is of another version.
-    pub(crate) fn open<'a>(&self, message: &'a [u8]) -> Result<Cursor<'a>> {
+    pub(crate) fn open<'a>(&self, message: &'a [u8]) -> Result<(u32, Cursor<'a>)> {
         let length = message.len();
         if !(HEADER_BYTES + CHECKSUM_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
             return Err(Error::corrupt(self.what)
@@ -56,9 +57,9 @@ impl Kind {
         }
         // The version tells how to read all that follows, the checksum included.
         let version = header.u32()?;
-        if version != self.version {
+        if version == 0 || version > self.version {
             return Err(Error::invalid(format!("{}: another version", self.what))
-                .expected(self.version)
+                .expected(format_args!("1 to {}", self.version))
                 .got(version));
         }
         let stored = Cursor::new(self.what, stored).u64()?;
@@ -69,7 +70,7 @@ impl Kind {
                 .expected(format_args!("{computed:016x}"))
                 .got(format_args!("{stored:016x}")));
         }
-        Ok(Cursor::new(self.what, header.rest()))
+        Ok((version, Cursor::new(self.what, header.rest())))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Checking what a job has made, before anything relies on it.
 //!
 //! Whoever ran the job, here or elsewhere, its outcome is bytes from outside: every page is read
-//! back and its checksum verified (I8), the digest of each table is the one the outcome names, tables
-//! ascend, do not overlap and stay within the job's bounds, and every version read is accounted for.
+//! back and its checksum verified (I8), the digest of each file is the one the outcome names, the
+//! tables point at all values that were written, tables ascend, do not overlap and stay within the job's bounds, and every version read is accounted for.
 //! What the pages say is not decoded: who seals wrong content with right checksums is not found out
 //! here, but by [`Table::check`].
 //!
@@ -12,14 +12,29 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result, hash64};
-use media::{Buf, Purpose};
-use table::{Accounts, Summary, Table, verify_page};
+use base::{Account, Charge, Error, PageSeed, Result, hash64};
+use media::{Buf, File, Purpose};
+use table::{Accounts, Summary, Table, Values, ValuesSummary, verify_page};
 
 use crate::{Env, Job, Outcome};
 
 /// The pages of one read.
 const CHUNK_PAGES: u32 = 64;
+
+/// A file whose pages are read.
+struct Present {
+    name: String,
+    file: Arc<dyn File>,
+    seed: PageSeed,
+    pages: u32,
+    /// The digest that its footer names.
+    named: u64,
+    /// The next page, and the digest of those before.
+    page: u32,
+    digest: u64,
+    /// The table that it is.
+    table: Option<Arc<Table>>,
+}
 
 /// An outcome being verified.
 #[derive(Debug)]
@@ -30,8 +45,10 @@ pub struct Verification {
     accounts: Accounts,
     /// The tables to come, the next one last.
     summaries: Vec<Summary>,
-    /// The table whose pages are read, the next page, and the digest of those before.
-    present: Option<(Arc<Table>, u32, u64)>,
+    /// The file whose pages are read.
+    present: Option<Present>,
+    /// The value file, still to be looked at.
+    values: Option<ValuesSummary>,
     /// Where the keys of the tables done end.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
@@ -71,6 +88,18 @@ impl Verification {
         if distinct.len() != outcome.tables.len() {
             return wrong("tables", distinct.len() as u64, outcome.tables.len() as u64);
         }
+        let used = outcome.tables.iter().flat_map(|table| &table.properties.values);
+        let used = used.filter(|(file, _)| outcome.values.is_some_and(|it| it.file == *file));
+        let (used, written) = (
+            used.fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes)),
+            outcome.values.map_or(0, |values| values.value_bytes),
+        );
+        if used != written {
+            return wrong("bytes of values pointed at", written, used);
+        }
+        if let Some(values) = outcome.values.filter(|it| !job.values.ids.contains(&it.file)) {
+            return wrong("id of a value file", job.values.ids.start.0, values.file.0);
+        }
         let mut summaries = outcome.tables;
         summaries.reverse();
         Ok(Self {
@@ -79,6 +108,7 @@ impl Verification {
             accounts: tables.into(),
             summaries,
             present: None,
+            values: outcome.values,
             end: Vec::new(),
             tables: Vec::new(),
             buf: None,
@@ -92,15 +122,24 @@ impl Verification {
     /// `Corrupt` where an output is not what the outcome says, or damaged; otherwise as
     /// [`Table::open`]. The files are left to the caller, see [`Job::discard_outputs`].
     pub fn step(&mut self) -> Result<Option<Vec<Arc<Table>>>> {
-        match self.present.take() {
-            Some((table, page, digest)) => self.read(table, page, digest)?,
-            None => match self.summaries.pop() {
-                Some(summary) => {
-                    let table = self.open(&summary)?;
-                    self.present = Some((table, 0, 0));
-                }
-                None => return Ok(Some(std::mem::take(&mut self.tables))),
-            },
+        if let Some(present) = self.present.take() {
+            self.read(present)?;
+        } else if let Some(values) = self.values.take() {
+            self.present = Some(self.open_values(values)?);
+        } else if let Some(summary) = self.summaries.pop() {
+            let table = self.open(&summary)?;
+            self.present = Some(Present {
+                name: table::file_name(table.id()),
+                file: Arc::clone(table.file()),
+                seed: table.seed(),
+                pages: table.footer().pages,
+                named: table.footer().digest,
+                page: 0,
+                digest: 0,
+                table: Some(table),
+            });
+        } else {
+            return Ok(Some(std::mem::take(&mut self.tables)));
         }
         Ok(None)
     }
@@ -139,35 +178,67 @@ impl Verification {
         Ok(table)
     }
 
-    /// Verifies the next pages of `table`, of which `digest` is the hash so far.
-    fn read(&mut self, table: Arc<Table>, page: u32, mut digest: u64) -> Result<()> {
-        let pages = table.footer().pages;
+    /// Opens the value file and compares what it says of itself with what is said of it.
+    fn open_values(&self, summary: ValuesSummary) -> Result<Present> {
+        let ValuesSummary { file: id, file_bytes, values, value_bytes, digest } = summary;
+        let (store, bytes) = (self.job.store, Some(file_bytes));
+        let file = Values::open(&*self.env.medium, store, id, bytes, &self.accounts.values)?;
+        let (footer, keyspace) = (file.footer(), self.job.keyspace);
+        let found = (footer.values, footer.value_bytes, footer.digest, footer.keyspace);
+        let name = table::values_file_name(id);
+        if found != (values, value_bytes, digest, keyspace) {
+            let error = Error::corrupt("output of a job").at(name);
+            return Err(error.expected("the value file its outcome describes"));
+        }
+        Ok(Present {
+            name,
+            file: Arc::clone(file.file()),
+            seed: file.seed(),
+            pages: footer.pages,
+            named: digest,
+            page: 0,
+            digest: 0,
+            table: None,
+        })
+    }
+
+    /// Verifies the next pages of a file.
+    fn read(&mut self, mut present: Present) -> Result<()> {
+        let Present { page, pages, named, .. } = present;
         let count = CHUNK_PAGES.min(pages - page);
         let at = u64::from(page) * PAGE_BYTES as u64;
-        let place = |error: Error| error.at(table::file_name(table.id()));
+        let place = |error: Error| error.at(&present.name);
         let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);
         let buf = spare.unwrap_or_else(|| Buf::pages(count as usize));
-        let (buf, result) = table.file().read(at, buf, Purpose::Compaction);
+        let (buf, result) = present.file.read(at, buf, Purpose::Compaction);
         result.map_err(place)?;
         for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            verify_page(table.seed(), number, bytes).map_err(place)?;
+            verify_page(present.seed, number, bytes).map_err(place)?;
             // The digest is of all pages but the footer, which holds it.
             if let Some(checksum) = bytes.first_chunk::<8>().filter(|_| number + 1 < pages) {
-                digest = hash64(digest, checksum);
+                present.digest = hash64(present.digest, checksum);
             }
         }
         self.buf = Some(buf);
-        if page + count < pages {
-            self.present = Some((table, page + count, digest));
+        present.page += count;
+        if present.page < pages {
+            self.present = Some(present);
             return Ok(());
         }
-        if digest != table.footer().digest {
-            return Err(place(Error::corrupt("table digest"))
-                .expected(format_args!("{:016x}", table.footer().digest))
-                .got(format_args!("{digest:016x}")));
+        if present.digest != named {
+            return Err(Error::corrupt("digest of an output")
+                .at(&present.name)
+                .expected(format_args!("{named:016x}"))
+                .got(format_args!("{:016x}", present.digest)));
         }
-        self.tables.push(table);
+        self.tables.extend(present.table);
         Ok(())
+    }
+}
+
+impl std::fmt::Debug for Present {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, page {} of {}", self.name, self.page, self.pages)
     }
 }
 

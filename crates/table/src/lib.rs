@@ -2,7 +2,8 @@
 //!
 //! Level 3 (docs/ARCHITECTURE.md). A flush or a compaction streams versions into a [`Writer`];
 //! reads are resumable machines ([`PointRead`], [`TableCursor`]) over an open [`Table`], driven by
-//! whoever holds the caches and queues. The formats are in docs/format/table.md and
+//! whoever holds the caches and queues. Long values lie apart, in value files ([`ValuesWriter`],
+//! [`ValueRead`]). The formats are in docs/format/table.md, docs/format/values.md and
 //! docs/format/dictionary.md.
 
 mod accounts;
@@ -16,12 +17,17 @@ mod page;
 mod pointer;
 mod range_deletes;
 mod sorted;
+mod values;
 
 pub use accounts::Accounts;
 pub use bounds::Bounds;
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
-pub use name::{file_name, parse_file_name};
+pub use name::{file_name, parse_file_name, parse_values_file_name, values_file_name};
 pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
 pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
 pub use sorted::*;
+pub use values::{
+    ValueDamage, ValueRead, Values, ValuesFooter, ValuesReport, ValuesSpec, ValuesSummary,
+    ValuesWriter,
+};

@@ -1,4 +1,4 @@
-//! File names of tables.
+//! File names of tables and value files.
 
 use base::TableId;
 
@@ -6,16 +6,39 @@ use base::TableId;
 const DIGITS: usize = 20;
 const SUFFIX: &str = ".table";
 
+/// Of value files.
+const VALUES_SUFFIX: &str = ".values";
+
 /// The name of `table`'s file.
 #[must_use]
 pub fn file_name(table: TableId) -> String {
-    format!("{:0DIGITS$}{SUFFIX}", table.0)
+    name_of(table, SUFFIX)
 }
 
 /// The table whose file is called `name`; `None` where [`file_name`] never made that name.
 #[must_use]
 pub fn parse_file_name(name: &str) -> Option<TableId> {
-    let digits = name.strip_suffix(SUFFIX)?;
+    parse(name, SUFFIX)
+}
+
+/// The name of the value file `id`. Value files and tables share their ids.
+#[must_use]
+pub fn values_file_name(id: TableId) -> String {
+    name_of(id, VALUES_SUFFIX)
+}
+
+/// The value file called `name`; `None` where [`values_file_name`] never made that name.
+#[must_use]
+pub fn parse_values_file_name(name: &str) -> Option<TableId> {
+    parse(name, VALUES_SUFFIX)
+}
+
+fn name_of(id: TableId, suffix: &str) -> String {
+    format!("{:0DIGITS$}{suffix}", id.0)
+}
+
+fn parse(name: &str, suffix: &str) -> Option<TableId> {
+    let digits = name.strip_suffix(suffix)?;
     let all_digits = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| digits.parse().ok().map(TableId)).flatten()
 }
@@ -27,6 +50,9 @@ mod tests {
     #[test]
     fn names_round_trip_and_foreign_names_are_refused() {
         for id in [0, 7, u64::MAX] {
+            let name = values_file_name(TableId(id));
+            assert_eq!(parse_values_file_name(&name), Some(TableId(id)));
+            assert_eq!(parse_file_name(&name), None);
             assert_eq!(parse_file_name(&file_name(TableId(id))), Some(TableId(id)));
         }
         for name in

@@ -39,6 +39,8 @@ pub enum PageKind {
     Footer = 5,
     /// A part of the range deletes.
     RangeDeletes = 6,
+    /// A long value, or a part of it.
+    Values = 7,
 }
 
 impl PageKind {
@@ -50,7 +52,8 @@ impl PageKind {
             4 => Ok(Self::Properties),
             5 => Ok(Self::Footer),
             6 => Ok(Self::RangeDeletes),
-            other => Err(Error::corrupt("page kind").expected("1..=6").got(other)),
+            7 => Ok(Self::Values),
+            other => Err(Error::corrupt("page kind").expected("1..=7").got(other)),
         }
     }
 
@@ -64,6 +67,7 @@ impl PageKind {
             Self::Properties => "properties",
             Self::Footer => "footer",
             Self::RangeDeletes => "range deletes",
+            Self::Values => "values",
         }
     }
 }

@@ -2,11 +2,11 @@
 //! little to verify.
 //!
 //! The manifest comes first, by the rules of recovery; it says which tables there must be. Each
-//! table is streamed once, then the log is read as recovery would read it. Damage is noted with
+//! table and value file is streamed once, then the log is read as recovery would read it. Damage is noted with
 //! its file, pages and keys, and the walk goes on behind it; where the manifest itself is lost,
 //! every table is checked under the identity it claims.
 //!
-//! Checked are checksums (I8), tables and dictionaries named and missing (I3), tables against what
+//! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables against what
 //! the manifest says of them, newer above older (I4), and that the log reaches what the tables hold
 //! (I11). The check takes the directory's lock and changes nothing. Memory is what the largest
 //! entry takes, and a fixed part.
@@ -14,12 +14,13 @@
 mod log_walk;
 mod report;
 mod table_walk;
+mod values_walk;
 
 use std::sync::Arc;
 
 use base::{Account, Error, Result};
 use media::{Listing, Medium};
-use table::{Dictionary, parse_file_name};
+use table::{Dictionary, parse_file_name, parse_values_file_name};
 
 use crate::manifest::{self, State};
 
@@ -43,6 +44,7 @@ pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Re
     let mut walk = Walk { medium, files, account, report, done: 0, total, progress };
     let state = walk.manifest()?;
     walk.tables(state.as_ref())?;
+    walk.values(state.as_ref())?;
     walk.log(state.as_ref())?;
     walk.unowned(state.as_ref());
     Ok(walk.report)
@@ -99,6 +101,8 @@ impl Walk<'_> {
                 in_force.is_none_or(|file| file.name == *name)
             } else if let Some(table) = parse_file_name(name) {
                 state.is_none_or(|state| state.has_table(table))
+            } else if let Some(values) = parse_values_file_name(name) {
+                state.is_none_or(|state| state.has_values(values))
             } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
                 state.is_none_or(|state| state.has_dictionary(dictionary))
             } else {
@@ -126,6 +130,7 @@ pub(crate) fn is_ours(file: &Listing) -> bool {
     let Listing { name, .. } = file;
     is_manifest(name)
         || parse_file_name(name).is_some()
+        || parse_values_file_name(name).is_some()
         || Dictionary::parse_file_name(name).is_some()
         || log::parse_segment_name(name).is_some()
 }

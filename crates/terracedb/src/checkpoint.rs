@@ -20,7 +20,6 @@ use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part};
 use crate::events::Event;
 use crate::store::Store;
-use crate::store_file::StoreFile;
 
 /// How to make a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,10 +124,7 @@ fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<C
             report.files_linked += 1;
             report.bytes_linked += len;
         } else {
-            let content = match StoreFile::of(name) {
-                Some(StoreFile::Table(table)) => Content::Table(capture.store, table),
-                _ => Content::Plain,
-            };
+            let content = Content::of(name, capture.store);
             let from = (&*capture.medium, &**name);
             copier.copy(from, Part { bytes: len, len }, content, (to, name), &mut |_| ())?;
             report.files_copied += 1;

@@ -1,8 +1,8 @@
 //! Copying a store's files with an eye on what is copied.
 //!
-//! Content is verified as it streams by (I8): every page of a table under its own identity, and the
-//! whole against the digest in its footer. Every copy is named by a digest: a table's is the one its
-//! footer records, any other file's a hash over its pages. So two tables with one id that have come
+//! Content is verified as it streams by (I8): every page of a table or value file under its own
+//! identity, and the whole against the digest in its footer. Every copy is named by a digest: a table's
+//! is the one its footer records, any other file's a hash over its pages. So two tables with one id that have come
 //! to differ, as in a restored store that went its own way, are told apart without reading them.
 //!
 //! A copy is synced when it is done; its name is the caller's to sync. Memory: one buffer, charged.
@@ -10,7 +10,9 @@
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
 use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
 use media::{Access, Buf, Medium, Purpose};
-use table::{Footer, verify_page};
+use table::{Footer, ValuesFooter, verify_page};
+
+use crate::store_file::StoreFile;
 
 /// Pages read and written at once: 1 MiB, which every device does at its full rate.
 const CHUNK_PAGES: usize = 256;
@@ -21,8 +23,40 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub(crate) enum Content {
     /// Sealed pages of a table, a footer last.
     Table(StoreId, TableId),
+    /// Sealed pages of a value file, a footer last.
+    Values(StoreId, TableId),
     /// Bytes that say nothing of themselves.
     Plain,
+}
+
+impl Content {
+    /// Of the file `name` of `store`.
+    pub(crate) fn of(name: &str, store: StoreId) -> Self {
+        match StoreFile::of(name) {
+            Some(StoreFile::Table(id)) => Self::Table(store, id),
+            Some(StoreFile::Values(id)) => Self::Values(store, id),
+            _ => Self::Plain,
+        }
+    }
+
+    /// Whose sealed pages it has.
+    fn identity(self) -> Option<(StoreId, TableId)> {
+        match self {
+            Self::Table(store, id) | Self::Values(store, id) => Some((store, id)),
+            Self::Plain => None,
+        }
+    }
+
+    /// The digest in the footer `page` of a file of `pages` pages.
+    fn named_digest(self, page: &[u8], pages: u32) -> Result<Option<u64>> {
+        Ok(match self {
+            Self::Table(store, id) => Some(Footer::parse(page, pages)?.expect(store, id)?.digest),
+            Self::Values(store, id) => {
+                Some(ValuesFooter::parse(page, pages)?.expect(store, id)?.digest)
+            }
+            Self::Plain => None,
+        })
+    }
 }
 
 /// A part of a file: its first `bytes`, and zeros behind them up to `len`, which is whole pages. The
@@ -105,7 +139,7 @@ impl Copier {
                 .got(format_args!("{len}, {bytes} of them content")));
         }
         let access = match content {
-            Content::Table(..) => Access::Direct,
+            Content::Table(..) | Content::Values(..) => Access::Direct,
             // The log and the manifest are written through the system's cache.
             Content::Plain => Access::Bytes,
         };
@@ -149,7 +183,8 @@ struct Digest {
     digest: u64,
     page: u32,
     pages: u32,
-    footer: Option<Footer>,
+    /// The digest that the footer names.
+    named: Option<u64>,
 }
 
 impl Digest {
@@ -158,20 +193,20 @@ impl Digest {
         if pages > TABLE_PAGES_MAX {
             return Err(Error::corrupt("pages of a file").expected(TABLE_PAGES_MAX).got(pages));
         }
-        Ok(Self { content, digest: 0, page: 0, pages: pages as u32, footer: None })
+        Ok(Self { content, digest: 0, page: 0, pages: pages as u32, named: None })
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         for page in bytes.chunks(PAGE_BYTES) {
             let number = self.page;
             self.page += 1;
-            let Content::Table(store, table) = self.content else {
+            let Some((store, id)) = self.content.identity() else {
                 self.digest = hash64(self.digest, page);
                 continue;
             };
-            verify_page(PageSeed::new(store, table), number, page)?;
+            verify_page(PageSeed::new(store, id), number, page)?;
             if number + 1 == self.pages {
-                self.footer = Some(Footer::parse(page, self.pages)?.expect(store, table)?);
+                self.named = self.content.named_digest(page, self.pages)?;
             } else {
                 // As the table's writer does: over the checksums, which stand first.
                 self.digest = hash64(self.digest, page.get(..8).unwrap_or_default());
@@ -181,23 +216,21 @@ impl Digest {
     }
 
     fn finish(self) -> Result<u64> {
-        match (self.content, self.footer) {
-            (Content::Plain, _) => Ok(self.digest),
-            (Content::Table(..), Some(footer)) if footer.digest == self.digest => Ok(self.digest),
-            (Content::Table(..), footer) => Err(Error::corrupt("digest of a table")
-                .expected(format_args!("{:016x}", footer.map_or(0, |footer| footer.digest)))
-                .got(format_args!("{:016x}", self.digest))),
+        if self.content == Content::Plain || self.named == Some(self.digest) {
+            return Ok(self.digest);
         }
+        Err(Error::corrupt("digest of a file")
+            .expected(format_args!("{:016x}", self.named.unwrap_or_default()))
+            .got(format_args!("{:016x}", self.digest)))
     }
 }
 
-/// The length and digest of a table as its footer records them: one page read, verified under its
-/// identity.
+/// The length and digest of a table or value file as its footer records them, where `content` says
+/// that it is one: one page read, verified under its identity.
 pub(crate) fn recorded_digest(
     medium: &dyn Medium,
     name: &str,
-    store: StoreId,
-    table: TableId,
+    content: Content,
 ) -> Result<(u64, u64)> {
     let read = || {
         let file = medium.open(name, Access::Direct)?;
@@ -207,8 +240,9 @@ pub(crate) fn recorded_digest(
         }
         let (page, result) = file.read(len - PAGE, Buf::pages(1), Purpose::Scrub);
         result?;
-        let footer = Footer::parse(&page, (len / PAGE) as u32)?.expect(store, table)?;
-        Ok((len, footer.digest))
+        let digest = content.named_digest(&page, (len / PAGE) as u32)?;
+        let digest = digest.ok_or_else(|| Error::invalid("digest").expected("a sealed file"))?;
+        Ok((len, digest))
     };
     read().map_err(|error| error.at(name))
 }

@@ -15,7 +15,9 @@ use base::{Error, ErrorKind, ReclaimOrder, Result, Seqno, StoreId};
 use compact::Operators;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
-use table::{Accounts, Dictionaries, Dictionary, Table, file_name, parse_file_name};
+use table::{
+    Accounts, Dictionaries, Dictionary, Table, file_name, parse_file_name, parse_values_file_name,
+};
 
 use crate::Resources;
 use crate::background::{Background, FlushTask, LogLimits, SyncTask};
@@ -25,7 +27,7 @@ use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
-use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, Version};
+use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
 use crate::read::{PageReader, QueuePool};
@@ -92,12 +94,21 @@ pub(crate) fn open(
     let state = manifest.state();
     remove_orphans(&*medium, &state, &mut recovery)?;
 
+    let space = resources.next_space();
+    let values = ValueFiles::new(
+        id,
+        Arc::clone(&medium),
+        Arc::clone(&manifest),
+        (Arc::clone(resources.cache()), space),
+        resources.reads_account(),
+    );
     let env = FlushEnv {
+        values: Arc::new(values),
         store: id,
         medium: Arc::clone(&medium),
         manifest: Arc::clone(&manifest),
         cache: Arc::clone(resources.cache()),
-        space: resources.next_space(),
+        space,
         dictionaries: Arc::new(StoreDictionaries::new(
             Arc::clone(&medium),
             id,
@@ -293,7 +304,9 @@ fn open_manifest(
 ) -> Result<(StoreId, Arc<Manifest>)> {
     let listed = medium.list()?;
     let others = listed.iter().find(|file| {
-        parse_file_name(&file.name).is_some() || log::parse_segment_name(&file.name).is_some()
+        parse_file_name(&file.name).is_some()
+            || parse_values_file_name(&file.name).is_some()
+            || log::parse_segment_name(&file.name).is_some()
     });
     let (id, state, number) = match manifest::recover(&**medium, others.is_none())? {
         Ok(found) => {
@@ -320,11 +333,12 @@ fn open_manifest(
     Ok((id, Arc::new(manifest)))
 }
 
-/// Removes tables and dictionaries that the manifest does not name.
+/// Removes tables, value files and dictionaries that the manifest does not name.
 fn remove_orphans(medium: &dyn Medium, state: &State, recovery: &mut Recovery) -> Result<()> {
     for listing in medium.list()? {
         let name = &listing.name;
         let orphan = parse_file_name(name).is_some_and(|id| !state.has_table(id))
+            || parse_values_file_name(name).is_some_and(|id| !state.has_values(id))
             || Dictionary::parse_file_name(name).is_some_and(|id| !state.has_dictionary(id));
         if orphan {
             medium.remove(name)?;
@@ -407,7 +421,8 @@ impl FlushEnv {
         table: Result<Arc<Table>>,
         entry: Arc<TableEntry>,
     ) -> Arc<TableFile> {
+        let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
         let (medium, cache) = (Arc::clone(&self.medium), Arc::clone(&self.cache));
-        TableFile::new(table, entry, medium, cache, self.space)
+        TableFile::new(table, entry, values, medium, cache, self.space)
     }
 }

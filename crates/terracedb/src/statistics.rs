@@ -11,7 +11,7 @@ use table::Table;
 
 use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
-use crate::ordered::{TableFile, Tree, Version};
+use crate::ordered::{TableFile, Tree, ValueFile, Version};
 use crate::pace::Delays;
 use crate::store::Store;
 use crate::{Problem, ScrubStatistics};
@@ -109,6 +109,12 @@ pub struct KeyspaceStatistics {
     pub table_bytes: u64,
     /// See `tables`.
     pub table_entries: u64,
+    /// Files of long values, their bytes, and the bytes of the values that tables point at.
+    pub value_files: usize,
+    /// See `value_files`.
+    pub value_file_bytes: u64,
+    /// See `value_files`.
+    pub live_value_bytes: u64,
     /// Sorted runs a get may have to look into.
     pub runs: usize,
     /// Memory of what tables keep pinned, bytes.
@@ -204,6 +210,9 @@ impl KeyspaceStatistics {
         let view = tree.view();
         let files = view.version.files();
         let sum = |of: &dyn Fn(&TableFile) -> u64| files.iter().map(|file| of(file)).sum();
+        let values = view.version.value_files();
+        let length = |file: &Arc<ValueFile>| file.values().map_or(0, |values| values.file_bytes());
+        let live = |file: &TableFile| file.entry().values.iter().map(|(_, bytes)| bytes).sum();
         Self {
             name: tree.name().to_owned(),
             memtables: view.memtables().count(),
@@ -211,6 +220,9 @@ impl KeyspaceStatistics {
             tables: files.len(),
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),
+            value_files: values.len(),
+            value_file_bytes: values.iter().map(|file| length(file)).sum(),
+            live_value_bytes: sum(&live),
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),

@@ -14,6 +14,8 @@ pub(crate) enum StoreFile {
     Segment,
     /// Immutable, of sealed pages.
     Table(TableId),
+    /// Immutable, of sealed pages: long values.
+    Values(TableId),
     /// Immutable.
     Dictionary(DictionaryId),
 }
@@ -23,6 +25,8 @@ impl StoreFile {
     pub(crate) fn of(name: &str) -> Option<Self> {
         if let Some(table) = table::parse_file_name(name) {
             Some(Self::Table(table))
+        } else if let Some(values) = table::parse_values_file_name(name) {
+            Some(Self::Values(values))
         } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
             Some(Self::Dictionary(dictionary))
         } else if log::parse_segment_name(name).is_some() {

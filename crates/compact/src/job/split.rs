@@ -19,7 +19,11 @@ impl Job {
     #[must_use]
     pub fn split(&self, tables: &[Arc<Table>], parts: usize) -> Vec<Self> {
         let ids = self.output.ids.end.0.saturating_sub(self.output.ids.start.0);
-        let parts = parts.min(usize::try_from(ids).unwrap_or(usize::MAX)).max(1);
+        let values = &self.values.ids;
+        let value_ids = values.end.0.saturating_sub(values.start.0);
+        // Each part needs an id for its values, where they are written at all.
+        let most = if value_ids > 0 { ids.min(value_ids) } else { ids };
+        let parts = parts.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);
         let cuts = self.cuts(tables, parts);
         let share = ids / (cuts.len() as u64 + 1);
         let mut first = self.bounds.first.clone();
@@ -32,6 +36,10 @@ impl Job {
             let mut part = self.within(bounds, tables);
             part.part = number as u32;
             part.output.ids = TableId(start)..TableId(start + share);
+            if value_ids > 0 {
+                let id = values.start.0 + number as u64;
+                part.values.ids = TableId(id)..TableId(id + 1);
+            }
             split.push(part);
         }
         split.retain(|part| !part.inputs.is_empty());

@@ -51,6 +51,7 @@ fn job() -> Job {
         },
         operator: Some("add.1".to_owned()),
         hot: vec![KeyRange::new(b"b", None)],
+        values: ValueRules::default(),
     }
 }
 
@@ -77,6 +78,7 @@ fn outcome() -> Outcome {
             expired: 10,
             merged: 8,
         },
+        values: None,
         bytes_read: 24576,
         pages_passed: 1,
     }
@@ -143,7 +145,7 @@ fn damage_is_refused_and_nothing_panics() {
 #[test]
 fn other_versions_and_other_messages_are_refused_by_name() {
     for (mut message, what) in [(job().encode(), "job"), (outcome().encode(), "outcome")] {
-        message[8] = 2;
+        message[8] = 3;
         let decode = |bytes: &[u8]| match what {
             "job" => Job::decode(bytes).map(drop),
             _ => Outcome::decode(bytes).map(drop),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use base::RunId;
+use base::{RunId, TableId};
 use bytes::Bytes;
 
 use super::Piece;
@@ -52,6 +52,8 @@ pub struct Merge {
     pub table_bytes: u64,
     /// Filter bits for each key of the outputs.
     pub filter_bits: f32,
+    /// Value files whose live values it copies, so that they can go; ascending.
+    pub collect: Vec<TableId>,
 }
 
 impl Merge {
@@ -75,11 +77,14 @@ pub enum Reason {
     Manual,
     /// Nobody writes: time to settle.
     Settle,
+    /// Most of a value file is dead.
+    Values,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 5] = [Self::Runs, Self::Space, Self::Deletes, Self::Manual, Self::Settle];
+    pub const ALL: [Self; 6] =
+        [Self::Runs, Self::Space, Self::Deletes, Self::Manual, Self::Settle, Self::Values];
 
     /// One word for statistics and reports.
     #[must_use]
@@ -90,6 +95,7 @@ impl Reason {
             Self::Deletes => "deletes",
             Self::Manual => "manual",
             Self::Settle => "settle",
+            Self::Values => "values",
         }
     }
 }

@@ -8,6 +8,7 @@ use super::action::{Plan, Reason};
 use super::columns::{Column, Edge, Runs};
 use super::shape::Shape;
 use super::summary::{Area, ManualRange};
+use super::values::Garbage;
 use super::{place, slice};
 
 /// Runs of one column that could be merged.
@@ -41,13 +42,25 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
     if !dropped.is_empty() {
         return Some(Plan::Drop(dropped));
     }
+    let garbage = Garbage::of(shape);
+    if garbage.is_pressing
+        && let Some(merge) = garbage.collection(shape)
+    {
+        return Some(Plan::Merge(merge));
+    }
     let quiet = shape.summary.quiet;
     let mut found = candidates(shape, quiet);
     found.sort_by(|a, b| {
         b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
     });
     let merge = found.iter().take(TRIES_MAX).find_map(|candidate| slice::grow(shape, candidate));
-    if let Some(merge) = merge {
+    if let Some(mut merge) = merge {
+        let inputs = merge.inputs.iter().flat_map(|(_, pieces)| pieces);
+        let used = inputs.flat_map(|piece| piece.file.values.iter().copied());
+        merge.collect = garbage.of_inputs(shape, used);
+        return Some(Plan::Merge(merge));
+    }
+    if let Some(merge) = garbage.collection(shape) {
         return Some(Plan::Merge(merge));
     }
     let moves = place::moves(shape);
@@ -61,7 +74,7 @@ pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
     };
     let columns = &shape.columns.all;
     let candidates = candidates(shape, true).into_iter();
-    let all: u64 = candidates
+    let merges: u64 = candidates
         .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
         .sum();
     // Whatever else is more urgent in a column: what was asked for is left to do.
@@ -70,6 +83,7 @@ pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
         asked(shape, number, column, oldest).map(|runs| bytes(column, runs))
     });
     let manual = asked.sum();
+    let all = merges + Garbage::of(shape).work(shape);
     (all + place::droppable(shape).len() as u64, manual)
 }
 

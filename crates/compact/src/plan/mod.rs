@@ -38,6 +38,7 @@ mod shape;
 mod slice;
 mod summary;
 mod turnover;
+mod values;
 
 #[cfg(test)]
 #[allow(
@@ -51,7 +52,7 @@ mod tests;
 pub use action::{Merge, Move, Plan, Reason};
 pub use options::{Options, filter_bits};
 pub use shape::{Debt, Shape};
-pub use summary::{Area, FileSummary, ManualRange, Piece, RunSummary, Summary};
+pub use summary::{Area, FileSummary, ManualRange, Piece, RunSummary, Summary, ValueFileSummary};
 pub use turnover::Turnover;
 
 /// What to do next with the tree, if anything.

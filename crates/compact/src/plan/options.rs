@@ -13,6 +13,8 @@ pub struct Options {
     pub settled_space: f64,
     /// The share of deletes among the entries of a column above which it is merged down.
     pub deletes_share: f64,
+    /// The share of a value file that is dead above which it is collected.
+    pub dead_values_max: f64,
     /// About how much one job takes in, bytes, of a tree of up to 256 times as much; of a larger one a
     /// 256th, up to eight times as much, so that tables do not become too many.
     pub slice_bytes: u64,
@@ -28,6 +30,7 @@ impl Default for Options {
             space_max: 1.5,
             settled_space: 1.25,
             deletes_share: 0.2,
+            dead_values_max: 0.5,
             slice_bytes: 64 << 20,
             runs_max: 64,
         }

@@ -13,15 +13,16 @@ const MOVES_MAX: usize = 64;
 const SPARE_RUNS: usize = 8;
 
 /// A piece and where it lies.
-struct Placed<'a> {
-    piece: &'a Piece,
+pub(super) struct Placed<'a> {
+    pub(super) piece: &'a Piece,
     /// The position of its run.
-    run: usize,
+    pub(super) run: usize,
     /// The columns it lies in, each with its place among the column's cells.
-    places: Vec<(usize, usize)>,
+    pub(super) places: Vec<(usize, usize)>,
 }
 
-fn pieces<'a>(shape: &Shape<'a>) -> Vec<Placed<'a>> {
+/// Every piece.
+pub(super) fn pieces<'a>(shape: &Shape<'a>) -> Vec<Placed<'a>> {
     let mut found: Vec<Placed<'a>> = Vec::new();
     // The last piece met of each run: columns go by key, so no other of the run is met in between.
     let mut last: Vec<Option<usize>> = vec![None; shape.summary.runs.len()];

@@ -161,6 +161,7 @@ fn make(
         bytes: cells().map(|cell| cell.bytes).sum(),
         table_bytes: table_bytes(shape.slice, oldest),
         filter_bits: filter_bits(oldest),
+        collect: Vec::new(),
     })
 }
 

@@ -90,11 +90,24 @@ pub struct ManualRange {
     pub newest: RunId,
 }
 
+/// A value file that tables point into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueFileSummary {
+    /// Its identity.
+    pub id: TableId,
+    /// The bytes of all values written to it.
+    pub bytes: u64,
+    /// It is not to be collected: it is damaged.
+    pub stays: bool,
+}
+
 /// One keyspace's tables at one moment, and what else decides what to do with them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The runs that hold anything, newest first.
     pub runs: Vec<RunSummary>,
+    /// The value files that tables point into.
+    pub values: Vec<ValueFileSummary>,
     /// Where jobs are running. What they take in is still in `runs`.
     pub busy: Vec<Area>,
     /// Space left on the device, bytes, where it is known.
@@ -118,6 +131,7 @@ impl Default for Summary {
     fn default() -> Self {
         Self {
             runs: Vec::new(),
+            values: Vec::new(),
             busy: Vec::new(),
             free_bytes: None,
             now_ms: 0,

@@ -1,4 +1,4 @@
-//! The tables a job writes: cut between keys, range deletes cut with them.
+//! The tables a job writes: cut between keys, range deletes cut with them; and its value file.
 //!
 //! Until they are handed over, dropping them removes their files.
 
@@ -8,7 +8,9 @@ use std::sync::Arc;
 use base::{Account, Result, TableId, Trailer};
 use bytes::Bytes;
 use media::Medium;
-use table::{Fragment, RangeDeletes, RawBlock, Spec, Summary, Writer};
+use table::{Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
+
+use crate::Apart;
 
 /// The tables that were written, and the one that is.
 pub(super) struct Outputs {
@@ -22,6 +24,9 @@ pub(super) struct Outputs {
     /// The key at which the table that is written became long enough; it ends before the next.
     full_at: Option<Vec<u8>>,
     done: Vec<Summary>,
+    /// Long values, and those of files that are collected.
+    apart: Apart,
+    values: Option<ValuesSummary>,
     /// The range deletes that survive, and how many of their fragments lie in earlier tables.
     range_deletes: RangeDeletes,
     fragments_done: usize,
@@ -35,6 +40,7 @@ impl Outputs {
         spec: Spec,
         ids: Range<TableId>,
         table_bytes_max: u64,
+        apart: Apart,
         account: &Account,
     ) -> Self {
         Self {
@@ -46,10 +52,18 @@ impl Outputs {
             writer: None,
             full_at: None,
             done: Vec::new(),
+            apart,
+            values: None,
             range_deletes: RangeDeletes::default(),
             fragments_done: 0,
             begins_at: None,
         }
+    }
+
+    /// The value of `key` that the entry `stored` points at, for operands over it; none where they
+    /// wait.
+    pub(super) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
+        self.apart.base(key, stored)
     }
 
     /// Takes the range deletes that survive, before the first version.
@@ -60,7 +74,10 @@ impl Outputs {
     /// Adds a version that survives.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
-        self.writer(key)?.add(key, trailer, value)?;
+        match self.apart.place(key, trailer, value)? {
+            None => self.writer(key)?.add(key, trailer, value)?,
+            Some((trailer, pointer)) => self.writer(key)?.add(key, trailer, &pointer.encode())?,
+        }
         self.measure(key);
         Ok(())
     }
@@ -68,6 +85,11 @@ impl Outputs {
     /// Adds a whole block. False where it cannot be passed, or may not because that would leave part of
     /// a page empty.
     pub(super) fn add_block(&mut self, block: &RawBlock, may_pad: bool) -> Result<bool> {
+        // An entry of a block with others is shorter than any that is put apart.
+        let bytes = if block.entries() == 1 { block.raw_bytes() } else { 0 };
+        if self.apart.concerns(bytes, block.value_files()) {
+            return Ok(false);
+        }
         let writer = self.writer(block.first().0)?;
         if !writer.accepts(block) || (writer.open_bytes() > 0 && !may_pad) {
             return Ok(false);
@@ -133,15 +155,16 @@ impl Outputs {
 
     /// Ends the last table, makes the names of all durable (I3), and hands them over: from now on
     /// their files are the caller's.
-    pub(super) fn finish(&mut self) -> Result<Vec<Summary>> {
+    pub(super) fn finish(&mut self) -> Result<(Vec<Summary>, Option<ValuesSummary>)> {
         if self.writer.is_none() && self.fragments_done < self.range_deletes.len() {
             self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
         }
         self.end_table(None)?;
+        self.values = self.apart.finish()?;
         if !self.done.is_empty() {
             self.medium.sync_names()?;
         }
-        Ok(std::mem::take(&mut self.done))
+        Ok((std::mem::take(&mut self.done), self.values.take()))
     }
 
     /// Removes what was written and not handed over.
@@ -149,6 +172,10 @@ impl Outputs {
         // A table that is being written removes itself. What cannot be removed now is found when
         // the store is opened: nobody names it.
         self.writer = None;
+        self.apart.abort();
+        if let Some(values) = self.values.take() {
+            let _ = self.medium.remove(&table::values_file_name(values.file));
+        }
         for table in self.done.drain(..) {
             let _ = self.medium.remove(&table::file_name(table.table));
         }

@@ -68,6 +68,7 @@ fn merge(
         inputs.push((into, Vec::new()));
     }
     Plan::Merge(Merge {
+        collect: Vec::new(),
         inputs,
         first,
         end,

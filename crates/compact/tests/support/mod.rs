@@ -180,6 +180,7 @@ impl Content {
             },
             operator: Some("add.1".to_owned()),
             hot: Vec::new(),
+            values: Default::default(),
         }
     }
 }

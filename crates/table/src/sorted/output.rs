@@ -1,4 +1,4 @@
-//! The writing end of a table file: payloads in, sealed pages out.
+//! The writing end of a file of sealed pages: payloads in, sealed pages out.
 //!
 //! Pages are sealed into a large aligned buffer; a full one is put in flight while the next is
 //! filled, so that compression and the device work at the same time. Memory is two buffers,
@@ -15,14 +15,19 @@ use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request}
 use super::pieces::Pieces;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, run_pages, seal_page};
 
-/// The pages of one buffer: 512 KiB, which every device writes at its full rate.
-const BUFFER_PAGES: usize = 128;
+/// The pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
+pub(crate) const BUFFER_PAGES: usize = 128;
 
 /// One is filled while the other is written.
 const BUFFERS: usize = 2;
 
-/// The memory of the buffers.
-pub(crate) const OUTPUT_BYTES: u64 = (BUFFERS * BUFFER_PAGES * PAGE_BYTES) as u64;
+/// The memory of the buffers of a table.
+pub(crate) const OUTPUT_BYTES: u64 = memory(BUFFER_PAGES);
+
+/// The memory of buffers of so many pages each.
+pub(crate) const fn memory(buffer_pages: usize) -> u64 {
+    (BUFFERS * buffer_pages * PAGE_BYTES) as u64
+}
 
 /// A payload and what its pages say about it.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +52,13 @@ impl<'a> Section<'a> {
     }
 }
 
-/// An open, growing table file.
+/// An open, growing file.
 pub(crate) struct Output {
     file: Arc<dyn File>,
     queue: Box<dyn Queue>,
     purpose: Purpose,
     seed: PageSeed,
+    buffer_pages: usize,
     /// The buffer being filled, and how many of its pages are.
     buf: Buf,
     filled: usize,
@@ -67,21 +73,23 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes to `file`, which is empty. The caller charged [`OUTPUT_BYTES`].
+    /// Writes to `file`, which is empty. The caller charged the [`memory`] of its buffers.
     pub(crate) fn new(
         medium: &dyn Medium,
         file: Arc<dyn File>,
         seed: PageSeed,
         purpose: Purpose,
+        buffer_pages: usize,
     ) -> Result<Self> {
         Ok(Self {
             file,
             queue: medium.queue(BUFFERS)?,
             purpose,
             seed,
-            buf: Buf::pages(BUFFER_PAGES),
+            buffer_pages,
+            buf: Buf::pages(buffer_pages),
             filled: 0,
-            spare: (1..BUFFERS).map(|_| Buf::pages(BUFFER_PAGES)).collect(),
+            spare: (1..BUFFERS).map(|_| Buf::pages(buffer_pages)).collect(),
             completions: Vec::new(),
             pages: 0,
             submitted: 0,
@@ -125,6 +133,14 @@ impl Output {
         Ok(first)
     }
 
+    /// Appends a page of a run, of which all are put one after the other.
+    pub(crate) fn put_page(&mut self, header: &Header, content: &[u8]) -> Result<()> {
+        if u64::from(self.pages) == TABLE_PAGES_MAX {
+            return Err(Error::invalid("pages of a file").expected(TABLE_PAGES_MAX));
+        }
+        self.seal(header, content)
+    }
+
     fn seal(&mut self, header: &Header, content: &[u8]) -> Result<()> {
         let (pages, _) = self.buf.as_chunks_mut::<PAGE_BYTES>();
         if let Some(page) = pages.get_mut(self.filled) {
@@ -133,11 +149,11 @@ impl Output {
         }
         self.filled += 1;
         self.pages += 1;
-        if self.filled == BUFFER_PAGES {
+        if self.filled == self.buffer_pages {
             let next = self.spare_buffer()?;
             let full = std::mem::replace(&mut self.buf, next);
             self.filled = 0;
-            self.submit(full, BUFFER_PAGES)?;
+            self.submit(full, self.buffer_pages)?;
         }
         Ok(())
     }

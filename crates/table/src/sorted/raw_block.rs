@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Codec, DictionaryId, Error, Result, Seqno, Trailer, key_hash};
+use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, key_hash};
 
 use super::block::{Block, Place};
 use super::step::Pages;
@@ -164,6 +164,11 @@ impl RawBlock {
     #[must_use]
     pub const fn merges(&self) -> u64 {
         self.tally.merges
+    }
+
+    /// The value files it points into.
+    pub fn value_files(&self) -> impl Iterator<Item = TableId> {
+        self.tally.values.keys().copied()
     }
 
     /// When the first version that expires does, Unix milliseconds; `None` where none ever does.

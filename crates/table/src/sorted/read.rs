@@ -39,18 +39,19 @@ impl AsRef<[u8]> for Owned {
     }
 }
 
-/// Decompresses the block that `pages`, which were verified, hold. `count` is how many pages it
-/// shall have.
+/// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
+/// it shall have.
 ///
 /// A block stored as it is on one frame is not copied: the result keeps the frame.
-pub(crate) fn decode_block(
+pub(crate) fn decode_pages(
+    kind: PageKind,
     pages: Pages,
     count: u32,
     dictionaries: &dyn Dictionaries,
     account: &Account,
 ) -> Result<Bytes> {
     if let (1, Pages::Frame(frame)) = (count, &pages) {
-        let header = check_block(frame, count)?;
+        let header = check_run(kind, frame, count)?;
         if header.codec == Codec::None {
             let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
             return Ok(Bytes::from_owner(frame.clone()).slice(payload));
@@ -58,22 +59,22 @@ pub(crate) fn decode_block(
     }
     if let Pages::Run(buf) = pages {
         let first = buf.get(..PAGE_BYTES).unwrap_or_default();
-        return match check_block(first, count)?.codec {
-            Codec::None => join_in_place(buf, count, account),
-            _ => decode_run(buf.chunks_exact(PAGE_BYTES), count, dictionaries, account),
+        return match check_run(kind, first, count)?.codec {
+            Codec::None => join_in_place(kind, buf, count, account),
+            _ => decode_kind(kind, buf.chunks_exact(PAGE_BYTES), count, dictionaries, account),
         };
     }
-    decode_run(pages.iter(), count, dictionaries, account)
+    decode_kind(kind, pages.iter(), count, dictionaries, account)
 }
 
-/// The block that is stored as it is on the pages of `buf`: payloads move together over the
+/// The run of `kind` that is stored as it is on the pages of `buf`: payloads move together over the
 /// headers between them, so that a long value takes no second copy.
-fn join_in_place(mut buf: Buf, count: u32, account: &Account) -> Result<Bytes> {
+fn join_in_place(kind: PageKind, mut buf: Buf, count: u32, account: &Account) -> Result<Bytes> {
     let charge = match buf.len() > CHARGED_BYTES_MIN {
         true => Some(account.charge(buf.len() as u64)?),
         false => None,
     };
-    let header = check_block(buf.get(..PAGE_BYTES).unwrap_or_default(), count)?;
+    let header = check_run(kind, buf.get(..PAGE_BYTES).unwrap_or_default(), count)?;
     let mut joined = 0;
     for number in 0..count as usize {
         let at = number * PAGE_BYTES;
@@ -91,8 +92,19 @@ fn join_in_place(mut buf: Buf, count: u32, account: &Account) -> Result<Bytes> {
     Ok(Bytes::from_owner(OwnedRun { buf, _charge: charge }).slice(..joined))
 }
 
-/// As [`decode_block`], from pages wherever they are.
+/// Decompresses the block on `pages`, which were verified, wherever they are.
 pub(crate) fn decode_run<'a>(
+    pages: impl Iterator<Item = &'a [u8]>,
+    count: u32,
+    dictionaries: &dyn Dictionaries,
+    account: &Account,
+) -> Result<Bytes> {
+    decode_kind(PageKind::Data, pages, count, dictionaries, account)
+}
+
+/// As [`decode_pages`], from pages wherever they are.
+pub(crate) fn decode_kind<'a>(
+    kind: PageKind,
     pages: impl Iterator<Item = &'a [u8]>,
     count: u32,
     dictionaries: &dyn Dictionaries,
@@ -100,7 +112,7 @@ pub(crate) fn decode_run<'a>(
 ) -> Result<Bytes> {
     let mut pages = pages.take(count as usize);
     let first = pages.next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
-    let header = check_block(first, count)?;
+    let header = check_run(kind, first, count)?;
     let (raw_bytes, gathered_bytes) = (header.raw_bytes as usize, header.payload_bytes as usize);
     // A page of zstd may stand for megabytes.
     let mut charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
@@ -132,12 +144,12 @@ pub(crate) fn decode_run<'a>(
     Ok(Bytes::from_owner(Owned { bytes, _charge: charge }))
 }
 
-/// The header of a block's first page, where the block has `count` pages and an allowed length.
-fn check_block(first: &[u8], count: u32) -> Result<Header> {
+/// The header of a run's first page, where the run has `count` pages and an allowed length.
+fn check_run(kind: PageKind, first: &[u8], count: u32) -> Result<Header> {
     let header = Header::parse(first)?;
-    if header.kind != PageKind::Data || header.number != 0 {
+    if header.kind != kind || header.number != 0 {
         return Err(Error::corrupt("page kind")
-            .expected("the first data page of a block")
+            .expected(format_args!("the first {} page of a run", kind.name()))
             .got(format_args!("{} page {} of a run", header.kind.name(), header.number)));
     }
     if header.run_pages() != count as usize || header.raw_bytes as usize > RAW_BYTES_MAX {

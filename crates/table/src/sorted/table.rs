@@ -22,7 +22,7 @@ use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
 use super::range_section;
-use super::read::{decode_block, read_pages, read_raw, section};
+use super::read::{decode_pages, read_pages, read_raw, section};
 use super::step::{Pages, Span};
 use super::top::{Partition, Top};
 use crate::Accounts;
@@ -240,7 +240,7 @@ impl Table {
 
     /// The block that `pages` hold, decompressed. An error names the table.
     pub(crate) fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
-        decode_block(pages, span.pages, self.dictionaries(), &self.account)
+        decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
             .map_err(|error| self.place(error, span.first))
     }
 

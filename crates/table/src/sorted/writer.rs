@@ -20,7 +20,7 @@ use base::{
 use media::{Access, Medium, Purpose};
 
 use super::filter::FILTER_BITS_MAX;
-use super::output::{OUTPUT_BYTES, Output};
+use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
 use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, Properties};
@@ -124,7 +124,8 @@ impl Writer {
         let name = file_name(spec.table);
         let file = medium.create(&name, Access::Direct, 0)?;
         let seed = PageSeed::new(spec.store, spec.table);
-        let output = Output::new(&**medium, file, seed, spec.purpose).inspect_err(|_| {
+        let output = Output::new(&**medium, file, seed, spec.purpose, BUFFER_PAGES);
+        let output = output.inspect_err(|_| {
             // Nobody names the file yet; recovery removes what stays behind.
             let _ = medium.remove(&name);
         })?;

@@ -148,20 +148,19 @@ impl<'a> Making<'a> {
     fn file(&mut self, name: &str) -> Result<()> {
         let len = self.capture.len(name)?;
         let store = self.capture.store;
-        let (content, len, digest) = match StoreFile::of(name) {
-            Some(StoreFile::Table(table)) => {
-                let recorded = recorded_digest(&*self.source, name, store, table);
-                let (len, digest) = recorded.map_err(|error| self.explain(name, error))?;
-                (Content::Table(store, table), len, digest)
+        let content = Content::of(name, store);
+        let (len, digest) = match content {
+            Content::Table(..) | Content::Values(..) => {
+                let recorded = recorded_digest(&*self.source, name, content);
+                recorded.map_err(|error| self.explain(name, error))?
             }
-            other => {
-                if let Some(StoreFile::Dictionary(id)) = other {
+            Content::Plain => {
+                if let Some(StoreFile::Dictionary(id)) = StoreFile::of(name) {
                     let account = self.store.resources.account("copies");
                     Dictionary::read(&*self.source, store, id, &account)?;
                 }
                 let file = (&*self.source, name);
-                let digest = self.copier.digest(file, len, Content::Plain, &mut |_| ())?;
-                (Content::Plain, len, digest)
+                (len, self.copier.digest(file, len, Content::Plain, &mut |_| ())?)
             }
         };
         let entry = Entry { name: name.to_owned(), bytes: len, len, digest };

@@ -56,10 +56,7 @@ impl Entry {
 
     /// How its content is verified.
     pub(super) fn content(&self, store: StoreId) -> Content {
-        match StoreFile::of(&self.name) {
-            Some(StoreFile::Table(table)) => Content::Table(store, table),
-            _ => Content::Plain,
-        }
+        Content::of(&self.name, store)
     }
 }
 

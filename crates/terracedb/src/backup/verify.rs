@@ -10,7 +10,7 @@ use super::Backup;
 use super::index::Entry;
 use super::view::View;
 use crate::check::{CheckReport, Problem, check};
-use crate::copier::{Copier, recorded_digest};
+use crate::copier::{Content, Copier, recorded_digest};
 use crate::dictionaries::StoreDictionaries;
 use crate::store_file::StoreFile;
 
@@ -52,9 +52,11 @@ impl Backup {
 
 /// Verifies one file against what the index says of it. A table's pages were checked already.
 fn verify(copier: &mut Copier, view: &dyn Medium, entry: &Entry, store: StoreId) -> Result<()> {
-    let (bytes, digest) = match (StoreFile::of(&entry.name), entry.content(store)) {
-        (Some(StoreFile::Table(table)), _) => recorded_digest(view, &entry.name, store, table)?,
-        (_, content) => {
+    let (bytes, digest) = match entry.content(store) {
+        content @ (Content::Table(..) | Content::Values(..)) => {
+            recorded_digest(view, &entry.name, content)?
+        }
+        content @ Content::Plain => {
             let bytes = entry.bytes;
             (bytes, copier.digest((view, &entry.name), bytes, content, &mut |_| ())?)
         }

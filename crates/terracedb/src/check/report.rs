@@ -15,7 +15,7 @@ pub struct CheckReport {
     pub store: Option<StoreId>,
     /// Keyspaces there are.
     pub keyspaces: usize,
-    /// Files read: manifests, dictionaries, tables, log segments.
+    /// Files read: manifests, dictionaries, tables, value files, log segments.
     pub files: usize,
     /// Their lengths together, bytes.
     pub bytes: u64,
@@ -23,10 +23,12 @@ pub struct CheckReport {
     pub dictionaries: usize,
     /// Tables among them.
     pub tables: usize,
-    /// Pages of tables.
+    /// Pages of tables and value files.
     pub pages: u64,
     /// Versions of keys in tables.
     pub entries: u64,
+    /// Long values, which lie apart from their keys in value files.
+    pub values: u64,
     /// Log segments.
     pub log_segments: usize,
     /// Write batches in the log.
@@ -65,7 +67,7 @@ impl CheckReport {
 pub struct Problem {
     /// The file.
     pub file: String,
-    /// The first page concerned and how many are, in a table.
+    /// The first page concerned and how many are, in a table or value file.
     pub pages: Option<(u32, u32)>,
     /// The keyspace whose keys lie there.
     pub keyspace: Option<String>,

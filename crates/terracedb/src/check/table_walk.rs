@@ -58,7 +58,7 @@ impl Walk<'_> {
     }
 
     /// The file called `name`; a medium lists files by name.
-    fn listed(&self, name: &str) -> Option<&Listing> {
+    pub(super) fn listed(&self, name: &str) -> Option<&Listing> {
         let at = self.files.binary_search_by(|file| file.name.as_str().cmp(name));
         at.ok().and_then(|at| self.files.get(at))
     }

@@ -308,6 +308,7 @@ impl Compactor {
         drop(state);
         let summary = plan::Summary {
             runs: summary::runs(&version),
+            values: summary::values(&version),
             busy: summary::areas(shape.busy()),
             free_bytes: None,
             now_ms: self.env.timekeeper.coming(),

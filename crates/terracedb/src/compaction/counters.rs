@@ -80,7 +80,10 @@ pub(crate) struct Merged {
     pub(crate) reason: plan::Reason,
     pub(crate) outputs: Vec<base::TableId>,
     pub(crate) bytes_read: u64,
+    /// Of tables.
     pub(crate) bytes_written: u64,
+    /// Of value files.
+    pub(crate) values_bytes: u64,
     pub(crate) counts: Counts,
     pub(crate) pages_passed: u64,
     /// Bytes of inputs above the oldest run, and in it, where that is the keyspace's oldest.
@@ -108,7 +111,7 @@ impl Counters {
         let (count, read, written) = totals.by_reason.entry(merged.reason).or_default();
         *count += 1;
         *read += merged.bytes_read;
-        *written += merged.bytes_written;
+        *written += merged.bytes_written + merged.values_bytes;
         totals.counts += merged.counts;
         totals.pages_passed += merged.pages_passed;
     }

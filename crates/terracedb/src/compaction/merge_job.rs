@@ -17,8 +17,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, Result, TableId};
-use compact::job::{Input, InputRun, Output};
+use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
 use compact::{Job, Outcome, Run, Verification};
 use table::Table;
@@ -27,8 +28,8 @@ use super::counters::Merged;
 use super::summary::bytes_of;
 use crate::Problem;
 use crate::events::Event;
-use crate::manifest::{Edit, KeyRange, TableEntry};
-use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, Version};
+use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
+use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, ValueFile, Version};
 
 /// Ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
@@ -126,6 +127,8 @@ impl MergeJob {
             Codec::Zstd => env.manifest.dictionary(tree.id()).0,
             _ => None,
         };
+        let ids = env.manifest.reserve_tables(tables + 1)?;
+        let values = TableId(ids.end.0 - 1);
         let job = Job {
             id,
             epoch: 0,
@@ -143,11 +146,16 @@ impl MergeJob {
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
-                ids: env.manifest.reserve_tables(tables)?,
+                ids: ids.start..values,
             },
             // Without it, operands stay as they are.
             operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
             hot: Vec::new(),
+            values: ValueRules {
+                bytes_min: VALUE_APART_BYTES as u64,
+                ids: values..ids.end,
+                collect: merge.collect.clone(),
+            },
         };
         let run = Run::new(job.clone(), compact)?;
         Ok((job, run))
@@ -237,16 +245,19 @@ impl MergeJob {
     ) -> Result<Merged> {
         let id = self.tree.id();
         let Rectangle { oldest, range, .. } = &self.rectangle;
-        let mut edits = Vec::with_capacity(self.inputs.len() + tables.len());
-        for piece in &self.inputs {
-            let range = piece.range().intersection(range);
-            edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
-        }
+        let mut edits = Vec::with_capacity(self.inputs.len() + tables.len() + 1);
+        let values = outcome.values.map(ValuesEntry::from);
+        edits.extend(values.map(|values| Edit::ValuesAdded { keyspace: id, values }));
         let mut outputs = Vec::with_capacity(tables.len());
         for (summary, table) in outcome.tables.iter().zip(tables) {
             let entry = Arc::new(TableEntry::of(summary, *oldest, self.level));
             edits.push(Edit::TableAdded { keyspace: id, table: Arc::clone(&entry) });
             outputs.push((*oldest, Piece::whole(env.table_file(Ok(table), entry))));
+        }
+        // After the outputs: value files that both point into are not without a table in between.
+        for piece in &self.inputs {
+            let range = piece.range().intersection(range);
+            edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
         }
         let is_timed =
             |piece: &Arc<Piece>| piece.table().is_ok_and(|table| table.properties().expiring > 0);
@@ -260,6 +271,11 @@ impl MergeJob {
                 self.discard(env);
             }
         })?;
+        // What could not be copied stays, and would not be the next time either.
+        for (_, output) in &outputs {
+            let collected = |file: &&Arc<ValueFile>| self.job.values.collect.contains(&file.id());
+            output.file().values().iter().filter(collected).for_each(|file| file.mark_staying());
+        }
         let inputs = self.inputs.iter().map(|piece| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         shape.install_changed(&change);
@@ -268,6 +284,7 @@ impl MergeJob {
             outputs: outcome.tables.iter().map(|table| table.table).collect(),
             bytes_read: outcome.bytes_read,
             bytes_written: outcome.bytes_written(),
+            values_bytes: outcome.values.map_or(0, |values| values.file_bytes),
             counts: outcome.counts,
             pages_passed: outcome.pages_passed,
             turnover: self.turnover,

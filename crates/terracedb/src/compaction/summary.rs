@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use compact::plan;
 
-use crate::ordered::{Piece, Rectangle, Run, TableFile, Version};
+use crate::ordered::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
 
 /// The runs of `version`, newest first.
 pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
@@ -14,6 +14,16 @@ pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
         pieces: run.pieces().iter().map(|it| piece(it)).collect(),
     };
     version.runs().iter().map(run).collect()
+}
+
+/// The value files of `version`.
+pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
+    let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
+        id: file.id(),
+        bytes: file.values().map_or(0, |values| values.footer().value_bytes),
+        stays: file.is_staying(),
+    };
+    version.value_files().into_iter().map(summary).collect()
 }
 
 fn piece(piece: &Piece) -> plan::Piece {

@@ -10,10 +10,13 @@ use base::{
 use bytes::Bytes;
 use compact::OPERATOR_NAME_BYTES_MAX;
 
-use super::{KeyRange, TableEntry};
+use super::{KeyRange, TableEntry, ValuesEntry};
 
 /// A table's fields take at most this, bytes: two bounds, and its value files.
 const TABLE_BYTES_MAX: usize = 1 << 21;
+
+/// A value file's numbers take at most this, bytes, those of later versions included.
+const VALUES_BYTES_MAX: usize = 1 << 12;
 
 /// One change. A record holds several; they take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,9 @@ pub(crate) enum Edit {
     KeyspaceDropped { keyspace: KeyspaceId },
     /// A table is part of its keyspace. Its file is durable (I3).
     TableAdded { keyspace: KeyspaceId, table: Arc<TableEntry> },
+    /// A value file exists, for as long as tables of the keyspace point into it: the first of them
+    /// follow in the same record. The file is durable (I3).
+    ValuesAdded { keyspace: KeyspaceId, values: ValuesEntry },
     /// A table is no longer part of its keyspace.
     TableRemoved { keyspace: KeyspaceId, table: TableId },
     /// A table no longer holds the keys in `range`: others do, or they are gone. A table left
@@ -94,6 +100,7 @@ const CLOCK_REACHED: u8 = 11;
 const KEYSPACE_OPERATOR: u8 = 12;
 const TABLE_MOVED: u8 = 13;
 const INGESTED: u8 = 15;
+const VALUES_ADDED: u8 = 16;
 const TABLE_DAMAGED: u8 = 20;
 const SCRUBBED: u8 = 21;
 
@@ -115,6 +122,13 @@ impl Edit {
                 put_varint(out, u64::from(keyspace.0));
                 let mut fields = Vec::new();
                 table.encode(&mut fields);
+                put_bytes(out, &fields);
+            }
+            Self::ValuesAdded { keyspace, values } => {
+                out.push(VALUES_ADDED);
+                put_varint(out, u64::from(keyspace.0));
+                let mut fields = Vec::new();
+                values.encode(&mut fields);
                 put_bytes(out, &fields);
             }
             Self::TableRemoved { keyspace, table } => {
@@ -209,6 +223,11 @@ impl Edit {
                 let keyspace = keyspace(cursor)?;
                 let table = TableEntry::decode_first_form(cursor)?;
                 Self::TableAdded { keyspace, table: Arc::new(table) }
+            }
+            VALUES_ADDED => {
+                let keyspace = keyspace(cursor)?;
+                let values = ValuesEntry::decode(cursor.bytes(VALUES_BYTES_MAX)?)?;
+                Self::ValuesAdded { keyspace, values }
             }
             TABLE_CUT => {
                 let (keyspace, table) = (keyspace(cursor)?, TableId(cursor.u64()?));

@@ -13,6 +13,7 @@ mod salvage;
 mod show;
 mod state;
 mod table_entry;
+mod values_entry;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +28,9 @@ pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
 pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
 pub(crate) use salvage::salvage_state;
-pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, State};
+pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, State};
 pub(crate) use table_entry::{TableEntry, range_of};
+pub(crate) use values_entry::ValuesEntry;
 
 const MAGIC: &[u8; 8] = b"TERRMANI";
 const VERSION: u32 = 1;
@@ -196,6 +198,12 @@ impl Manifest {
     /// A copy of the state.
     pub(crate) fn state(&self) -> State {
         self.inner.lock().state.clone()
+    }
+
+    /// Whether nobody needs the value file `id` any more: no table points into it, for certain.
+    pub(crate) fn has_given_up(&self, id: TableId) -> bool {
+        let inner = self.inner.lock();
+        inner.poison.is_none() && !inner.state.has_values(id)
     }
 
     /// The first failure, if there was one.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Edit, ScrubPosition, TableEntry};
+use super::{Edit, ScrubPosition, TableEntry, ValuesEntry};
 
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,6 +27,11 @@ impl fmt::Display for Edit {
                     table.seqno_max,
                     table.range
                 )
+            }
+            Self::ValuesAdded { keyspace, values } => {
+                let ValuesEntry { id, file_bytes, values, value_bytes, .. } = values;
+                write!(f, "keyspace {keyspace} gains value file {id}: {file_bytes} bytes, ")?;
+                write!(f, "{values} values of {value_bytes} bytes")
             }
             Self::TableCut { keyspace, table, range } => {
                 write!(f, "keyspace {keyspace} cuts {range} out of table {table}")

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
-use table::{Dictionary, file_name};
+use table::{Dictionary, file_name, values_file_name};
 
-use super::{Edit, KeyspaceKind, ScrubPosition, TableEntry};
+use super::{Edit, KeyspaceKind, ScrubPosition, TableEntry, ValuesEntry};
 use compact::KeyRange;
 
 /// Which keyspaces and tables exist.
@@ -39,6 +39,8 @@ pub(crate) struct KeyspaceEntry {
     /// The highest number of an ingest; zero where there was none.
     pub(crate) ingested: Seqno,
     pub(crate) tables: BTreeMap<TableId, Arc<LiveTable>>,
+    /// The value files that tables point into.
+    pub(crate) values: BTreeMap<TableId, LiveValues>,
     /// Oldest first; new tables use the last.
     pub(crate) dictionaries: Vec<DictionaryId>,
     /// What merges its operands.
@@ -54,6 +56,16 @@ pub(crate) struct LiveTable {
     pub(crate) pieces: Vec<LivePiece>,
     /// Damage was met in it.
     pub(crate) damaged: bool,
+}
+
+/// A value file, and what points into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveValues {
+    pub(crate) entry: ValuesEntry,
+    /// How many tables point into it.
+    tables: usize,
+    /// The bytes of its values that tables point at, by each table's own count.
+    pub(crate) live_bytes: u64,
 }
 
 /// A part of a table, or all of it, and where in the tree it is.
@@ -127,13 +139,14 @@ impl State {
                 }
                 self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
                 let (flushed_below, ingested) = (Seqno::ZERO, Seqno::ZERO);
-                let (tables, dictionaries, operator) = Default::default();
+                let (tables, values, dictionaries, operator) = Default::default();
                 let entry = KeyspaceEntry {
                     name,
                     kind,
                     flushed_below,
                     ingested,
                     tables,
+                    values,
                     dictionaries,
                     operator,
                 };
@@ -144,18 +157,29 @@ impl State {
                 self.keyspaces.remove(&keyspace);
             }
             Edit::TableAdded { keyspace, table } => self.add_table(keyspace, table)?,
-            Edit::TableRemoved { keyspace, table } => {
-                if self.entry(keyspace)?.tables.remove(&table).is_none() {
-                    return Err(contradiction("a table of the keyspace", format_args!("{table}")));
+            Edit::ValuesAdded { keyspace, values } => {
+                let id = values.id;
+                if id >= self.tables_below || self.has_table(id) || self.has_values(id) {
+                    return Err(contradiction("a reserved, new id", format_args!("values {id}")));
                 }
+                let live = LiveValues { entry: values, tables: 0, live_bytes: 0 };
+                self.entry(keyspace)?.values.insert(id, live);
+            }
+            Edit::TableRemoved { keyspace, table } => {
+                let entry = self.entry(keyspace)?;
+                let Some(removed) = entry.tables.remove(&table) else {
+                    return Err(contradiction("a table of the keyspace", format_args!("{table}")));
+                };
+                entry.let_values_go(&removed.entry);
             }
             Edit::TableCut { keyspace, table, range } => {
-                let tables = &mut self.entry(keyspace)?.tables;
-                let left = holding(tables, table, &range)?.without(&range);
+                let entry = self.entry(keyspace)?;
+                let left = holding(&entry.tables, table, &range)?.without(&range);
                 if left.pieces.is_empty() {
-                    tables.remove(&table);
+                    entry.tables.remove(&table);
+                    entry.let_values_go(&left.entry);
                 } else {
-                    tables.insert(table, Arc::new(left));
+                    entry.tables.insert(table, Arc::new(left));
                 }
             }
             Edit::TableMoved { keyspace, table, range, run, level } => {
@@ -228,7 +252,7 @@ impl State {
         if table.range.is_empty() || table.seqno_min > table.seqno_max {
             return Err(contradiction("ordered bounds", format_args!("table {id}")));
         }
-        if id >= self.tables_below || self.has_table(id) {
+        if id >= self.tables_below || self.has_table(id) || self.has_values(id) {
             return Err(contradiction("a reserved, new id", format_args!("table {id}")));
         }
         let keyspace = self.entry(keyspace)?;
@@ -237,6 +261,7 @@ impl State {
             let run = keyspace.place_newest(&table.range);
             Arc::make_mut(&mut table).run = run;
         }
+        keyspace.take_values(&table)?;
         keyspace.ingested = keyspace.ingested.max(table.seqno.unwrap_or_default());
         keyspace.tables.insert(id, LiveTable::whole(table));
         Ok(())
@@ -268,13 +293,20 @@ impl State {
         self.keyspaces.values().any(|entry| entry.tables.contains_key(&id))
     }
 
+    /// Whether a table points into this value file.
+    pub(crate) fn has_values(&self, id: TableId) -> bool {
+        self.keyspaces.values().any(|entry| entry.values.contains_key(&id))
+    }
+
     /// The files that must be there, manifest and log apart.
     pub(crate) fn files(&self) -> BTreeSet<String> {
         let entries = self.keyspaces.values();
         entries
             .flat_map(|entry| {
                 let tables = entry.tables.keys().map(|table| file_name(*table));
-                tables.chain(entry.dictionaries.iter().map(|id| Dictionary::file_name(*id)))
+                let values = entry.values.keys().map(|file| values_file_name(*file));
+                let dictionaries = entry.dictionaries.iter().map(|id| Dictionary::file_name(*id));
+                tables.chain(values).chain(dictionaries)
             })
             .collect()
     }
@@ -293,9 +325,12 @@ impl State {
         }
         for (id, entry) in &self.keyspaces {
             let KeyspaceEntry { name, kind, ingested, flushed_below, .. } = &**entry;
-            let KeyspaceEntry { tables, dictionaries, operator, .. } = &**entry;
+            let KeyspaceEntry { tables, values, dictionaries, operator, .. } = &**entry;
             let keyspace = *id;
             edits.push(Edit::KeyspaceCreated { keyspace, kind: *kind, name: name.clone() });
+            for LiveValues { entry, .. } in values.values() {
+                edits.push(Edit::ValuesAdded { keyspace, values: *entry });
+            }
             for table in tables.values() {
                 edits.push(Edit::TableAdded { keyspace, table: Arc::clone(&table.entry) });
                 table.edits(keyspace, &mut edits);
@@ -328,6 +363,46 @@ impl State {
 }
 
 impl KeyspaceEntry {
+    /// Counts anew what tables point into, where they were changed otherwise than by edits. `read`
+    /// tells what there is of a value file that was not known.
+    pub(crate) fn recount_values(&mut self, mut read: impl FnMut(TableId) -> ValuesEntry) {
+        let known = std::mem::take(&mut self.values);
+        for (file, bytes) in self.tables.values().flat_map(|table| &table.entry.values) {
+            let live = self.values.entry(*file).or_insert_with(|| {
+                let entry = known.get(file).map(|live| live.entry);
+                let entry = entry.unwrap_or_else(|| read(*file));
+                LiveValues { entry, tables: 0, live_bytes: 0 }
+            });
+            live.tables += 1;
+            live.live_bytes = live.live_bytes.saturating_add(*bytes);
+        }
+    }
+
+    /// Counts `table` among those that point into its value files.
+    fn take_values(&mut self, table: &TableEntry) -> Result<()> {
+        for (file, bytes) in &table.values {
+            let live = self.values.get_mut(file).ok_or_else(|| {
+                let expected = "value files that there are";
+                contradiction(expected, format_args!("{file}, table {}", table.id))
+            })?;
+            live.tables += 1;
+            live.live_bytes = live.live_bytes.saturating_add(*bytes);
+        }
+        Ok(())
+    }
+
+    /// `table` is gone, and with it the value files that nothing else points into.
+    fn let_values_go(&mut self, table: &TableEntry) {
+        for (file, bytes) in &table.values {
+            let Some(live) = self.values.get_mut(file) else { continue };
+            live.tables -= 1;
+            live.live_bytes = live.live_bytes.saturating_sub(*bytes);
+            if live.tables == 0 {
+                self.values.remove(file);
+            }
+        }
+    }
+
     /// The run for a table that is newer than all others: just above the newest run with a table
     /// that it overlaps.
     pub(crate) fn place_newest(&self, range: &KeyRange) -> RunId {

@@ -76,9 +76,23 @@ fn edits() -> Vec<Edit> {
     edits
 }
 
+/// As [`edits`], with the value file that a table of them points into.
+fn whole_edits() -> Vec<Edit> {
+    let mut edits = edits();
+    let values = ValuesEntry {
+        id: TableId(3),
+        file_bytes: 98_304,
+        values: 2,
+        value_bytes: 90_000,
+        digest: 0x0102_0304_0506_0708,
+    };
+    edits.insert(3, Edit::ValuesAdded { keyspace: KeyspaceId(1), values });
+    edits
+}
+
 fn state() -> State {
     let mut state = State::default();
-    for edit in edits() {
+    for edit in whole_edits() {
         state.apply(edit).unwrap();
     }
     state
@@ -209,6 +223,53 @@ fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
     assert_eq!(again, state);
 }
 
+/// A value file is there for as long as a table points into it, and what is alive of it is counted.
+#[test]
+fn value_files_come_and_go_with_the_tables_that_point_into_them() {
+    let keyspace = KeyspaceId(1);
+    let edit = whole_edits().remove(3);
+    let mut bytes = Vec::new();
+    edit.encode(&mut bytes);
+    let golden_bytes = golden("10 01 17 0300000000000000 808006 02 90bf05 0807060504030201");
+    assert_eq!(bytes, golden_bytes);
+    assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
+    // What a later version appends is skipped.
+    let mut longer = golden_bytes.clone();
+    longer[2] += 1;
+    longer.push(9);
+    assert_eq!(Edit::decode_all(&longer).unwrap(), Edit::decode_all(&bytes).unwrap());
+
+    let mut state = state();
+    let name = table::values_file_name(TableId(3));
+    assert!(state.files().contains(&name) && state.has_values(TableId(3)));
+    let live = |state: &State| state.keyspaces[&keyspace].values[&TableId(3)].live_bytes;
+    assert_eq!(live(&state), 70_000);
+    let second = TableEntry {
+        values: vec![(TableId(3), 5_000)],
+        ..TableEntry::clone(&entry(10, 9, "a", "b"))
+    };
+    state.apply(Edit::TableAdded { keyspace, table: Arc::new(second) }).unwrap();
+    assert_eq!(live(&state), 75_000);
+    let mut again = State::default();
+    for edit in state.edits() {
+        again.apply(edit).unwrap();
+    }
+    assert_eq!(again.files(), state.files());
+    assert_eq!(live(&again), 75_000);
+    state.apply(Edit::TableRemoved { keyspace, table: TableId(8) }).unwrap();
+    assert_eq!(live(&state), 5_000);
+    let range = KeyRange::all();
+    state.apply(Edit::TableCut { keyspace, table: TableId(10), range }).unwrap();
+    assert!(!state.files().contains(&name) && !state.has_values(TableId(3)));
+    // Nobody may point into it any more, and its id is used.
+    let third = TableEntry {
+        values: vec![(TableId(3), 5_000)],
+        ..TableEntry::clone(&entry(11, 9, "a", "b"))
+    };
+    let third = Edit::TableAdded { keyspace, table: Arc::new(third) };
+    assert_eq!(state.apply(third).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
 /// Scenario: a store written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
@@ -313,7 +374,7 @@ fn a_state_is_rebuilt_from_its_own_edits() {
 fn appended_edits_come_back() {
     let medium = medium();
     let manifest = start(&medium);
-    for edit in edits() {
+    for edit in whole_edits() {
         manifest.append(vec![edit]).unwrap();
     }
     let found = recover(&*medium, false).unwrap().unwrap();
@@ -324,7 +385,7 @@ fn appended_edits_come_back() {
 fn a_contradiction_is_refused_and_changes_nothing() {
     let medium = medium();
     let manifest = start(&medium);
-    manifest.append(edits()).unwrap();
+    manifest.append(whole_edits()).unwrap();
     let again = manifest.append(vec![created(3, "three"), created(3, "four")]).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Corrupt);
     assert!(manifest.append(vec![created(1, "used before")]).is_err());
@@ -371,7 +432,7 @@ fn table_ids_are_never_used_twice() {
 fn no_flipped_byte_loses_anything() {
     let medium = medium();
     let manifest = start(&medium);
-    manifest.append(edits()).unwrap();
+    manifest.append(whole_edits()).unwrap();
     manifest.append(vec![created(3, "three")]).unwrap();
     let good = contents(&*medium, &file_name(1));
     let used = good.iter().rposition(|byte| *byte != 0).unwrap() + 1;
@@ -392,7 +453,7 @@ fn any_torn_end_leaves_a_state_that_was() {
     let medium = medium();
     let manifest = start(&medium);
     let mut states = vec![manifest.state()];
-    for edit in edits() {
+    for edit in whole_edits() {
         manifest.append(vec![edit]).unwrap();
         states.push(manifest.state());
     }
@@ -414,7 +475,7 @@ fn any_torn_end_leaves_a_state_that_was() {
 fn an_unfinished_newer_manifest_is_passed_over() {
     let medium = medium();
     let manifest = start(&medium);
-    manifest.append(edits()).unwrap();
+    manifest.append(whole_edits()).unwrap();
     medium.create(&file_name(2), Access::Bytes, 1 << 20).unwrap();
     let found = recover(&*medium, false).unwrap().unwrap();
     assert_eq!((found.state, found.number), (state(), 2));

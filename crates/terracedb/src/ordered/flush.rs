@@ -1,6 +1,6 @@
-//! A flush: one sealed memtable becomes one table.
+//! A flush: one sealed memtable becomes one table, and a value file where it has long values.
 //!
-//! The table is written and synced, then one manifest record names it and raises the keyspace's
+//! The files are written and synced, then one manifest record names it and raises the keyspace's
 //! flushed sequence number (I3), then readers see it in the memtable's place, then the log may
 //! free what it held (I7). Versions nobody can read any more are left out. A job takes bounded
 //! steps; a failed one leaves no trace but a used table id, and the memtable stays.
@@ -8,20 +8,21 @@
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Account, Codec, EntryKind, Result, Seqno, StoreId};
+use base::limits::VALUE_APART_BYTES;
+use base::{Account, Codec, EntryKind, Result, Seqno, StoreId, TableId, Trailer};
 use cache::PageCache;
-use compact::{Below, Retention, Rules};
+use compact::{Apart, Below, Retention, Rules};
 use media::{Medium, Purpose};
 use table::{
-    Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Table,
-    Writer,
+    Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary,
+    Table, ValuesSpec, ValuesSummary, Writer,
 };
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
-use super::{Memtable, Tree};
+use super::{Memtable, Tree, ValueFiles};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
-use crate::manifest::{Edit, Manifest, TableEntry};
+use crate::manifest::{Edit, Manifest, TableEntry, ValuesEntry};
 use crate::quarantine::Quarantine;
 use crate::settings::LiveSettings;
 use crate::snapshot_list::SnapshotList;
@@ -36,6 +37,7 @@ pub(crate) struct FlushEnv {
     /// Tells this store's pages from others' in the cache.
     pub(crate) space: u32,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
+    pub(crate) values: Arc<ValueFiles>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) ring: Arc<PublishRing>,
     /// Makes the log durable up to a sequence number. A table must not outlive the log records
@@ -72,14 +74,17 @@ pub(crate) struct FlushJob {
 struct Output {
     tree: Arc<Tree>,
     memtable: Arc<Memtable>,
-    writer: Option<Writer>,
+    writer: Option<(Writer, Apart)>,
 }
 
 /// What a finished flush did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flushed {
     pub(crate) below: Seqno,
+    /// Of the table.
     pub(crate) file_bytes: u64,
+    /// Of its value file.
+    pub(crate) values_bytes: u64,
 }
 
 /// Entries in one step: about a millisecond of work.
@@ -121,8 +126,7 @@ impl FlushJob {
     /// Does one step; the outcome with the last.
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
         let Self { cursor, ranges, retention, output, .. } = self;
-        let mut keep =
-            |key: &[u8], trailer, value: &[u8]| output.writer(env)?.add(key, trailer, value);
+        let mut keep = |key: &[u8], trailer, value: &[u8]| output.add(env, key, trailer, value);
         for _ in 0..STEP_ENTRIES {
             if !cursor.valid() {
                 retention.end_key(&mut keep)?;
@@ -147,7 +151,7 @@ impl FlushJob {
             kept.clear();
             self.retention.range_deletes(start, Some(end), seqnos, &mut kept);
             if !kept.is_empty() {
-                self.output.writer(env)?.add_range_delete(start, end, &kept)?;
+                self.output.writer(env)?.0.add_range_delete(start, end, &kept)?;
             }
         }
         Ok(())
@@ -161,12 +165,11 @@ impl FlushJob {
             // What was held to be expired is, for every reader to come.
             edits.extend(env.timekeeper.tell(self.now_ms));
         }
-        let Some(writer) = self.output.writer.take() else {
+        let Some((summary, values)) = self.output.finish(env)? else {
             env.append(edits)?;
             self.tree.shape().install_flushed(&self.memtable, None);
-            return Ok(Flushed { below: self.below, file_bytes: 0 });
+            return Ok(Flushed { below: self.below, file_bytes: 0, values_bytes: 0 });
         };
-        let summary = writer.finish()?;
         let id = summary.table;
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
@@ -181,6 +184,8 @@ impl FlushJob {
         let entry = Arc::new(entry);
         let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
         let table = opened.and_then(|table| {
+            let values = values.map(ValuesEntry::from);
+            edits.extend(values.map(|values| Edit::ValuesAdded { keyspace, values }));
             edits.push(added);
             env.append(edits)?;
             Ok(table)
@@ -190,10 +195,14 @@ impl FlushJob {
             // that cannot be removed goes at the next open.
             if env.manifest.poisoned().is_none() {
                 let _ = env.medium.remove(&table::file_name(id));
+                if let Some(values) = &values {
+                    let _ = env.medium.remove(&table::values_file_name(values.file));
+                }
             }
         })?;
         shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
-        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes })
+        let values_bytes = values.map_or(0, |values| values.file_bytes);
+        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes, values_bytes })
     }
 }
 
@@ -210,8 +219,30 @@ impl FlushEnv {
 }
 
 impl Output {
-    /// The table's writer, created with the first that survives.
-    fn writer(&mut self, env: &FlushEnv) -> Result<&mut Writer> {
+    /// Adds a version that survives; its value apart where that is long.
+    fn add(&mut self, env: &FlushEnv, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        let (table, apart) = self.writer(env)?;
+        match apart.place(key, trailer, value)? {
+            None => table.add(key, trailer, value),
+            Some((trailer, pointer)) => table.add(key, trailer, &pointer.encode()),
+        }
+    }
+
+    /// Ends the files, if anything survived; they are the caller's then.
+    fn finish(&mut self, env: &FlushEnv) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
+        let Some((table, mut apart)) = self.writer.take() else { return Ok(None) };
+        let values = apart.finish()?;
+        let table = table.finish().inspect_err(|_| {
+            if let Some(values) = &values {
+                // Nobody names it; recovery removes what stays behind.
+                let _ = env.medium.remove(&table::values_file_name(values.file));
+            }
+        })?;
+        Ok(Some((table, values)))
+    }
+
+    /// The writers of the table and of what lies apart, created with the first that survives.
+    fn writer(&mut self, env: &FlushEnv) -> Result<&mut (Writer, Apart)> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
             None => self.create(env)?,
@@ -219,9 +250,10 @@ impl Output {
         Ok(self.writer.insert(writer))
     }
 
-    fn create(&self, env: &FlushEnv) -> Result<Writer> {
+    fn create(&self, env: &FlushEnv) -> Result<(Writer, Apart)> {
         // First: a manifest that failed gives none, and nothing else is tried then.
-        let table = env.manifest.next_table()?;
+        let ids = env.manifest.reserve_tables(2)?;
+        let (table, values) = (ids.start, TableId(ids.start.0 + 1));
         let settings = env.settings.load();
         let dictionary = match settings.codec {
             // A table without its dictionary is larger and no worse: shortages are no failure.
@@ -238,7 +270,17 @@ impl Output {
             filter_bits: FILTER_BITS_DEFAULT,
             purpose: Purpose::Flush,
         };
-        Writer::create(&env.medium, spec, &env.writer_account)
+        let values = ValuesSpec {
+            store: spec.store,
+            file: values,
+            keyspace: spec.keyspace,
+            codec: spec.codec,
+            level: spec.level,
+            purpose: spec.purpose,
+        };
+        let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
+        let apart = Apart::new(&env.medium, Some(values), least, Vec::new(), account);
+        Ok((Writer::create(&env.medium, spec, account)?, apart))
     }
 
     /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on

@@ -7,6 +7,7 @@ mod semantics;
 mod table_file;
 mod training;
 mod tree;
+mod value_file;
 mod version;
 
 pub(crate) use deleted_ranges::DeletedRanges;
@@ -15,4 +16,5 @@ pub(crate) use memtable::Memtable;
 pub(crate) use semantics::Semantics;
 pub(crate) use table_file::TableFile;
 pub(crate) use tree::{Shape, Tree, View};
+pub(crate) use value_file::{ValueFile, ValueFiles};
 pub(crate) use version::{Change, Piece, Rectangle, Run, Version};

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::Result;
+use base::{Error, Result};
 use cache::PageCache;
 use compact::plan::FileSummary;
 use media::Medium;
-use table::Table;
+use table::{Pointer, Table, ValueRead};
 
+use super::ValueFile;
 use crate::manifest::TableEntry;
 
 /// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
@@ -17,6 +18,8 @@ use crate::manifest::TableEntry;
 pub(crate) struct TableFile {
     table: Result<Arc<Table>>,
     entry: Arc<TableEntry>,
+    /// The value files it points into, by id.
+    values: Vec<Arc<ValueFile>>,
     medium: Arc<dyn Medium>,
     cache: Arc<PageCache>,
     space: u32,
@@ -29,14 +32,16 @@ impl TableFile {
     pub(crate) fn new(
         table: Result<Arc<Table>>,
         entry: Arc<TableEntry>,
+        mut values: Vec<Arc<ValueFile>>,
         medium: Arc<dyn Medium>,
         cache: Arc<PageCache>,
         space: u32,
     ) -> Arc<Self> {
+        values.sort_unstable_by_key(|file| file.id());
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
         let facts = OnceLock::new();
-        Arc::new(Self { table, entry, medium, cache, space, obsolete, damaged, facts })
+        Arc::new(Self { table, entry, values, medium, cache, space, obsolete, damaged, facts })
     }
 
     /// The table.
@@ -49,6 +54,26 @@ impl TableFile {
 
     pub(crate) fn entry(&self) -> &Arc<TableEntry> {
         &self.entry
+    }
+
+    /// The value files it points into, by id.
+    pub(crate) fn values(&self) -> &[Arc<ValueFile>] {
+        &self.values
+    }
+
+    /// A read of the value that an entry of it points at.
+    ///
+    /// # Errors
+    /// `Corrupt` where that cannot be: the file is missing or damaged, or is none of the table's.
+    pub(crate) fn read_value(&self, pointer: Pointer) -> Result<ValueRead> {
+        let file = self.values.binary_search_by_key(&pointer.file, |file| file.id());
+        let file = file.ok().and_then(|at| self.values.get(at)).ok_or_else(|| {
+            Error::corrupt("pointer to a value")
+                .at(format_args!("table {}", self.entry.id))
+                .expected("a value file of the table")
+                .got(pointer.file)
+        })?;
+        ValueRead::new(Arc::clone(file.values()?), pointer)
     }
 
     /// What planners are told of it.

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use base::{Error, Result, RunId, TableId};
 use table::{Bounds, Table, TableCursor};
 
-use super::TableFile;
+use super::{TableFile, ValueFile};
 use crate::manifest::{KeyRange, TableEntry};
 
 /// A part of a table, or all of it.
@@ -230,6 +230,14 @@ impl Version {
         let mut files: Vec<_> = self.pieces().map(|piece| &piece.file).collect();
         files.sort_unstable_by_key(|file| file.entry().id);
         files.dedup_by_key(|file| file.entry().id);
+        files
+    }
+
+    /// Every value file that a table points into, by id.
+    pub(crate) fn value_files(&self) -> Vec<&Arc<ValueFile>> {
+        let mut files: Vec<_> = self.files().into_iter().flat_map(|file| file.values()).collect();
+        files.sort_unstable_by_key(|file| file.id());
+        files.dedup_by_key(|file| file.id());
         files
     }
 

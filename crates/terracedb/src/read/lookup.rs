@@ -4,13 +4,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use base::{Result, Seqno, Trailer, key_hash};
+use base::{EntryKind, Result, Seqno, Trailer, key_hash};
 use bytes::Bytes;
-use table::{Pages, PointRead, Step, Table, TableCursor};
+use table::{Pages, PointRead, Step, TableCursor, ValueRead};
 
-use super::ReadOp;
-use super::resolver::{Resolver, Value};
-use crate::ordered::{Memtable, View};
+use super::resolver::{Known, Resolver, Value};
+use super::{PageFile, ReadOp};
+use crate::ordered::{Memtable, Piece, View};
 
 /// Values up to this size are copied out of a memtable, bytes: a copy costs less than keeping the
 /// memtable alive for the caller.
@@ -32,6 +32,8 @@ pub(crate) struct Lookup<K, V> {
     deleted: Option<Seqno>,
     search: Option<Search<K>>,
     resolver: Resolver,
+    /// The read of the value, where that lies apart: it ends the lookup.
+    fetch: Option<Box<ValueRead>>,
 }
 
 /// The search of one table.
@@ -56,18 +58,19 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             deleted: None,
             search: None,
             resolver: Resolver::new(now),
+            fetch: None,
         }
     }
 
     /// `Some` where memtables tell the key's value, or that it has none.
-    fn search_memtables(&mut self) -> Result<Option<Option<Value>>> {
+    fn search_memtables(&mut self) -> Result<Option<Known>> {
         let key = self.key.as_ref();
         for memtable in self.view.memtables() {
             let deleted = memtable.deleted().newest_covering(key, self.at.seqno());
             while let Some((trailer, value)) = version_in(memtable, key, self.at)
                 && deleted.is_none_or(|deleted| deleted < trailer.seqno())
             {
-                let known = self.resolver.older(&self.view.semantics, key, trailer, value)?;
+                let known = self.resolver.older(&self.view.semantics, key, trailer, value, None)?;
                 if known.is_some() {
                     return Ok(known);
                 }
@@ -78,6 +81,35 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             }
         }
         Ok(None)
+    }
+
+    /// The piece that is searched: of the run before the next.
+    fn piece(&self) -> Option<&Arc<Piece>> {
+        let run = self.view.version.runs().get(self.run.checked_sub(1)?)?;
+        run.find(self.key.as_ref())
+    }
+
+    /// The end of the lookup, or the read it ends with.
+    fn end(&mut self, known: Known) -> Result<Step<Option<Value>>> {
+        match known {
+            Known::Value(value) => Ok(Step::Ready(value)),
+            Known::Apart(read) => {
+                self.fetch = Some(read);
+                self.fetch(None)
+            }
+        }
+    }
+
+    /// Goes on with the read of the value.
+    fn fetch(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
+        let Some(read) = &mut self.fetch else { return Ok(Step::Ready(None)) };
+        let key = self.key.as_ref();
+        Ok(match read.step(key, supplied)? {
+            Step::Need(span) => Step::Need(span),
+            Step::Ready(bytes) => {
+                Step::Ready(self.resolver.fetched(&self.view.semantics, key, bytes)?)
+            }
+        })
     }
 
     /// The search of the next table that may hold the key.
@@ -146,10 +178,13 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
     type Output = Option<Value>;
 
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
+        if self.fetch.is_some() {
+            return self.fetch(supplied);
+        }
         if !self.memtables_searched {
             self.memtables_searched = true;
             if let Some(known) = self.search_memtables()? {
-                return Ok(Step::Ready(known));
+                return self.end(known);
             }
             self.hash = key_hash(self.key.as_ref());
         }
@@ -160,7 +195,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
             let key = self.key.as_ref();
             let semantics = &self.view.semantics;
             let Some(search) = &mut self.search else {
-                return self.resolver.end(semantics, key).map(Step::Ready);
+                let known = self.resolver.end(semantics, key)?;
+                return self.end(known);
             };
             let deleted = self.deleted;
             match search.step(key, supplied.take())? {
@@ -168,24 +204,36 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                 Step::Ready(Some((trailer, value)))
                     if deleted.is_none_or(|deleted| deleted < trailer.seqno()) =>
                 {
-                    if let Some(known) = self.resolver.older(semantics, key, trailer, value)? {
-                        return Ok(Step::Ready(known));
+                    let file = match trailer.kind()? {
+                        EntryKind::PutPointer => self.piece().map(|piece| Arc::clone(piece.file())),
+                        _ => None,
+                    };
+                    let (key, semantics) = (self.key.as_ref(), &self.view.semantics);
+                    let known =
+                        self.resolver.older(semantics, key, trailer, value, file.as_ref())?;
+                    if let Some(known) = known {
+                        return self.end(known);
                     }
+                    let Some(search) = &mut self.search else { continue };
                     self.at = Trailer::seek(trailer.seqno().before());
                     search.go_on(key, self.at);
                 }
                 Step::Ready(_) if deleted.is_some() => {
-                    return self.resolver.end(semantics, key).map(Step::Ready);
+                    let known = self.resolver.end(semantics, key)?;
+                    return self.end(known);
                 }
                 Step::Ready(_) => self.search = None,
             }
         }
     }
 
-    fn table(&self) -> Option<&Arc<Table>> {
-        match self.search.as_ref()? {
-            Search::Newest(point) => Some(point.table()),
-            Search::Older(cursor) => Some(cursor.table()),
+    fn file(&self) -> Option<PageFile> {
+        if let Some(read) = &self.fetch {
+            return Some(read.values().into());
         }
+        Some(match self.search.as_ref()? {
+            Search::Newest(point) => point.table().into(),
+            Search::Older(cursor) => cursor.table().into(),
+        })
     }
 }

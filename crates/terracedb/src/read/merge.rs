@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use base::{Account, Charge, Result, Seqno, Trailer};
 use bytes::Bytes;
-use table::{Pages, Step, Table};
+use table::{Pages, Step, ValueRead};
 
-use super::ReadOp;
 use super::covers::{Covers, Fate};
-use super::resolver::Resolver;
+use super::resolver::{Known, Resolver};
 use super::source::{Seek, Source};
+use super::{PageFile, ReadOp};
 use crate::ordered::View;
 
 /// A way to move over visible keys.
@@ -73,6 +73,8 @@ pub(crate) struct Merge {
     walked: Option<Vec<u8>>,
     /// What these versions come to.
     resolver: Resolver,
+    /// The read of the value of the walked key, where that lies apart: it ends the move.
+    fetch: Option<Box<ValueRead>>,
     /// The entry it stands on.
     current: Option<(Vec<u8>, Bytes)>,
     /// Spare memory for keys.
@@ -119,6 +121,7 @@ impl Merge {
             skip: None,
             walked: None,
             resolver: Resolver::new(Some(now)),
+            fetch: None,
             current: None,
             spare: Vec::new(),
             view,
@@ -137,6 +140,7 @@ impl Merge {
     pub(crate) fn start(&mut self, to: Move<'_>) {
         self.pending = None;
         self.walked = None;
+        self.fetch = None;
         self.resolver.clear();
         let (start, target, forward) = match to {
             Move::First => (Start::First, &[][..], true),
@@ -302,8 +306,13 @@ impl Merge {
     /// Ends the walked key: every version of it was met. `Some` where that ends the move.
     fn end_walked(&mut self) -> Result<Option<bool>> {
         let key = self.walked.as_deref().unwrap_or_default();
-        let value = self.resolver.end(&self.view.semantics, key)?;
-        Ok(self.stand(value.map(|value| value.bytes)).then_some(true))
+        match self.resolver.end(&self.view.semantics, key)? {
+            Known::Value(value) => Ok(self.stand(value.map(|value| value.bytes)).then_some(true)),
+            Known::Apart(read) => {
+                self.fetch = Some(read);
+                Ok(None)
+            }
+        }
     }
 
     /// One look at the sources, forward. `Some` where the move is done.
@@ -330,14 +339,19 @@ impl Merge {
             }
         }
         let stored = source.stored(trailer);
-        let known = self.resolver.older(&self.view.semantics, key, trailer, stored)?;
+        let known =
+            self.resolver.older(&self.view.semantics, key, trailer, stored, source.file())?;
         if self.walked.is_none() {
             self.walked = Some(Self::key_of(&mut self.spare, key));
         }
         match known {
             // Older versions of the key are skipped when the next move starts.
-            Some(Some(value)) => return Ok(Some(self.stand(Some(value.bytes)))),
-            Some(None) => {
+            Some(Known::Value(Some(value))) => return Ok(Some(self.stand(Some(value.bytes)))),
+            Some(Known::Apart(read)) => {
+                self.fetch = Some(read);
+                return Ok(None);
+            }
+            Some(Known::Value(None)) => {
                 if let Some(old) = std::mem::replace(&mut self.skip, self.walked.take()) {
                     self.spare = old;
                 }
@@ -372,7 +386,7 @@ impl Merge {
                 self.walked = Some(Self::key_of(&mut self.spare, key));
             }
             let stored = source.stored(trailer);
-            self.resolver.newer(&self.view.semantics, trailer, stored)?;
+            self.resolver.newer(&self.view.semantics, trailer, stored, source.file())?;
         }
         self.advance(number)?;
         Ok(None)
@@ -385,6 +399,18 @@ impl ReadOp for Merge {
 
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<bool>> {
         loop {
+            if let Some(read) = &mut self.fetch {
+                let key = self.walked.as_deref().unwrap_or_default();
+                let bytes = match read.step(key, supplied.take())? {
+                    Step::Need(span) => return Ok(Step::Need(span)),
+                    Step::Ready(bytes) => bytes,
+                };
+                let value = self.resolver.fetched(&self.view.semantics, key, bytes)?;
+                self.fetch = None;
+                if self.stand(value.map(|value| value.bytes)) {
+                    return Ok(Step::Ready(true));
+                }
+            }
             if let Some(source) = self.pending.and_then(|number| self.sources.get_mut(number)) {
                 if let Step::Need(span) = source.step(supplied.take())? {
                     return Ok(Step::Need(span));
@@ -416,7 +442,10 @@ impl ReadOp for Merge {
         }
     }
 
-    fn table(&self) -> Option<&Arc<Table>> {
-        self.sources.get(self.pending?)?.table()
+    fn file(&self) -> Option<PageFile> {
+        if let Some(read) = &self.fetch {
+            return Some(read.values().into());
+        }
+        self.sources.get(self.pending?)?.table().map(PageFile::from)
     }
 }

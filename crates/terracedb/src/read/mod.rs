@@ -6,18 +6,18 @@
 mod covers;
 mod lookup;
 mod merge;
+mod page_file;
 mod pages;
 mod queue;
 mod resolver;
 mod source;
 
-use std::sync::Arc;
-
 use base::Result;
-use table::{Pages, Step, Table};
+use table::{Pages, Step};
 
 pub(crate) use lookup::Lookup;
 pub(crate) use merge::{Merge, Move};
+pub(crate) use page_file::PageFile;
 pub(crate) use pages::{PageReader, ReadAhead};
 pub(crate) use queue::QueuePool;
 pub use queue::{Completed, ReadQueue};
@@ -31,6 +31,6 @@ pub(crate) trait ReadOp {
     /// Goes on with the pages asked for last (none at first), until done or in need of more.
     fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Self::Output>>;
 
-    /// The table whose pages the last step asked for.
-    fn table(&self) -> Option<&Arc<Table>>;
+    /// The file whose pages the last step asked for.
+    fn file(&self) -> Option<PageFile>;
 }

@@ -11,9 +11,9 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Result};
 use cache::{PageCache, PageKey, PageKind};
 use media::{Buf, Purpose};
-use table::{Pages, Span, Step, Table, verify_page};
+use table::{Pages, Span, Step, verify_page};
 
-use super::ReadOp;
+use super::{PageFile, ReadOp};
 use crate::counter::Counter;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
@@ -99,8 +99,7 @@ impl PageReader {
             match op.step(supplied.take())? {
                 Step::Ready(output) => return Ok((output, depth)),
                 Step::Need(span) => {
-                    let Some(table) = op.table() else { return Err(no_table()) };
-                    let (pages, from) = self.pages(table, span, ahead.as_deref_mut())?;
+                    let (pages, from) = self.pages(op, span, ahead.as_deref_mut())?;
                     depth = depth.max(from);
                     supplied = Some(pages);
                 }
@@ -108,17 +107,18 @@ impl PageReader {
         }
     }
 
-    fn pages(
+    fn pages<O: ReadOp>(
         &self,
-        table: &Table,
+        op: &O,
         span: Span,
         ahead: Option<&mut ReadAhead>,
     ) -> Result<(Pages, Depth)> {
         if let Some(pages) = self.cached(span) {
             return Ok((pages, Depth::Page));
         }
+        let file = &op.file().ok_or_else(no_file)?;
         if let Some(ahead) = ahead
-            && let Some(frame) = ahead.page(self, table, span)?
+            && let Some(frame) = ahead.page(self, file, span)?
         {
             return Ok((Pages::Frame(frame), Depth::Flash));
         }
@@ -128,12 +128,14 @@ impl PageReader {
             pages => Buf::pages(pages as usize),
         };
         let at = u64::from(span.first) * PAGE_BYTES as u64;
-        let (buf, result) = table.file().read(at, buf, purpose(span));
-        result.inspect_err(|_| self.counters.damaged.add(1)).map_err(|e| e.at(place(span)))?;
+        let (buf, result) = file.file.read(at, buf, purpose(span));
+        result
+            .inspect_err(|_| self.counters.damaged.add(1))
+            .map_err(|error| file.place(error, span.first))?;
         if span.pages > 1 {
-            return Ok((self.admit(table, span, buf)?, Depth::Flash));
+            return Ok((self.admit(file, span, buf)?, Depth::Flash));
         }
-        let admitted = self.admit_page(table, span, &buf);
+        let admitted = self.admit_page(file, span, &buf);
         PAGE.set(Some(buf));
         Ok((admitted?, Depth::Flash))
     }
@@ -161,14 +163,14 @@ impl PageReader {
     }
 
     /// Verifies the one page the device gave for `span` and caches a copy.
-    pub(crate) fn admit_page(&self, table: &Table, span: Span, page: &[u8]) -> Result<Pages> {
-        self.verify(table, span, page)?;
+    pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
+        self.verify(file, span, page)?;
         Ok(Pages::Frame(self.cache.insert(self.key(span, 0), kind(span), page)))
     }
 
     /// Verifies the run the device gave for `span` and caches it unless it is long.
-    pub(crate) fn admit(&self, table: &Table, span: Span, buf: Buf) -> Result<Pages> {
-        self.verify(table, span, &buf)?;
+    pub(crate) fn admit(&self, file: &PageFile, span: Span, buf: Buf) -> Result<Pages> {
+        self.verify(file, span, &buf)?;
         if span.pages <= CACHED_RUN_PAGES_MAX {
             for (number, page) in (0..span.pages).zip(buf.chunks_exact(PAGE_BYTES)) {
                 drop(self.cache.insert(self.key(span, number), kind(span), page));
@@ -177,24 +179,22 @@ impl PageReader {
         Ok(Pages::Run(buf))
     }
 
-    fn verify(&self, table: &Table, span: Span, bytes: &[u8]) -> Result<()> {
+    fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
         for (page, bytes) in (span.first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
-            verify_page(table.seed(), page, bytes).inspect_err(|_| self.counters.damaged.add(1))?;
+            verify_page(file.seed, page, bytes)
+                .inspect_err(|_| self.counters.damaged.add(1))
+                .map_err(|error| file.damaged(error))?;
         }
         Ok(())
     }
 }
 
-pub(crate) fn no_table() -> base::Error {
-    base::Error::invalid("read operation").expected("a table to read from")
+pub(crate) fn no_file() -> base::Error {
+    base::Error::invalid("read operation").expected("a file to read from")
 }
 
 pub(crate) fn purpose(span: Span) -> Purpose {
     if span.meta { Purpose::Meta } else { Purpose::Data }
-}
-
-pub(crate) fn place(span: Span) -> String {
-    format!("page {} of table {}", span.first, span.table)
 }
 
 fn kind(span: Span) -> PageKind {
@@ -231,11 +231,11 @@ impl ReadAhead {
     const BYTES: u64 = WINDOW_PAGES_MAX as u64 * PAGE_BYTES as u64;
 
     /// The page of `span`, if it is one that reading ahead has or gets.
-    fn page(&mut self, reader: &PageReader, table: &Table, span: Span) -> Result<Option<Frame>> {
+    fn page(&mut self, reader: &PageReader, file: &PageFile, span: Span) -> Result<Option<Frame>> {
         if span.pages != 1 {
             return Ok(None);
         }
-        if let Some(frame) = self.page_in_window(reader, table, span)? {
+        if let Some(frame) = self.page_in_window(reader, file, span)? {
             self.note(span);
             return Ok(Some(frame));
         }
@@ -253,25 +253,25 @@ impl ReadAhead {
         }
         let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
         let first = if backward { (span.first + 1).saturating_sub(pages) } else { span.first };
-        let end = (first + pages).min(table.footer().pages).max(span.first + 1);
+        let end = (first + pages).min(file.pages).max(span.first + 1);
         // There is memory for one window: the last one's is used again, or goes first.
         let bytes = (end - first) as usize * PAGE_BYTES;
         let last = self.window.take().map(|window| window.buf).filter(|buf| buf.len() == bytes);
         let buf = last.unwrap_or_else(|| Buf::pages((end - first) as usize));
         let at = u64::from(first) * PAGE_BYTES as u64;
-        let (buf, result) = table.file().read(at, buf, Purpose::ReadAhead);
+        let (buf, result) = file.file.read(at, buf, Purpose::ReadAhead);
         if result.is_err() {
             // A bad sector further on costs the read of this page nothing.
             return Ok(None);
         }
         self.window = Some(Window { table: span.table, first, buf });
-        self.page_in_window(reader, table, span)
+        self.page_in_window(reader, file, span)
     }
 
     fn page_in_window(
         &self,
         reader: &PageReader,
-        table: &Table,
+        file: &PageFile,
         span: Span,
     ) -> Result<Option<Frame>> {
         let Some(window) = self.window.as_ref().filter(|window| window.table == span.table) else {
@@ -281,7 +281,7 @@ impl ReadAhead {
         let Some(page) = window.buf.chunks_exact(PAGE_BYTES).nth(offset as usize) else {
             return Ok(None);
         };
-        reader.verify(table, span, page)?;
+        reader.verify(file, span, page)?;
         Ok(page.first_chunk().map(|page| reader.cache.uncached(page)))
     }
 

@@ -10,10 +10,10 @@ use base::{Charge, Error, Key, Result};
 use bytes::Bytes;
 use media::{Buf, Completion, Medium, Op, Request};
 use parking_lot::Mutex;
-use table::{Pages, Span, Step, Table};
+use table::{Pages, Span, Step};
 
-use super::pages::{Depth, PageReader, no_table, place, purpose};
-use super::{Lookup, ReadOp};
+use super::pages::{Depth, PageReader, no_file, purpose};
+use super::{Lookup, PageFile, ReadOp};
 use crate::ordered::View;
 
 /// The end of one queued get.
@@ -67,7 +67,7 @@ struct Slot {
     token: u64,
     lookup: Lookup<Bytes, PinnedView>,
     span: Span,
-    table: Arc<Table>,
+    file: PageFile,
     _charge: Option<Charge>,
 }
 
@@ -209,22 +209,22 @@ impl ReadQueue {
     }
 
     fn completed(&mut self, slot: Slot, completion: Completion) {
-        let Slot { token, lookup, span, table, _charge } = slot;
+        let Slot { token, lookup, span, file, _charge } = slot;
         match completion.result {
             Ok(()) if span.pages == 1 => {
-                match self.reader.admit_page(&table, span, &completion.buf) {
+                match self.reader.admit_page(&file, span, &completion.buf) {
                     Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
                     Err(error) => self.finish(token, Depth::Flash, Err(error)),
                 }
                 self.bufs.push(completion.buf);
             }
-            Ok(()) => match self.reader.admit(&table, span, completion.buf) {
+            Ok(()) => match self.reader.admit(&file, span, completion.buf) {
                 Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
                 Err(error) => self.finish(token, Depth::Flash, Err(error)),
             },
             Err(error) => {
                 self.reader.counters.damaged.add(1);
-                self.finish(token, Depth::Flash, Err(error.at(place(span))));
+                self.finish(token, Depth::Flash, Err(file.place(error, span.first)));
             }
         }
     }
@@ -251,11 +251,11 @@ impl ReadQueue {
                 supplied = Some(pages);
                 continue;
             }
-            let Some(table) = lookup.table().cloned() else {
-                return self.finish(token, depth, Err(no_table()));
+            let Some(file) = lookup.file() else {
+                return self.finish(token, depth, Err(no_file()));
             };
             return match self.reader.charge_for(span) {
-                Ok(_charge) => self.submit(Slot { token, lookup, span, table, _charge }),
+                Ok(_charge) => self.submit(Slot { token, lookup, span, file, _charge }),
                 Err(error) => self.finish(token, depth, Err(error)),
             };
         }
@@ -269,7 +269,7 @@ impl ReadQueue {
         };
         let at = u64::from(slot.span.first) * PAGE_BYTES as u64;
         let request = Request {
-            file: Arc::clone(slot.table.file()),
+            file: Arc::clone(&slot.file.file),
             op: Op::Read { at, buf },
             purpose: purpose(slot.span),
             token: number as u64,

@@ -2,17 +2,19 @@
 //!
 //! Every read comes here: lookups and forward walks feed the versions newest first and stop as
 //! soon as the value is known, backward walks feed them oldest first. An expired version is a
-//! delete (I5).
+//! delete (I5). A value that lies apart is read once it is known to count, and only then.
 //!
 //! Cost: nothing beyond the value's own for a key without operands. Operands are charged in steps
 //! before they are kept (I10), and bounded.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use base::{Charge, EntryKind, Error, Result, Trailer, expiry};
 use bytes::Bytes;
+use table::{Pointer, ValueRead};
 
-use crate::ordered::Semantics;
+use crate::ordered::{Semantics, TableFile};
 
 /// A key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +24,27 @@ pub(crate) struct Value {
     pub(crate) expiry: u64,
 }
 
+/// What the versions of a key come to.
+pub(crate) enum Known {
+    /// Its value, if it has one.
+    Value(Option<Value>),
+    /// That which this read ends with, handed to [`Resolver::fetched`].
+    Apart(Box<ValueRead>),
+}
+
+/// A value under operands, or without any.
+#[derive(Debug)]
+enum Base {
+    Here(Value),
+    /// In a value file of the table.
+    Apart(Pointer, Arc<TableFile>),
+    /// Being read; with its expiry.
+    Asked(u64),
+}
+
 /// What one version says.
 enum Said {
-    Value(Value),
+    Value(Base),
     Nothing,
     Operand(Bytes),
 }
@@ -35,7 +55,7 @@ pub(crate) struct Resolver {
     /// Now, Unix milliseconds, once it was asked for.
     now: Option<u64>,
     /// Under the operands.
-    base: Option<Value>,
+    base: Option<Base>,
     operands: Option<Box<Operands>>,
 }
 
@@ -72,37 +92,52 @@ impl Resolver {
         semantics: &Semantics,
         trailer: Trailer,
         stored: Bytes,
+        file: Option<&Arc<TableFile>>,
     ) -> Result<Said> {
         Ok(match trailer.kind()? {
-            EntryKind::Put => Said::Value(Value { bytes: stored, expiry: 0 }),
+            EntryKind::Put => Said::Value(Base::Here(Value { bytes: stored, expiry: 0 })),
             EntryKind::Delete => Said::Nothing,
             EntryKind::PutExpiring => {
                 let (expiry, value) = expiry::split(&stored)?;
-                let now = *self.now.get_or_insert_with(|| semantics.timekeeper().now());
-                if expiry <= now {
+                if self.is_over(semantics, expiry) {
                     Said::Nothing
                 } else {
-                    Said::Value(Value { bytes: stored.slice_ref(value), expiry })
+                    Said::Value(Base::Here(Value { bytes: stored.slice_ref(value), expiry }))
+                }
+            }
+            EntryKind::PutPointer => {
+                let pointer = Pointer::decode(&stored)?;
+                let file = file.ok_or_else(|| {
+                    Error::corrupt("entry kind").expected("no pointer outside a table")
+                })?;
+                if pointer.expiry > 0 && self.is_over(semantics, pointer.expiry) {
+                    Said::Nothing
+                } else {
+                    Said::Value(Base::Apart(pointer, Arc::clone(file)))
                 }
             }
             EntryKind::Merge => Said::Operand(stored),
-            other @ (EntryKind::PutPointer | EntryKind::DeleteRange) => {
-                return Err(Error::invalid("entry kind")
-                    .expected("one that this version reads; a newer TerraceDB may have written it")
-                    .got(format_args!("{other:?}")));
+            EntryKind::DeleteRange => {
+                return Err(Error::corrupt("entry kind").got("a range delete among versions"));
             }
         })
     }
 
-    /// Takes the next older version of `key`. `Some` once the value is known, if there is one.
+    fn is_over(&mut self, semantics: &Semantics, expiry: u64) -> bool {
+        expiry <= *self.now.get_or_insert_with(|| semantics.timekeeper().now())
+    }
+
+    /// Takes the next older version of `key`, stored in `file` where that is a table. `Some` once
+    /// the value is known, if there is one.
     pub(crate) fn older(
         &mut self,
         semantics: &Semantics,
         key: &[u8],
         trailer: Trailer,
         stored: Bytes,
-    ) -> Result<Option<Option<Value>>> {
-        match self.interpret(semantics, trailer, stored)? {
+        file: Option<&Arc<TableFile>>,
+    ) -> Result<Option<Known>> {
+        match self.interpret(semantics, trailer, stored, file)? {
             Said::Operand(operand) => {
                 self.operands.get_or_insert_default().add(
                     semantics,
@@ -111,21 +146,24 @@ impl Resolver {
                 )?;
                 return Ok(None);
             }
-            Said::Value(value) if self.operands.is_none() => return Ok(Some(Some(value))),
+            Said::Value(Base::Here(value)) if self.operands.is_none() => {
+                return Ok(Some(Known::Value(Some(value))));
+            }
             Said::Value(value) => self.base = Some(value),
             Said::Nothing => {}
         }
         self.end(semantics, key).map(Some)
     }
 
-    /// Takes the next newer version of the key.
+    /// Takes the next newer version of the key, stored in `file` where that is a table.
     pub(crate) fn newer(
         &mut self,
         semantics: &Semantics,
         trailer: Trailer,
         stored: Bytes,
+        file: Option<&Arc<TableFile>>,
     ) -> Result<()> {
-        let base = match self.interpret(semantics, trailer, stored)? {
+        let base = match self.interpret(semantics, trailer, stored, file)? {
             Said::Operand(operand) => {
                 let operands = self.operands.get_or_insert_default();
                 return operands.add(semantics, operand, VecDeque::push_back);
@@ -138,8 +176,40 @@ impl Resolver {
     }
 
     /// There are no more versions of `key`: its value, if it has one.
-    pub(crate) fn end(&mut self, semantics: &Semantics, key: &[u8]) -> Result<Option<Value>> {
-        let base = self.base.take();
+    pub(crate) fn end(&mut self, semantics: &Semantics, key: &[u8]) -> Result<Known> {
+        let base = match self.base.take() {
+            None => None,
+            Some(Base::Here(value)) => Some(value),
+            Some(Base::Apart(pointer, file)) => {
+                let read = file.read_value(pointer)?;
+                self.base = Some(Base::Asked(pointer.expiry));
+                return Ok(Known::Apart(Box::new(read)));
+            }
+            Some(Base::Asked(_)) => return Err(Error::invalid("value").expected("its read's end")),
+        };
+        self.merge(semantics, key, base).map(Known::Value)
+    }
+
+    /// Takes what the read of the value that lies apart ended with: the value of `key`.
+    pub(crate) fn fetched(
+        &mut self,
+        semantics: &Semantics,
+        key: &[u8],
+        bytes: Bytes,
+    ) -> Result<Option<Value>> {
+        let Some(Base::Asked(expiry)) = self.base.take() else {
+            return Err(Error::invalid("value").expected("one that was asked for"));
+        };
+        self.merge(semantics, key, Some(Value { bytes, expiry }))
+    }
+
+    /// The operands' value over `base`.
+    fn merge(
+        &mut self,
+        semantics: &Semantics,
+        key: &[u8],
+        base: Option<Value>,
+    ) -> Result<Option<Value>> {
         let Some(mut operands) = self.operands.take() else { return Ok(base) };
         let operator = semantics.operator()?;
         let list: Vec<&[u8]> = operands.list.make_contiguous().iter().map(|op| &**op).collect();

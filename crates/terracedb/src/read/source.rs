@@ -6,7 +6,7 @@ use base::{EntryKind, Result, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, Table, TableCursor};
 
-use crate::ordered::{Memtable, Run};
+use crate::ordered::{Memtable, Run, TableFile};
 
 /// A way to move a cursor. `Seek` stands on the first entry at or after the position,
 /// `SeekBefore` on the last one before it.
@@ -55,6 +55,14 @@ impl Source {
         match self {
             Self::Memtable(_) => Ok(Step::Ready(())),
             Self::Run(cursor) => cursor.step(supplied),
+        }
+    }
+
+    /// The file of the entry it stands on, where that is a table.
+    pub(crate) fn file(&self) -> Option<&Arc<TableFile>> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.run.pieces().get(cursor.at).map(|piece| piece.file()),
         }
     }
 

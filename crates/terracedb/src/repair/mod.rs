@@ -148,6 +148,7 @@ impl Repair<'_> {
         };
         let damaged = self.tables(&shop, &mut found.state, changes, progress)?;
         let lost = self.dictionaries(&shop, &mut found.state)?;
+        rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
         let log = self.log(&found)?;
         if self.dry_run {
             return Ok(log);

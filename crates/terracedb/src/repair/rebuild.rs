@@ -11,14 +11,14 @@ use std::sync::Arc;
 use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId, TableId};
 use media::{Listing, Medium};
 use table::{
-    Dictionaries, Dictionary, Fact, Properties, Table, describe, file_name, parse_file_name,
+    Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
 };
 
 use super::{Found, Lost, LostRange, RepairReport, RepairedTable, after};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{
-    KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, State, TableEntry, range_of,
-    salvage_state,
+    KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, State, TableEntry, ValuesEntry,
+    range_of, salvage_state,
 };
 
 /// What can be said of the store without its manifest.
@@ -188,7 +188,7 @@ fn keyspace_entry(state: &mut State, id: KeyspaceId) -> &mut KeyspaceEntry {
     state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
     let new = || {
         let (flushed_below, ingested) = (Seqno::ZERO, Seqno::ZERO);
-        let (tables, dictionaries, operator) = Default::default();
+        let (tables, values, dictionaries, operator) = Default::default();
         let (name, kind) = (format!("recovered-{id}"), KeyspaceKind::Ordered);
         Arc::new(KeyspaceEntry {
             name,
@@ -196,6 +196,7 @@ fn keyspace_entry(state: &mut State, id: KeyspaceId) -> &mut KeyspaceEntry {
             flushed_below,
             ingested,
             tables,
+            values,
             dictionaries,
             operator,
         })
@@ -221,7 +222,7 @@ fn nobodys(id: TableId, error: Error, report: &mut RepairReport) {
 fn highest(files: &[Listing]) -> TableId {
     let ids = files.iter().filter_map(|file| {
         let name = file.name.split_inclusive(".table").next().unwrap_or_default();
-        parse_file_name(name)
+        parse_file_name(name).or_else(|| table::parse_values_file_name(&file.name))
     });
     TableId(ids.map(|id| id.0.saturating_add(1)).max().unwrap_or_default())
 }
@@ -237,4 +238,35 @@ fn dictionaries(state: &mut State, intact: &BTreeMap<TableId, Intact>, files: &[
     }
     let ids = files.iter().filter_map(|file| Dictionary::parse_file_name(&file.name));
     state.last_dictionary = ids.max().unwrap_or_default().max(state.last_dictionary);
+}
+
+/// Counts anew what tables point into. Of a file that cannot be read nothing is known: its values are
+/// told to be lost by whoever reads them.
+pub(super) fn value_files(
+    medium: &dyn Medium,
+    store: StoreId,
+    state: &mut State,
+    account: &Account,
+) {
+    let read = |id: TableId| {
+        let opened = Values::open(medium, store, id, None, account).ok();
+        let unknown = ValuesEntry { id, file_bytes: 0, values: 0, value_bytes: 0, digest: 0 };
+        opened.map_or(unknown, |values| {
+            let footer = values.footer();
+            ValuesEntry {
+                id,
+                file_bytes: values.file_bytes(),
+                values: footer.values,
+                value_bytes: footer.value_bytes,
+                digest: footer.digest,
+            }
+        })
+    };
+    for keyspace in state.keyspaces.values_mut() {
+        let mut counted = KeyspaceEntry::clone(keyspace);
+        counted.recount_values(read);
+        if counted != **keyspace {
+            *keyspace = Arc::new(counted);
+        }
+    }
 }

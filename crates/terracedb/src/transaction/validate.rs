@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use base::{Error, Result, Seqno, Trailer, key_hash};
-use table::{Pages, PointRead, Step, Table, TableCursor};
+use table::{Pages, PointRead, Step, TableCursor};
 
 use super::key_set::{KeySet, KeySpan};
 use crate::ordered::{Piece, Tree, View};
-use crate::read::{PageReader, ReadOp};
+use crate::read::{PageFile, PageReader, ReadOp};
 
 /// Entries of one table looked through for one range that was read, where the table holds older ones
 /// too. A range with more is taken for written to.
@@ -187,8 +187,8 @@ impl ReadOp for KeyProbe<'_> {
         })
     }
 
-    fn table(&self) -> Option<&Arc<Table>> {
-        Some(self.0.table())
+    fn file(&self) -> Option<PageFile> {
+        Some(self.0.table().into())
     }
 }
 
@@ -221,7 +221,7 @@ impl ReadOp for Walk<'_> {
         }
     }
 
-    fn table(&self) -> Option<&Arc<Table>> {
-        Some(self.cursor.table())
+    fn file(&self) -> Option<PageFile> {
+        Some(self.cursor.table().into())
     }
 }

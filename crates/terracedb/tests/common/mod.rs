@@ -58,8 +58,9 @@ pub(crate) fn value(rng: &mut Rng, key: &[u8], version: u64) -> Vec<u8> {
     let mut value = format!("{version}:").into_bytes();
     value.extend_from_slice(key);
     let length = match rng.below(100) {
-        0 => 9000 + rng.below(20_000) as usize,
-        1..10 => 1000 + rng.below(4000) as usize,
+        0 => 9000 + rng.below(7_000) as usize,
+        1 => base::limits::VALUE_APART_BYTES - 200 + rng.below(2_000) as usize,
+        2..10 => 1000 + rng.below(4000) as usize,
         10..20 => 0,
         _ => rng.below(300) as usize,
     };

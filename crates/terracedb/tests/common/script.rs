@@ -527,5 +527,7 @@ fn assert_tidy_names(db: &Db, listed: &[String], why: &str) {
     let count = |part: &str| listed.iter().filter(|name| name.contains(part)).count();
     let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
     assert_eq!(count(".table"), tables, "{why}: tables among {listed:?}");
+    let values: usize = db.statistics().keyspaces.iter().map(|it| it.value_files).sum();
+    assert_eq!(count(".values"), values, "{why}: value files among {listed:?}");
     assert_eq!(count("manifest"), 1, "{why}: manifests among {listed:?}");
 }

@@ -1,0 +1,139 @@
+//! Which value files are collected: those of which most is dead.
+//!
+//! A value dies with the last pointer to it, and what tables point at is known without reading any. So
+//! a file of which nothing is alive goes by itself; one of which little is, is collected: tables that
+//! point into it are written anew, what they use of it is copied, and it goes with the last of them.
+//! A merge that is made anyway copies what its inputs use of such files.
+//!
+//! Files are collected above one share of dead bytes, so copying costs at most so much for each byte it
+//! frees: at a half, a byte for a byte (the cleaner of "LFS", Rosenblum and Ousterhout, 1991). Collected
+//! is what merges leave over; where dead values take more than live ones, it comes first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::TableId;
+
+use super::action::{Merge, Reason};
+use super::columns::Runs;
+use super::options::{filter_bits, table_bytes};
+use super::place::{Placed, pieces};
+use super::shape::Shape;
+
+/// The most bytes of values that one job copies, but for those of one file.
+const COPIED_BYTES_MAX: u64 = 256 << 20;
+
+/// What there is of value files.
+pub(super) struct Garbage {
+    /// The files to collect, with the bytes that are alive of each.
+    files: BTreeMap<TableId, u64>,
+    /// Whether dead values take more than live ones.
+    pub(super) is_pressing: bool,
+}
+
+impl Garbage {
+    pub(super) fn of(shape: &Shape<'_>) -> Self {
+        let summary = shape.summary;
+        let mut live: BTreeMap<TableId, u64> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        if !summary.values.is_empty() {
+            let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
+            for file in pieces.map(|piece| &piece.file).filter(|file| seen.insert(file.id)) {
+                for (values, bytes) in &file.values {
+                    let sum = live.entry(*values).or_default();
+                    *sum = sum.saturating_add(*bytes);
+                }
+            }
+        }
+        let (mut all, mut alive) = (0u64, 0u64);
+        let mut files = BTreeMap::new();
+        for file in &summary.values {
+            let live = live.get(&file.id).copied().unwrap_or(0).min(file.bytes);
+            all += file.bytes;
+            alive += live;
+            let dead = (file.bytes - live) as f64;
+            if !file.stays && dead > file.bytes as f64 * shape.options.dead_values_max {
+                files.insert(file.id, live);
+            }
+        }
+        Self { files, is_pressing: all > alive.saturating_mul(2) }
+    }
+
+    /// Of the files that a job's inputs use so many bytes of, those that it collects, ascending; none
+    /// where there is no space to copy what is alive of them.
+    pub(super) fn of_inputs(
+        &self,
+        shape: &Shape<'_>,
+        used: impl IntoIterator<Item = (TableId, u64)>,
+    ) -> Vec<TableId> {
+        let mut sums: BTreeMap<TableId, u64> = BTreeMap::new();
+        for (file, bytes) in used.into_iter().filter(|(file, _)| self.files.contains_key(file)) {
+            *sums.entry(file).or_default() += bytes;
+        }
+        // Those of which least is left go first: they cost least for what they free.
+        let mut found: Vec<_> = sums.into_iter().collect();
+        found.sort_by_key(|(file, _)| self.files.get(file).copied());
+        let (mut copied, room) = (0u64, shape.room());
+        let mut collect = Vec::new();
+        for (file, bytes) in found {
+            copied = copied.saturating_add(bytes);
+            if copied > room || (copied > COPIED_BYTES_MAX && !collect.is_empty()) {
+                break;
+            }
+            collect.push(file);
+        }
+        collect.sort_unstable();
+        collect
+    }
+
+    /// Pieces of tables that point into a file to collect, and that a job may have.
+    fn pieces<'a>(&self, shape: &Shape<'a>) -> Vec<Placed<'a>> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let is_free = |placed: &Placed<'_>| {
+            let own = Runs { newest: placed.run, oldest: placed.run };
+            placed.places.iter().all(|(number, _)| {
+                shape.columns.all.get(*number).is_some_and(|column| column.is_free(own))
+            })
+        };
+        let points = |placed: &Placed<'_>| {
+            placed.piece.file.values.iter().any(|(file, _)| self.files.contains_key(file))
+        };
+        pieces(shape).into_iter().filter(|placed| points(placed) && is_free(placed)).collect()
+    }
+
+    /// Bytes of tables to be written anew so that all of it goes.
+    pub(super) fn work(&self, shape: &Shape<'_>) -> u64 {
+        self.pieces(shape).iter().map(|placed| placed.piece.file.bytes).sum()
+    }
+
+    /// The rewriting of one table that points into the file of which least is alive.
+    pub(super) fn collection(&self, shape: &Shape<'_>) -> Option<Merge> {
+        let least = |placed: &Placed<'_>| {
+            let files = placed.piece.file.values.iter();
+            files.filter_map(|(file, _)| self.files.get(file).copied()).min()
+        };
+        let Placed { piece, run, places } = self.pieces(shape).into_iter().min_by_key(least)?;
+        let collect = self.of_inputs(shape, piece.file.values.iter().copied());
+        if collect.is_empty() || piece.file.bytes > shape.room() {
+            return None;
+        }
+        let oldest = places.iter().all(|(number, place)| {
+            shape.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
+        });
+        let id = shape.summary.runs.get(run)?.id;
+        Some(Merge {
+            inputs: vec![(id, vec![piece.clone()])],
+            first: piece.first.clone(),
+            end: piece.end.clone(),
+            into: id,
+            level: piece.level,
+            oldest,
+            reason: Reason::Values,
+            bytes: piece.file.bytes,
+            table_bytes: table_bytes(shape.slice, oldest).max(piece.file.bytes),
+            filter_bits: filter_bits(oldest),
+            collect,
+        })
+    }
+}

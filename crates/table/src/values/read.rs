@@ -1,0 +1,279 @@
+//! An open value file, and the read of one value, as a machine that asks for pages.
+//!
+//! Opening reads the footer. A value is one run of pages, so a read of it is one device operation.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
+use base::{Account, Error, PageSeed, Result, StoreId, TableId};
+use bytes::Bytes;
+use media::{Access, Buf, File, Medium, Purpose};
+
+use super::footer::ValuesFooter;
+use super::head;
+use crate::page::{Header, PageKind, payload};
+use crate::sorted::read::{decode_pages, read_pages, read_raw};
+use crate::sorted::step::{Pages, Span, Step};
+use crate::{NoDictionaries, Pointer, values_file_name};
+
+/// The pages of one read of a value that is copied.
+const CHUNK_PAGES: u32 = 64;
+
+/// An open value file. Pins next to nothing.
+pub struct Values {
+    file: Arc<dyn File>,
+    seed: PageSeed,
+    footer: ValuesFooter,
+    /// Charged for values while someone holds them.
+    account: Account,
+}
+
+impl Values {
+    /// Opens the value file `id` of `store`.
+    ///
+    /// # Errors
+    /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
+    /// given; `Invalid` where there is none or a newer version wrote it.
+    pub fn open(
+        medium: &dyn Medium,
+        store: StoreId,
+        id: TableId,
+        expected_bytes: Option<u64>,
+        account: &Account,
+    ) -> Result<Arc<Self>> {
+        let name = values_file_name(id);
+        let file = medium.open(&name, Access::Direct)?;
+        let footer = read_footer(&*file, expected_bytes)
+            .and_then(|footer| footer.expect(store, id))
+            .map_err(|error| error.at(&name))?;
+        let seed = PageSeed::new(store, id);
+        Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
+    }
+
+    /// The store that the footer of the value file `id` claims to belong to: for whoever has lost
+    /// the manifest.
+    ///
+    /// # Errors
+    /// As [`Values::open`].
+    pub fn store_of(medium: &dyn Medium, id: TableId) -> Result<StoreId> {
+        let name = values_file_name(id);
+        let read = || read_footer(&*medium.open(&name, Access::Direct)?, None);
+        read().map(|footer| footer.store).map_err(|error| error.at(&name))
+    }
+
+    /// The file's id.
+    #[must_use]
+    pub const fn id(&self) -> TableId {
+        self.footer.file
+    }
+
+    /// The length of the file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        u64::from(self.footer.pages) * PAGE_BYTES as u64
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The identity of the file's pages.
+    #[must_use]
+    pub const fn seed(&self) -> PageSeed {
+        self.seed
+    }
+
+    /// What the file says about itself.
+    #[must_use]
+    pub const fn footer(&self) -> &ValuesFooter {
+        &self.footer
+    }
+
+    /// Hands the pages of the value that `pointer` points at to `see`, as they are stored and in
+    /// order: each one's header and content, all of them verified before the first is handed on (I8).
+    /// Past every cache; takes 256 KiB, whatever the value's length.
+    ///
+    /// # Errors
+    /// `Corrupt` where pages are damaged or hold something else than the value of `key`, and nothing
+    /// was handed on; `Retry` where memory is short; otherwise as `see`.
+    pub(super) fn pages(
+        &self,
+        key: &[u8],
+        pointer: Pointer,
+        purpose: Purpose,
+        see: &mut dyn FnMut(&Header, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let place = |error: Error| error.at(values_file_name(self.id()));
+        self.check(pointer).map_err(place)?;
+        let count = pointer.pages.min(CHUNK_PAGES);
+        let _charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
+        // What fits one read is read once.
+        if pointer.pages <= CHUNK_PAGES {
+            let buf = self.chunk(pointer, 0, purpose).map_err(place)?;
+            self.check_pages(key, pointer, 0, &buf).map_err(place)?;
+            return each_page(&buf, see);
+        }
+        for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
+            let buf = self.chunk(pointer, from, purpose).map_err(place)?;
+            self.check_pages(key, pointer, from, &buf).map_err(place)?;
+        }
+        for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
+            each_page(&self.chunk(pointer, from, purpose).map_err(place)?, see)?;
+        }
+        Ok(())
+    }
+
+    /// Pages of a value, from its page `from` on, verified.
+    fn chunk(&self, pointer: Pointer, from: u32, purpose: Purpose) -> Result<Buf> {
+        let count = (pointer.pages - from).min(CHUNK_PAGES);
+        read_pages(&*self.file, self.seed, pointer.page + from, count, purpose)
+    }
+
+    /// Whether `buf` has the pages of the value of `key` from its page `from` on.
+    fn check_pages(&self, key: &[u8], pointer: Pointer, from: u32, buf: &[u8]) -> Result<()> {
+        for (number, page) in (from..).zip(buf.chunks_exact(PAGE_BYTES)) {
+            let header = Header::parse(page)?;
+            let is_next = header.kind == PageKind::Values
+                && u32::from(header.number) == number
+                && header.run_pages() == pointer.pages as usize;
+            if !is_next {
+                return Err(Error::corrupt("page of a value")
+                    .expected(format_args!("page {number} of {}", pointer.pages))
+                    .got(format_args!("{header:?}")));
+            }
+            // Of a compressed value that is all that can be said without its content.
+            if number == 0 && header.codec == base::Codec::None {
+                let head = head::encode(key);
+                let content = payload(page, &header)?;
+                let there = content.get(..head.len().min(content.len())).unwrap_or_default();
+                let bytes = head.len() as u64 + pointer.bytes;
+                if !head.starts_with(there) || u64::from(header.raw_bytes) != bytes {
+                    return Err(Error::corrupt("value and its key")
+                        .expected(format_args!("{bytes} bytes of `{}`", key.escape_ascii()))
+                        .got(format_args!("{header:?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of `key` that `pointer` points at. Read at once, past every cache, and verified (I8).
+    ///
+    /// # Errors
+    /// As [`Values::stored`].
+    pub fn value(&self, key: &[u8], pointer: Pointer, purpose: Purpose) -> Result<Bytes> {
+        let read = || {
+            self.check(pointer)?;
+            let _charge = self.account.charge(u64::from(pointer.pages) * PAGE_BYTES as u64)?;
+            let (first, pages) = (pointer.page, pointer.pages);
+            let buf = read_pages(&*self.file, self.seed, first, pages, purpose)?;
+            self.decode(key, pointer, Pages::Run(buf))
+        };
+        read().map_err(|error: Error| error.at(values_file_name(self.id())))
+    }
+
+    /// Whether `pointer` lies among the file's values.
+    fn check(&self, pointer: Pointer) -> Result<()> {
+        let end = pointer.page.checked_add(pointer.pages);
+        if pointer.file == self.id() && end.is_some_and(|end| end < self.footer.pages) {
+            return Ok(());
+        }
+        Err(Error::corrupt("pointer to a value")
+            .expected(format_args!("pages of {} before {}", self.id(), self.footer.pages - 1))
+            .got(format_args!("{pointer:?}")))
+    }
+
+    fn decode(&self, key: &[u8], pointer: Pointer, pages: Pages) -> Result<Bytes> {
+        let content =
+            decode_pages(PageKind::Values, pages, pointer.pages, &NoDictionaries, &self.account)?;
+        let at = self.check_content(key, pointer, &content)?;
+        Ok(content.slice(at..))
+    }
+
+    /// Where the value begins in `content`, which is to be the one of `key`.
+    fn check_content(&self, key: &[u8], pointer: Pointer, content: &[u8]) -> Result<usize> {
+        let (found, at) = head::split(content)?;
+        let bytes = (content.len() - at) as u64;
+        if found == key && bytes == pointer.bytes {
+            return Ok(at);
+        }
+        Err(Error::corrupt("value and its key")
+            .expected(format_args!("{} bytes of `{}`", pointer.bytes, key.escape_ascii()))
+            .got(format_args!("{bytes} bytes of `{}`", found.escape_ascii())))
+    }
+}
+
+/// The last page of `file`, verified under the identity it claims.
+pub(super) fn read_footer(file: &dyn File, expected_bytes: Option<u64>) -> Result<ValuesFooter> {
+    let size = file.size()?;
+    let pages = size / PAGE_BYTES as u64;
+    let is_whole = size.is_multiple_of(PAGE_BYTES as u64) && (2..=TABLE_PAGES_MAX).contains(&pages);
+    if !is_whole || expected_bytes.is_some_and(|expected| expected != size) {
+        return Err(Error::corrupt("length of a value file, bytes")
+            .expected(match expected_bytes {
+                Some(expected) => format!("{expected}"),
+                None => format!("whole pages of {PAGE_BYTES}, two at least"),
+            })
+            .got(size));
+    }
+    let pages = pages as u32;
+    ValuesFooter::parse(&read_raw(file, pages - 1, 1, Purpose::Meta)?, pages)
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Values({}, {} pages)", self.id(), self.footer.pages)
+    }
+}
+
+fn each_page(buf: &[u8], see: &mut dyn FnMut(&Header, &[u8]) -> Result<()>) -> Result<()> {
+    for page in buf.chunks_exact(PAGE_BYTES) {
+        let header = Header::parse(page)?;
+        see(&header, payload(page, &header)?)?;
+    }
+    Ok(())
+}
+
+/// The read of one value.
+#[derive(Debug)]
+pub struct ValueRead {
+    values: Arc<Values>,
+    pointer: Pointer,
+}
+
+impl ValueRead {
+    /// A read of what `pointer` points at in `values`.
+    ///
+    /// # Errors
+    /// `Corrupt` where it points at something else.
+    pub fn new(values: Arc<Values>, pointer: Pointer) -> Result<Self> {
+        values.check(pointer).map_err(|error| error.at(values_file_name(values.id())))?;
+        Ok(Self { values, pointer })
+    }
+
+    /// The file it reads.
+    #[must_use]
+    pub const fn values(&self) -> &Arc<Values> {
+        &self.values
+    }
+
+    /// Goes on: first with nothing, then with the pages that the last step needed. `key` is the one
+    /// whose value it should be.
+    ///
+    /// # Errors
+    /// `Corrupt` where the pages are damaged or hold another value, `Retry` where memory
+    /// for the value is short.
+    pub fn step(&mut self, key: &[u8], supplied: Option<Pages>) -> Result<Step<Bytes>> {
+        let Pointer { file, page, pages, .. } = self.pointer;
+        let Some(supplied) = supplied else {
+            return Ok(Step::Need(Span { table: file, first: page, pages, meta: false }));
+        };
+        let place = |error: Error| {
+            error.at(format_args!("page {page}")).at(values_file_name(self.values.id()))
+        };
+        self.values.decode(key, self.pointer, supplied).map(Step::Ready).map_err(place)
+    }
+}

@@ -1,0 +1,270 @@
+//! Writing a value file: keys and values in, pointers out.
+//!
+//! Values go to pages as they come, each a run of its own, compressed where that saves a page.
+//! Memory is bounded and charged (I10): buffers of 256 KiB, and three times its length for a value
+//! while it is compressed. Values over 1 MiB are not compressed, nor those that find no memory for it:
+//! they go from where they lie to their pages.
+
+use std::sync::Arc;
+
+use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
+use base::{
+    Account, Charge, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, StoreId, TableId,
+};
+use media::{Access, Medium, Purpose};
+
+use super::footer::ValuesFooter;
+use super::head;
+use super::read::Values;
+use crate::Pointer;
+use crate::codec::{lz4, zstd};
+use crate::name::values_file_name;
+use crate::page::{PageKind, run_pages};
+use crate::sorted::output::{Output, Section, memory};
+use crate::sorted::pieces::Pieces;
+
+/// The pages of one buffer: a flush has little memory beside a table's writer.
+const BUFFER_PAGES: usize = 32;
+
+/// A value longer than this is not compressed.
+const COMPRESSED_BYTES_MAX: usize = 1 << 20;
+
+/// What to write, and how.
+#[derive(Clone, Debug)]
+pub struct ValuesSpec {
+    /// The store the file belongs to.
+    pub store: StoreId,
+    /// The file's id: a table's id, never used before.
+    pub file: TableId,
+    /// The keyspace of its values.
+    pub keyspace: KeyspaceId,
+    /// How values are compressed.
+    pub codec: Codec,
+    /// The level of zstd; no meaning for other codecs.
+    pub level: i32,
+    /// What the writes are for.
+    pub purpose: Purpose,
+}
+
+/// What became of a value file: what the manifest records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValuesSummary {
+    /// The file.
+    pub file: TableId,
+    /// Its length.
+    pub file_bytes: u64,
+    /// How many values it holds.
+    pub values: u64,
+    /// The bytes of all values together, before compression: what pointers into it add up to.
+    pub value_bytes: u64,
+    /// The hash of the checksums of all pages before the footer.
+    pub digest: u64,
+}
+
+/// Writes one value file. Dropped before it finished, it removes the file again, as far as it can.
+pub struct ValuesWriter {
+    medium: Arc<dyn Medium>,
+    spec: ValuesSpec,
+    name: String,
+    output: Output,
+    compressor: Option<zstd::Compressor>,
+    raw: Vec<u8>,
+    payload: Vec<u8>,
+    values: u64,
+    value_bytes: u64,
+    failed: Option<Error>,
+    finished: bool,
+    account: Account,
+    _charge: Charge,
+}
+
+impl ValuesWriter {
+    /// Creates the file of `spec.file`.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short, `Invalid` where the file exists or this build lacks the codec;
+    /// otherwise as the medium's. Zstd gives way to LZ4 where there is no memory for it.
+    pub fn create(medium: &Arc<dyn Medium>, spec: ValuesSpec, account: &Account) -> Result<Self> {
+        let charge = account.charge(memory(BUFFER_PAGES))?;
+        let (codec, compressor) = match spec.codec {
+            Codec::Zstd => match zstd::Compressor::new(spec.level, None, account) {
+                Ok(compressor) => (Codec::Zstd, Some(compressor)),
+                Err(error) if error.is_retryable() => (Codec::Lz4, None),
+                Err(error) => return Err(error),
+            },
+            codec => (codec, None),
+        };
+        let spec = ValuesSpec { codec, ..spec };
+        let name = values_file_name(spec.file);
+        let file = medium.create(&name, Access::Direct, 0)?;
+        let seed = PageSeed::new(spec.store, spec.file);
+        let output = Output::new(&**medium, file, seed, spec.purpose, BUFFER_PAGES);
+        let output = output.inspect_err(|_| {
+            // Nobody names the file yet; recovery removes what stays behind.
+            let _ = medium.remove(&name);
+        })?;
+        Ok(Self {
+            medium: Arc::clone(medium),
+            spec,
+            name,
+            output,
+            compressor,
+            raw: Vec::new(),
+            payload: Vec::new(),
+            values: 0,
+            value_bytes: 0,
+            failed: None,
+            finished: false,
+            account: account.clone(),
+            _charge: charge,
+        })
+    }
+
+    /// Adds the value of `key`, which expires at `expiry` (Unix milliseconds; 0: never). Where it
+    /// lies.
+    ///
+    /// # Errors
+    /// `Invalid` where key or value are too long, and nothing is added. Otherwise as the medium's, and
+    /// the writer is of no more use.
+    pub fn add(&mut self, key: &[u8], value: &[u8], expiry: u64) -> Result<Pointer> {
+        self.check_usable()?;
+        if key.is_empty() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+            return Err(Error::invalid("key and value length, bytes")
+                .expected(format_args!("1..={KEY_BYTES_MAX} and at most {VALUE_BYTES_MAX}"))
+                .got(format_args!("{} and {}", key.len(), value.len())));
+        }
+        let head = head::encode(key);
+        let raw_bytes = head.len() + value.len();
+        let mut is_smaller = false;
+        let is_short = self.spec.codec != Codec::None && raw_bytes <= COMPRESSED_BYTES_MAX;
+        // Without the memory for it, a value is stored as it is.
+        let charge = match is_short {
+            true => self.account.try_charge(3 * raw_bytes as u64),
+            false => None,
+        };
+        if charge.is_some() {
+            self.raw.clear();
+            self.raw.extend_from_slice(&head);
+            self.raw.extend_from_slice(value);
+            match &mut self.compressor {
+                Some(compressor) => compressor.compress(&self.raw, &mut self.payload)?,
+                None => lz4::compress(&self.raw, &mut self.payload)?,
+            }
+            is_smaller = run_pages(self.payload.len()) < run_pages(raw_bytes);
+        }
+        let (codec, payload) = match is_smaller {
+            true => (self.spec.codec, Pieces::from(&*self.payload)),
+            false => (Codec::None, Pieces::new(&head, value, &[])),
+        };
+        let put = put(&mut self.output, codec, raw_bytes, payload);
+        // Their memory was this value's.
+        (self.raw, self.payload) = (Vec::new(), Vec::new());
+        drop(charge);
+        self.added(put, value.len() as u64, expiry)
+    }
+
+    /// Adds the value of `key` that `pointer` points at in another file, as it is stored there. Where
+    /// it lies now.
+    ///
+    /// # Errors
+    /// `Corrupt` where that value is damaged, `Retry` where memory is short; nothing is added then.
+    /// Otherwise as the medium's, and the writer is of no more use.
+    pub fn copy(&mut self, from: &Values, key: &[u8], pointer: Pointer) -> Result<Pointer> {
+        self.check_usable()?;
+        let page = self.output.pages();
+        let (output, purpose) = (&mut self.output, self.spec.purpose);
+        let copied = from
+            .pages(key, pointer, purpose, &mut |header, content| output.put_page(header, content));
+        if let Err(error) = copied {
+            if self.output.pages() > page {
+                self.failed = Some(error.clone());
+            }
+            return Err(error);
+        }
+        self.added(Ok((page, pointer.pages)), pointer.bytes, pointer.expiry)
+    }
+
+    fn added(&mut self, put: Result<(u32, u32)>, bytes: u64, expiry: u64) -> Result<Pointer> {
+        let (page, pages) = put.inspect_err(|error| self.failed = Some(error.clone()))?;
+        self.values += 1;
+        self.value_bytes += bytes;
+        Ok(Pointer { file: self.spec.file, page, pages, bytes, expiry })
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        match &self.failed {
+            Some(first) => Err(Error::poisoned_by("writer of values", first)),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of the file so far.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        u64::from(self.output.pages()) * PAGE_BYTES as u64
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> TableId {
+        self.spec.file
+    }
+
+    /// Ends the file and makes its content durable; the caller makes its name durable.
+    ///
+    /// # Errors
+    /// `Invalid` where nothing was added; otherwise as the medium's. The file is then removed.
+    pub fn finish(mut self) -> Result<ValuesSummary> {
+        self.check_usable()?;
+        if self.values == 0 {
+            return Err(Error::invalid("value file").expected("a value").got("none"));
+        }
+        let footer = ValuesFooter {
+            pages: self.output.pages().saturating_add(1),
+            store: self.spec.store,
+            file: self.spec.file,
+            keyspace: self.spec.keyspace,
+            values: self.values,
+            value_bytes: self.value_bytes,
+            digest: self.output.digest(),
+        };
+        self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
+        self.output.finish()?;
+        self.finished = true;
+        Ok(ValuesSummary {
+            file: footer.file,
+            file_bytes: self.file_bytes(),
+            values: footer.values,
+            value_bytes: footer.value_bytes,
+            digest: footer.digest,
+        })
+    }
+}
+
+/// Writes a run; its first page, and how many it has.
+fn put(
+    output: &mut Output,
+    codec: Codec,
+    raw_bytes: usize,
+    payload: Pieces<'_>,
+) -> Result<(u32, u32)> {
+    let pages = run_pages(payload.len()) as u32;
+    let (kind, dictionary) = (PageKind::Values, DictionaryId(0));
+    let page = output.put(Section { kind, codec, dictionary, raw_bytes, payload })?;
+    Ok((page, pages))
+}
+
+impl Drop for ValuesWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nobody names the file; recovery removes what stays behind.
+            let _ = self.medium.remove(&self.name);
+        }
+    }
+}
+
+impl std::fmt::Debug for ValuesWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ValuesWriter({}, {} values)", self.name, self.values)
+    }
+}

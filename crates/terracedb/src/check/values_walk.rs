@@ -1,0 +1,103 @@
+//! The value files: those that the manifest names, or where that is lost, all there are.
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result, StoreId, TableId};
+use table::{ValueDamage, Values, parse_values_file_name, values_file_name};
+
+use super::{Problem, Walk};
+use crate::manifest::{LiveValues, State};
+
+impl Walk<'_> {
+    pub(super) fn values(&mut self, state: Option<&State>) -> Result<()> {
+        let (Some(state), Some(store)) = (state, self.report.store) else {
+            return self.values_without_manifest();
+        };
+        for keyspace in state.keyspaces.values() {
+            for LiveValues { entry, .. } in keyspace.values.values() {
+                let name = values_file_name(entry.id);
+                let owner = Some(&*keyspace.name);
+                if self.listed(&name).is_none() {
+                    let error = Error::corrupt("value file").expected("its file").got("none");
+                    self.note_values(owner, &name, None, error);
+                    continue;
+                }
+                let expected = Some((entry.file_bytes, entry.digest));
+                self.value_file(store, entry.id, owner, expected)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks each value file under the identity that its footer claims.
+    fn values_without_manifest(&mut self) -> Result<()> {
+        let names: Vec<_> = self.files.iter().map(|file| file.name.clone()).collect();
+        for name in names {
+            let Some(id) = parse_values_file_name(&name) else { continue };
+            match Values::store_of(&**self.medium, id) {
+                Ok(store) => self.value_file(store, id, None, None)?,
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => self.note_values(None, &name, None, error),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_values(
+        &mut self,
+        keyspace: Option<&str>,
+        name: &str,
+        damage: Option<(u32, u32, Option<Vec<u8>>)>,
+        error: Error,
+    ) {
+        let keyspace = keyspace.map(str::to_owned);
+        let (pages, keys) = match damage {
+            Some((page, pages, key)) => (Some((page, pages)), key.map(|key| (key.clone(), key))),
+            None => (None, None),
+        };
+        self.report.note(Problem { keyspace, pages, keys, ..Problem::of(name, error) });
+    }
+
+    /// Checks one value file, which is there.
+    fn value_file(
+        &mut self,
+        store: StoreId,
+        id: TableId,
+        keyspace: Option<&str>,
+        expected: Option<(u64, u64)>,
+    ) -> Result<()> {
+        let name = values_file_name(id);
+        self.report.files += 1;
+        let size = self.listed(&name).map_or(0, |file| file.len);
+        let (bytes, digest) = expected.unzip();
+        match Values::open(&**self.medium, store, id, bytes, &self.account) {
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => self.note_values(keyspace, &name, None, error),
+            Ok(values) => {
+                let found = values.footer().digest;
+                if digest.is_some_and(|digest| digest != found) {
+                    let error = Error::corrupt("digest of a value file");
+                    self.note_values(
+                        keyspace,
+                        &name,
+                        None,
+                        error.got(format_args!("{found:016x}")),
+                    );
+                }
+                let (done, total) = (self.done, self.total);
+                let (progress, mut pages_done) = (&mut *self.progress, 0);
+                let found = values.verify(&mut |pages| {
+                    pages_done += u64::from(pages);
+                    progress((done + pages_done * PAGE_BYTES as u64).min(total), total);
+                })?;
+                self.report.pages += u64::from(found.pages);
+                self.report.values += found.values;
+                self.report.damages += found.damages - found.listed.len() as u64;
+                for ValueDamage { page, pages, key, error } in found.listed {
+                    self.note_values(keyspace, &name, Some((page, pages, key)), error);
+                }
+            }
+        }
+        self.walked(size);
+        Ok(())
+    }
+}

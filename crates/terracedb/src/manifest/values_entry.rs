@@ -1,0 +1,46 @@
+//! What the manifest knows of a value file. Bytes: docs/format/manifest.md.
+
+use base::{Cursor, Result, TableId, put_u64, put_varint};
+use table::ValuesSummary;
+
+/// What the manifest knows of a value file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValuesEntry {
+    pub(crate) id: TableId,
+    pub(crate) file_bytes: u64,
+    /// How many values were written, and their bytes before compression. What tables point at of
+    /// them is alive, the rest is dead.
+    pub(crate) values: u64,
+    pub(crate) value_bytes: u64,
+    /// The hash of its pages' checksums.
+    pub(crate) digest: u64,
+}
+
+impl ValuesEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.id.0);
+        put_varint(out, self.file_bytes);
+        put_varint(out, self.values);
+        put_varint(out, self.value_bytes);
+        put_u64(out, self.digest);
+    }
+
+    /// Reads the stored form; what a later version appended to it is skipped.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new("value file in a manifest", bytes);
+        Ok(Self {
+            id: TableId(cursor.u64()?),
+            file_bytes: cursor.varint()?,
+            values: cursor.varint()?,
+            value_bytes: cursor.varint()?,
+            digest: cursor.u64()?,
+        })
+    }
+}
+
+impl From<ValuesSummary> for ValuesEntry {
+    fn from(summary: ValuesSummary) -> Self {
+        let ValuesSummary { file, file_bytes, values, value_bytes, digest } = summary;
+        Self { id: file, file_bytes, values, value_bytes, digest }
+    }
+}

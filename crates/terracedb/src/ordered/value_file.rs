@@ -1,0 +1,121 @@
+//! A value file of an open store, shared by the tables that point into it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
+use cache::PageCache;
+use media::Medium;
+use parking_lot::Mutex;
+use table::{Values, values_file_name};
+
+use crate::manifest::Manifest;
+
+/// A value file, if it could be opened. The last table that points into it removes the file and its
+/// cached pages, where the manifest has given it up: so it outlives every reader.
+pub(crate) struct ValueFile {
+    id: TableId,
+    values: Result<Arc<Values>>,
+    /// What a collection could not take out of it stays: it is not tried again.
+    stays: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+/// What all value files of a store need.
+struct Shared {
+    store: StoreId,
+    medium: Arc<dyn Medium>,
+    manifest: Arc<Manifest>,
+    cache: Arc<PageCache>,
+    /// Tells this store's pages from others' in the cache.
+    space: u32,
+    /// Charged for values while someone holds them.
+    account: Account,
+}
+
+impl ValueFile {
+    /// The file.
+    ///
+    /// # Errors
+    /// Why it could not be opened: its values cannot be read.
+    pub(crate) fn values(&self) -> Result<&Arc<Values>> {
+        self.values.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Values of it are damaged or were found to stay: collecting it would free nothing.
+    pub(crate) fn mark_staying(&self) {
+        self.stays.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_staying(&self) -> bool {
+        self.values.is_err() || self.stays.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ValueFile {
+    fn drop(&mut self) {
+        let Shared { manifest, cache, medium, space, .. } = &*self.shared;
+        if manifest.has_given_up(self.id) {
+            cache.remove_table(*space, self.id);
+            // A file that stays is found as an orphan and removed at the next open.
+            let _ = medium.remove(&values_file_name(self.id));
+        }
+    }
+}
+
+impl fmt::Debug for ValueFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ValueFile({})", self.id)
+    }
+}
+
+/// The open value files of a store.
+pub(crate) struct ValueFiles {
+    shared: Arc<Shared>,
+    open: Mutex<BTreeMap<TableId, Weak<ValueFile>>>,
+}
+
+impl ValueFiles {
+    pub(crate) fn new(
+        store: StoreId,
+        medium: Arc<dyn Medium>,
+        manifest: Arc<Manifest>,
+        (cache, space): (Arc<PageCache>, u32),
+        account: Account,
+    ) -> Self {
+        let shared = Arc::new(Shared { store, medium, manifest, cache, space, account });
+        Self { shared, open: Mutex::default() }
+    }
+
+    /// The value file `id`, opened by the first who asks.
+    pub(crate) fn get(&self, id: TableId) -> Arc<ValueFile> {
+        let mut open = self.open.lock();
+        if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
+            return file;
+        }
+        let Shared { store, medium, account, .. } = &*self.shared;
+        let values = Values::open(&**medium, *store, id, None, account);
+        let values = values.map_err(|error| match error.kind() {
+            // One that is missing is damage of the store, not the caller's mistake.
+            ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
+            _ => error,
+        });
+        let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
+        let file = Arc::new(ValueFile { id, values, stays, shared });
+        open.retain(|_, file| file.strong_count() > 0);
+        open.insert(id, Arc::downgrade(&file));
+        file
+    }
+}
+
+impl fmt::Debug for ValueFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ValueFiles({} open)", self.open.lock().len())
+    }
+}

@@ -1,0 +1,59 @@
+//! The file whose pages a read asks for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{Error, PageSeed};
+use media::File;
+use table::{Table, Values, values_file_name};
+
+/// A table or a value file, as far as getting its pages goes.
+#[derive(Clone)]
+pub(crate) struct PageFile {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) seed: PageSeed,
+    /// How many pages it has.
+    pub(crate) pages: u32,
+    is_values: bool,
+}
+
+impl PageFile {
+    /// Adds to the error of a damaged page that the file is none of tables, where it is not.
+    #[cold]
+    pub(crate) fn damaged(&self, error: Error) -> Error {
+        match self.is_values {
+            true => error.at(values_file_name(self.seed.table())),
+            false => error,
+        }
+    }
+
+    /// Names where `error` was met.
+    #[cold]
+    pub(crate) fn place(&self, error: Error, page: u32) -> Error {
+        let id = self.seed.table();
+        match self.is_values {
+            true => error.at(format_args!("page {page} of {}", values_file_name(id))),
+            false => error.at(format_args!("page {page} of table {id}")),
+        }
+    }
+}
+
+impl From<&Arc<Table>> for PageFile {
+    fn from(table: &Arc<Table>) -> Self {
+        let (file, seed) = (Arc::clone(table.file()), table.seed());
+        Self { file, seed, pages: table.footer().pages, is_values: false }
+    }
+}
+
+impl From<&Arc<Values>> for PageFile {
+    fn from(values: &Arc<Values>) -> Self {
+        let (file, seed) = (Arc::clone(values.file()), values.seed());
+        Self { file, seed, pages: values.footer().pages, is_values: true }
+    }
+}
+
+impl fmt::Debug for PageFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageFile({})", self.seed.table())
+    }
+}
