@@ -1,5 +1,6 @@
-//! Random operations of every kind against a `BTreeMap`, over random settings, with reopening, the
-//! death of the process, power cuts, and a clock that runs and is set back in between.
+//! Random operations of every kind, batches, transactions and ingests, against a `BTreeMap`, over
+//! random settings, with snapshots, checkpoints, reopening, the death of the process, power cuts,
+//! and a clock that runs and is set back in between.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,12 +14,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Codec, Durability, Rng};
 use common::{Cells, Change, Model, Stepped, assert_same, key};
 use media::{Faulty, Medium};
-use terracedb::{Builder, Db, Keyspace, Snapshot, WriteBatch};
+use terracedb::{Builder, CheckpointOptions, Db, Keyspace, Snapshot, WriteBatch};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 300;
@@ -257,9 +258,91 @@ impl World {
         self.db().compact().unwrap();
     }
 
+    /// Sorted keys, each written once, all of them at one moment.
+    fn ingest(&mut self) {
+        let name = self.name();
+        let mut ingest = self.keyspace(name).ingest().unwrap();
+        let (first, step) = (self.rng.below(KEYS), 1 + self.rng.below(9));
+        let numbers = (first..KEYS).step_by(step as usize).take(self.rng.below(60) as usize);
+        for number in numbers {
+            self.version += 1;
+            let (key, version) = (key(number), self.version);
+            let stored = format!("ingested {version}").into_bytes();
+            let change = if self.rng.one_in(4) {
+                let expiry = self.stepped.now() + self.rng.below(5000);
+                let at = UNIX_EPOCH + Duration::from_millis(expiry);
+                ingest.add_expiring_at(&key, &stored, at).unwrap();
+                Change::PutExpiring(key, stored, expiry)
+            } else {
+                ingest.add(&key, &stored).unwrap();
+                Change::Put(key, stored)
+            };
+            self.cells.get_mut(name).unwrap().apply(&change);
+        }
+        ingest.finish().unwrap();
+    }
+
+    /// A transaction sees its own writes, and nobody else does before it commits.
+    fn transact(&mut self) {
+        let db = self.db().clone();
+        let keyspaces = NAMES.map(|name| (name, self.keyspace(name)));
+        let mut transaction = db.transaction();
+        let mut cells = self.cells.clone();
+        for _ in 0..self.rng.below(30) {
+            let (name, keyspace) = &keyspaces[self.rng.below(3) as usize];
+            self.version += 1;
+            let now = self.stepped.now();
+            let change = Change::random(&mut self.rng, KEYS, self.version, now);
+            change.add_to(&mut transaction, keyspace);
+            cells.get_mut(name).unwrap().apply(&change);
+            if self.rng.one_in(3) {
+                let probe = self.key();
+                self.now = self.now.max(self.stepped.now());
+                let model = cells[name].at(self.now);
+                let expected = model.get(&probe).map(Vec::as_slice);
+                let found = transaction.get(keyspace, &probe).unwrap();
+                assert_eq!(found.as_deref(), expected, "{}", self.context);
+            }
+        }
+        let (name, keyspace) = &keyspaces[self.rng.below(3) as usize];
+        self.now = self.now.max(self.stepped.now());
+        let model = cells[name].at(self.now);
+        let owned = |entry: terracedb::Result<terracedb::Entry>| {
+            entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
+        };
+        let iter = || transaction.iter(keyspace).unwrap().map(owned);
+        assert!(iter().collect::<Model>() == model, "{}: a transaction", self.context);
+        let reversed = transaction.iter(keyspace).unwrap().rev().map(owned);
+        assert!(reversed.collect::<Model>() == model, "{}: a transaction", self.context);
+        if self.rng.one_in(4) {
+            return transaction.rollback();
+        }
+        transaction.commit().unwrap();
+        self.cells = cells;
+    }
+
+    /// A copy holds what the store does, and is one.
+    fn checkpoint(&mut self) {
+        self.catch_up();
+        let copy: Arc<dyn Medium> = Arc::new(Faulty::new(self.rng.next_u64()));
+        let options = CheckpointOptions::default().flush(self.rng.one_in(2));
+        self.db().checkpoint_on(&copy, options).unwrap();
+        let merging = common::merging(&mut self.rng);
+        let db = self.stepped.on(copy).codec(self.codec).compaction_options(merging);
+        let db = db.open().unwrap();
+        for name in NAMES {
+            let model = self.model(name);
+            let keyspace = db.keyspace_with(name, &common::cells::options()).unwrap();
+            assert_same(&keyspace, &model, &format!("{}: a checkpoint", self.context));
+        }
+    }
+
     fn step(&mut self) {
         match self.rng.below(1000) {
-            0..600 => self.write(),
+            0..575 => self.write(),
+            575..585 => self.ingest(),
+            585..598 => self.transact(),
+            598..600 => self.checkpoint(),
             600..800 => self.check_some(),
             800..850 => self.walk(),
             850..900 => self.multi_get(),

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
 use terracedb::operators::Append;
-use terracedb::{Keyspace, KeyspaceOptions, WriteBatch};
+use terracedb::{Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
 use super::{Model, key, value};
 
@@ -66,6 +66,22 @@ impl Change {
                 Self::DeleteRange(start, end)
             }
         }
+    }
+
+    pub(crate) fn add_to(&self, transaction: &mut Transaction, keyspace: &Keyspace) {
+        match self {
+            Self::Put(key, value) => transaction.put(keyspace, key, value),
+            Self::PutExpiring(key, value, expiry) => {
+                let at = UNIX_EPOCH + Duration::from_millis(*expiry);
+                transaction.put_expiring_at(keyspace, key, value, at)
+            }
+            Self::Merge(key, operand) => transaction.merge(keyspace, key, operand),
+            Self::Delete(key) => transaction.delete(keyspace, key),
+            Self::DeleteRange(start, end) => {
+                transaction.delete_range(keyspace, (start.clone(), end.clone()))
+            }
+        }
+        .unwrap();
     }
 
     pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) {
