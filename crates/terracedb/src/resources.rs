@@ -2,7 +2,7 @@
 //! clock.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -38,6 +38,8 @@ struct Inner {
     flush: Budget,
     _flush_charge: Charge,
     executor: Arc<dyn Executor>,
+    /// What compaction jobs were promised and may charge, bytes. Only a number: `Relaxed`.
+    promised: AtomicU64,
     /// Held while the memory number changes.
     resizing: Mutex<()>,
     open_stores: AtomicUsize,
@@ -94,10 +96,24 @@ impl ResourcesBuilder {
             flush,
             _flush_charge,
             executor,
+            promised: AtomicU64::new(0),
             resizing: Mutex::new(()),
             open_stores,
             next_space,
         })))
+    }
+}
+
+/// Memory that one compaction job may charge; others may when this is dropped.
+#[derive(Debug)]
+pub(crate) struct CompactionMemory {
+    resources: Resources,
+    bytes: u64,
+}
+
+impl Drop for CompactionMemory {
+    fn drop(&mut self) {
+        self.resources.0.promised.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -177,6 +193,24 @@ impl Resources {
     /// The most that all compaction jobs may charge, bytes.
     pub(crate) fn compaction_bytes(&self) -> u64 {
         self.0.plan.load().compaction
+    }
+
+    /// Whether a compaction job may charge `bytes` now, as far as those of all stores leave so much.
+    pub(crate) fn has_compaction_room(&self, bytes: u64) -> bool {
+        let others = self.0.promised.load(Ordering::Relaxed);
+        others == 0 || others.saturating_add(bytes) <= self.compaction_bytes()
+    }
+
+    /// Promises a compaction job that it may charge `bytes`, where those of all stores leave so much.
+    /// The only job is never refused: what it finds short is told by its failure.
+    pub(crate) fn promise_compaction(&self, bytes: u64) -> Option<CompactionMemory> {
+        let most = self.compaction_bytes();
+        let promise = |others: u64| {
+            let all = others.saturating_add(bytes);
+            (others == 0 || all <= most).then_some(all)
+        };
+        self.0.promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, promise).ok()?;
+        Some(CompactionMemory { resources: self.clone(), bytes })
     }
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {

@@ -12,7 +12,7 @@ mod common;
 
 use std::sync::Arc;
 
-use base::{ErrorKind, Rng};
+use base::{Codec, ErrorKind, Rng};
 use common::{Model, Stepped, assert_same, key, value};
 use compact::plan::Options;
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
@@ -41,6 +41,37 @@ fn fill(keyspace: &Keyspace, model: &mut Model, rng: &mut Rng, rounds: u64) {
             }
         }
         keyspace.flush().unwrap();
+    }
+}
+
+/// Two stores share the least memory there is: each merge waits for the other's, none fails.
+#[test]
+fn stores_that_share_memory_merge_in_turns() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..4 {
+        let stepped = Stepped::new(seed + round);
+        let mut stores: Vec<_> = (0..2)
+            .map(|_| {
+                let builder = stepped.on(common::memory()).codec(Codec::Zstd);
+                // Whatever is merged is merged when it is asked for.
+                let options = Options { fanout: 1000, space_max: 1000.0, ..Options::default() };
+                let db = builder.compaction_options(options).open().unwrap();
+                let keyspace = db.keyspace("fruit").unwrap();
+                (db, keyspace, Model::new())
+            })
+            .collect();
+        for (_, keyspace, model) in &mut stores {
+            fill(keyspace, model, &mut rng, 12);
+        }
+        let started: Vec<_> =
+            stores.iter().map(|(db, ..)| db.start_compaction().unwrap()).collect();
+        for compaction in started {
+            compaction.wait().unwrap_or_else(|error| panic!("TERRACE_SEED={seed}: {error}"));
+        }
+        for (db, keyspace, model) in &stores {
+            assert_eq!(db.statistics().compaction.failed, 0, "TERRACE_SEED={seed}");
+            assert_same(keyspace, model, "merged in turns");
+        }
     }
 }
 

@@ -136,13 +136,14 @@ impl Compactor {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
+        let told = |state: &State| (state.ended, state.refused);
         let before = {
             let state = self.state.lock();
             // Not worth a look: the least job has to wait until another ends.
-            if state.running > 0 && !self.has_room(state.memory, MergeJob::MEMORY_MIN) {
+            if state.running > 0 && !self.resources.has_compaction_room(MergeJob::MEMORY_MIN) {
                 return None;
             }
-            state.ended
+            told(&state)
         };
         for tree in self.by_urgency() {
             match self.look(&tree) {
@@ -152,7 +153,7 @@ impl Compactor {
             }
         }
         let mut state = self.state.lock();
-        if state.running == 0 && state.ended == before {
+        if state.running == 0 && told(&state) == before {
             state.idle_looks += 1;
             self.changed.notify_all();
         }
@@ -216,7 +217,6 @@ impl Compactor {
             let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
             let mut state = self.state.lock();
             state.running += usize::from(job.is_some());
-            state.memory += job.as_ref().map_or(0, MergeJob::memory);
             state.ended += u64::from(is_changed);
             let book = state.books.entry(tree.id()).or_default();
             book.debt = debt;
@@ -261,24 +261,19 @@ impl Compactor {
         merge: &plan::Merge,
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
-        let (id, running, taken) = {
-            let mut state = self.state.lock();
-            (state.id(), state.running, state.memory)
-        };
         let env = self.job_env();
-        // The only job is never refused: what it finds short is told by its failure.
-        if running > 0 && !self.has_room(taken, MergeJob::memory_for(merge.inputs.len(), &env)) {
-            return Ok(None);
-        }
-        match MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms)) {
+        let bytes = MergeJob::memory_for(merge.inputs.len(), &env);
+        let memory = self.resources.promise_compaction(bytes);
+        let (id, running) = {
+            let mut state = self.state.lock();
+            state.refused += u64::from(memory.is_none());
+            (state.id(), state.running)
+        };
+        let Some(memory) = memory else { return Ok(None) };
+        match MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms), memory) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
         }
-    }
-
-    /// Whether a job of `bytes` fits beside those that may take `taken`.
-    fn has_room(&self, taken: u64, bytes: u64) -> bool {
-        taken + bytes <= self.resources.compaction_bytes()
     }
 
     /// What the planner is told of `tree`, and the request it is asked about; none where a look can
@@ -391,7 +386,7 @@ impl Compactor {
     /// `job` is installed.
     pub(crate) fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
-        let (id, memory) = (job.tree().id(), job.memory());
+        let id = job.tree().id();
         drop(job);
         let mut state = self.state.lock();
         let book = state.books.entry(id).or_default();
@@ -399,15 +394,14 @@ impl Compactor {
         if let Some((newer, oldest)) = merged.turnover {
             book.turnover.merged(newer, oldest, merged.bytes_written);
         }
-        self.job_ended(state, memory);
+        self.job_ended(state);
     }
 
     /// `job` was given up.
     pub(crate) fn cancelled(&self, job: MergeJob) {
         self.counters.cancelled();
-        let memory = job.memory();
         job.cancel(&self.env);
-        self.job_ended(self.state.lock(), memory);
+        self.job_ended(self.state.lock());
     }
 
     /// `job` failed: nothing happened.
@@ -416,16 +410,15 @@ impl Compactor {
         if tree.is_dropped() {
             return self.cancelled(job);
         }
-        let (error, memory) = (error.at(job.place()), job.memory());
+        let error = error.at(job.place());
         let is_kept_out = job.has_damaged_input();
         drop(job);
         self.note_failure(&tree, error, is_kept_out);
-        self.job_ended(self.state.lock(), memory);
+        self.job_ended(self.state.lock());
     }
 
-    fn job_ended(&self, mut state: MutexGuard<'_, State>, memory: u64) {
+    fn job_ended(&self, mut state: MutexGuard<'_, State>) {
         state.running -= 1;
-        state.memory -= memory;
         state.ended += 1;
         self.changed.notify_all();
         drop(state);

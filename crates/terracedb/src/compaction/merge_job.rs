@@ -30,6 +30,7 @@ use crate::Problem;
 use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
 use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, ValueFile, Version};
+use crate::resources::CompactionMemory;
 
 /// Ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
@@ -53,6 +54,8 @@ pub(crate) struct MergeJob {
     job: Job,
     compact: compact::Env,
     stage: Stage,
+    /// Given back when the stage, which charges it, is gone.
+    _memory: CompactionMemory,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,7 @@ impl MergeJob {
         shape: &mut Shape<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
+        memory: CompactionMemory,
     ) -> Result<Option<Self>> {
         let version = shape.version();
         let rectangle = Rectangle {
@@ -105,6 +109,7 @@ impl MergeJob {
             job,
             compact: compact.clone(),
             stage: Stage::Running(Box::new(run)),
+            _memory: memory,
         }))
     }
 
@@ -310,11 +315,6 @@ impl MergeJob {
     /// About the memory that a job with inputs of so many runs may take, bytes.
     pub(super) fn memory_for(runs: usize, env: &compact::Env) -> u64 {
         (runs * compact::Env::RUN_BYTES_MIN + env.read_bytes + WRITER_BYTES) as u64
-    }
-
-    /// About the memory it may take, bytes.
-    pub(super) fn memory(&self) -> u64 {
-        Self::memory_for(self.job.inputs.len(), &self.compact)
     }
 
     /// Whether damage was met in an input, which is out of all later jobs now.

@@ -17,9 +17,10 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<u64, Request>,
     /// Ids of jobs and requests.
     pub(super) next_id: u64,
-    /// Jobs handed out and not ended, and the memory that they may take.
+    /// Jobs handed out and not ended.
     pub(super) running: usize,
-    pub(super) memory: u64,
+    /// Merges for which others left no memory.
+    pub(super) refused: u64,
     /// Jobs and other changes that ended.
     pub(super) ended: u64,
     /// Looks at all keyspaces that found nothing to do while no job was running.
