@@ -2,8 +2,8 @@
 //!
 //! Listeners are called by the thread on which it happened, without any lock held, one event at a
 //! time of each thread: there is no queue, so nothing piles up and nothing is dropped. A slow
-//! listener slows the background work that tells it, never a read or a write directly; one that
-//! panics is not heard of again by its panic, which is counted, and is told the next event.
+//! listener slows the background work that tells it, never a read or a write directly. A panic of
+//! one is caught and counted; it is told the next event all the same.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
