@@ -27,7 +27,7 @@
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Error, KeyspaceId, Result, Seqno};
+use base::{Error, ErrorKind, KeyspaceId, Result, Seqno};
 use log::Batch;
 use media::Medium;
 use table::{Summary, Table, file_name};
@@ -143,7 +143,12 @@ pub(super) fn commit(
         // A manifest that failed may name them all the same (I3).
         built.hand_over();
     }
-    named.map_err(|error| if tree.is_dropped() { dropped(tree) } else { error })?;
+    named.map_err(|error| match store.manifest.poisoned() {
+        _ if tree.is_dropped() => dropped(tree),
+        // Whoever is told so knows that all of it may be there.
+        Some(_) if error.kind() != ErrorKind::Poisoned => Error::poisoned_by("manifest", &error),
+        _ => error,
+    })?;
     shape.install_ingested(files, seqno);
     Ok(())
 }
