@@ -5,7 +5,7 @@
 //! overdue is done first and nothing waits for ever; what only a quiet tree does stays below 1.
 
 use super::action::{Plan, Reason};
-use super::columns::{Column, Edge, Runs};
+use super::columns::{Cell, Column, Edge, Runs};
 use super::shape::Shape;
 use super::summary::{Area, ManualRange};
 use super::values::Garbage;
@@ -33,6 +33,8 @@ const MANUAL_SCORE: f64 = 1.5;
 const SPACE_SCORE_MAX: f64 = 2.0;
 /// A delete of a range weighs as many deletes: it hides more than one entry.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
+/// One cut piece is written anew where its file's dead bytes are over this part of it.
+const DEAD_PART: u64 = 3;
 /// Candidates tried until one fits the free space.
 const TRIES_MAX: usize = 64;
 
@@ -122,7 +124,7 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
             let level = column.cells.last().map_or(0, |cell| cell.level);
             Candidate { column: number, runs, reason, bottom: true, level, score, gain }
         };
-        if column.cells.len() >= 2 && column.is_free(whole) {
+        if is_reducible(column.within(whole)) && column.is_free(whole) {
             if over_space > 1.0 {
                 // Not before a column that is far too high: that costs every read.
                 offer(bottom(Reason::Space, whole, over_space.min(SPACE_SCORE_MAX)));
@@ -155,6 +157,16 @@ pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
     let superseded = (all - oldest) as f64 * shape.summary.superseding;
     let dead: u64 = column.cells.iter().map(|cell| cell.dead).sum();
     if all == 0 { 0.0 } else { (superseded + dead as f64) / all as f64 }
+}
+
+/// Whether merging cells gives something back: of several what is superseded, of one that was cut
+/// what its file still holds and nobody reads.
+pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
+    match cells {
+        [] => false,
+        [only] => only.dead > only.bytes / DEAD_PART,
+        _ => true,
+    }
 }
 
 /// The share of deletes that a column may have.
@@ -213,8 +225,7 @@ fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>, oldest: usize) -
     }
     let newest = shape.summary.runs.partition_point(|run| run.id > manual.newest);
     let runs = Runs { newest, oldest };
-    let cells = column.within(runs).len();
-    let due = cells >= 2 || (cells == 1 && deletes_share(shape, column, runs) > 0.0);
+    let due = is_reducible(column.within(runs)) || deletes_share(shape, column, runs) > 0.0;
     (due && newest <= oldest && column.is_free(runs)).then_some(runs)
 }
 

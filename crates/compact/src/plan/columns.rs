@@ -121,12 +121,13 @@ impl<'a> Columns<'a> {
     fn spread_dead(&mut self) {
         let mut live: HashMap<TableId, u64> = HashMap::new();
         for cell in self.all.iter().flat_map(|column| &column.cells) {
-            *live.entry(cell.piece.file.id).or_default() += cell.bytes;
+            // A piece that seems to hold nothing keeps its file all the same.
+            *live.entry(cell.piece.file.id).or_default() += cell.bytes.max(1);
         }
         for cell in self.all.iter_mut().flat_map(|column| &mut column.cells) {
             let file = &cell.piece.file;
             let live = live.get(&file.id).copied().unwrap_or(0);
-            let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes);
+            let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes.max(1));
             cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
         }
     }

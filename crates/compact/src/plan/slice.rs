@@ -6,7 +6,7 @@ use base::RunId;
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
-use super::candidate::{Candidate, deletes_share, deletes_share_max, gain};
+use super::candidate::{Candidate, deletes_share, deletes_share_max, gain, is_reducible};
 use super::columns::{Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
@@ -106,7 +106,8 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool 
         return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
     }
     if candidate.bottom {
-        return cells.len() >= 2 && gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
+        return is_reducible(cells)
+            && gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
     }
     let Options { fanout, settled_runs, .. } = *shape.options;
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
