@@ -178,6 +178,24 @@ fn what_is_deleted_gives_its_space_back() {
     assert_eq!(listed, statistics.keyspaces[1].tables);
 }
 
+/// Part of a table is deleted: a compaction gives its space back too, not only that of whole tables.
+#[test]
+fn what_is_deleted_of_one_table_gives_its_space_back() {
+    let db = open(&common::memory());
+    let fruit = db.keyspace("fruit").unwrap();
+    let mut ingest = fruit.ingest().unwrap();
+    for at in 0..20_000u32 {
+        ingest.add(at.to_be_bytes(), [7; 8]).unwrap();
+    }
+    ingest.finish().unwrap();
+    let bytes = || db.statistics().keyspaces[0].table_bytes;
+    let before = bytes();
+    fruit.delete_range(..15_000u32.to_be_bytes()).unwrap();
+    db.compact().unwrap();
+    assert_eq!(fruit.iter().unwrap().count(), 5_000);
+    assert!(bytes() < before / 2, "{} of {before}", bytes());
+}
+
 /// A merge that fails, wherever it fails: nothing is lost, its space is given back, writes and reads
 /// go on, and the next one succeeds.
 #[test]
