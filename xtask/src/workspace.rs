@@ -27,7 +27,7 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// Every text file, in order of their paths. Hidden folders other than `.ci` and `.cargo` are
-/// left out.
+/// left out, and the file that a worktree of git has in the place of one.
 pub(crate) fn texts() -> Result<Vec<Text>> {
     let mut texts = Vec::new();
     let mut folders = vec![root().to_path_buf()];
@@ -39,7 +39,8 @@ pub(crate) fn texts() -> Result<Vec<Text>> {
             let hidden = name.starts_with('.') && ![".ci", ".cargo"].contains(&name.as_str());
             if kind.is_dir() && !hidden && !SKIPPED.contains(&name.as_str()) {
                 folders.push(entry.path());
-            } else if kind.is_file() && entry.metadata()?.len() <= FILE_BYTES_MAX {
+            } else if kind.is_file() && name != ".git" && entry.metadata()?.len() <= FILE_BYTES_MAX
+            {
                 texts.extend(text(entry.path()));
             }
         }

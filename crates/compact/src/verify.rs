@@ -2,9 +2,9 @@
 //!
 //! Whoever ran the job, here or elsewhere, its outcome is bytes from outside: every page is read
 //! back and its checksum verified (I8), the digest of each file is the one the outcome names, the
-//! tables point at all values that were written, tables ascend, do not overlap and stay within the job's bounds, and every version read is accounted for.
-//! What the pages say is not decoded: who seals wrong content with right checksums is not found out
-//! here, but by [`Table::check`].
+//! tables point at all values that were written, tables ascend, do not overlap and stay within the
+//! job's bounds, and every version read is accounted for. What the pages say is not decoded: who
+//! seals wrong content with right checksums is not found out here, but by [`Table::check`].
 //!
 //! Goes in steps of one large read; about 0.2 us of processor time a page.
 

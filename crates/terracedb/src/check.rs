@@ -2,14 +2,14 @@
 //! little to verify.
 //!
 //! The manifest comes first, by the rules of recovery; it says which tables there must be. Each
-//! table and value file is streamed once, then the log is read as recovery would read it. Damage is noted with
-//! its file, pages and keys, and the walk goes on behind it; where the manifest itself is lost,
-//! every table is checked under the identity it claims.
+//! table and value file is streamed once, then the log is read as recovery would read it. Damage is
+//! noted with its file, pages and keys, and the walk goes on behind it; where the manifest itself
+//! is lost, every table is checked under the identity it claims.
 //!
-//! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables against what
-//! the manifest says of them, newer above older (I4), and that the log reaches what the tables hold
-//! (I11). The check takes the directory's lock and changes nothing. Memory is what the largest
-//! entry takes, and a fixed part.
+//! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables
+//! against what the manifest says of them, newer above older (I4), and that the log reaches what
+//! the tables hold (I11). The check takes the directory's lock and changes nothing. Memory is what
+//! the largest entry takes, and a fixed part.
 
 mod log_walk;
 mod report;

@@ -1,9 +1,10 @@
 //! Copying a store's files with an eye on what is copied.
 //!
 //! Content is verified as it streams by (I8): every page of a table or value file under its own
-//! identity, and the whole against the digest in its footer. Every copy is named by a digest: a table's
-//! is the one its footer records, any other file's a hash over its pages. So two tables with one id that have come
-//! to differ, as in a restored store that went its own way, are told apart without reading them.
+//! identity, and the whole against the digest in its footer. Every copy is named by a digest: a
+//! table's is the one its footer records, any other file's a hash over its pages. So two tables
+//! with one id that have come to differ, as in a restored store that went its own way, are told
+//! apart without reading them.
 //!
 //! A copy is synced when it is done; its name is the caller's to sync. Memory: one buffer, charged.
 

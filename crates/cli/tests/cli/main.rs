@@ -18,6 +18,7 @@ mod inspect;
 mod keeping;
 #[cfg(test)]
 mod repair;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod support;

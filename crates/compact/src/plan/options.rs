@@ -30,7 +30,7 @@ impl Default for Options {
             space_max: 1.5,
             settled_space: 1.25,
             deletes_share: 0.2,
-            dead_values_max: 0.5,
+            dead_values_max: 0.4,
             slice_bytes: 64 << 20,
             runs_max: 64,
         }
