@@ -1,7 +1,7 @@
 //! The pool of frames: 4 KiB pieces of huge-page chunks, taken and given back by number.
 //!
 //! Invariants: a frame's bit in its chunk's map of free frames is set, or the frame is counted by
-//! its handles, or an [`Evacuation`] owns it, or its chunk has no memory. Each frame in use holds
+//! its handles, or an `Evacuation` owns it, or its chunk has no memory. Each frame in use holds
 //! one strong count of its pool, so a handle may outlive the [`FramePool`]. Memory is charged a
 //! chunk at a time, before it is mapped (I10), and given back when the chunk is evacuated or the
 //! pool and all its frames are gone; a chunk's headers stay.

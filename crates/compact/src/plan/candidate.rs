@@ -1,6 +1,6 @@
 //! What could be done in each column, and which of it is worth most.
 //!
-//! A candidate is a column and the runs of it to merge; [`slice`] makes a job of it by taking the
+//! A candidate is a column and the runs of it to merge; [`mod@slice`] makes a job of it by taking the
 //! columns beside it too. Scores compare urgencies: 1 is where something becomes due, so what is most
 //! overdue is done first and nothing waits for ever; what only a quiet tree does stays below 1.
 

@@ -163,7 +163,8 @@ impl Values {
     /// The value of `key` that `pointer` points at. Read at once, past every cache, and verified (I8).
     ///
     /// # Errors
-    /// As [`Values::stored`].
+    /// `Corrupt` where a page is damaged or holds another value, `Retry` where memory is short;
+    /// otherwise as the medium's.
     pub fn value(&self, key: &[u8], pointer: Pointer, purpose: Purpose) -> Result<Bytes> {
         let read = || {
             self.check(pointer)?;

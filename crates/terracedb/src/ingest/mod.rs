@@ -2,7 +2,7 @@
 //!
 //! [`Ingest`] writes tables as its caller adds keys; nobody knows of them until it is finished, and
 //! what is left of one that never was is removed, by its drop or by the next opening. Finishing
-//! gives all of it one sequence number and makes it visible at once ([`commit`]). Every byte is
+//! gives all of it one sequence number and makes it visible at once ([`mod@commit`]). Every byte is
 //! written once.
 //!
 //! Memory: one table writer's, whatever the size, and what open tables pin. Charged (I10).
