@@ -160,6 +160,6 @@ fn a_worker_refuses_what_it_cannot_do() {
     refused(&dictionary.encode(), "dictionary");
     let mut newer = job.encode();
     newer[8] = 9;
-    refused(&newer, "job: another version: expected 1, got 9");
+    refused(&newer, "job: another version: expected 1 to 2, got 9");
     refused(&job.encode()[1..], "job");
 }
