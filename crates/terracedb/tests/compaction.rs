@@ -99,7 +99,8 @@ fn a_settled_tree_is_low_and_holds_what_was_written() {
         // Runs that lie beside each other, not over each other, may stay.
         assert!(statistics.keyspaces[0].runs <= 3, "{:?}", statistics.keyspaces);
         let versions = versions(&db);
-        assert!(versions <= model.len() as u64 * 11 / 10, "{versions} of {}", model.len());
+        // A cut table is written anew once a third as much as is left of it is dead: it counts whole.
+        assert!(versions <= model.len() as u64 * 4 / 3, "{versions} of {}", model.len());
         common::assert_tidy(&db, &*medium, "compacted");
         drop((keyspace, db));
         let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
