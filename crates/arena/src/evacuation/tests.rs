@@ -136,9 +136,12 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
                 // A busy machine may let the other thread wait: not without end.
                 let goes_on =
                     |round| round < rounds || !any_given.load(std::sync::atomic::Ordering::SeqCst);
-                for _ in (0..100 * rounds).take_while(|round| goes_on(*round)) {
-                    // Now many frames, now few.
-                    let most = 1 << rng.below(10);
+                let mut most = 0;
+                for round in (0..100 * rounds).take_while(|round| goes_on(*round)) {
+                    // For a while many frames, which need every chunk, for a while few, of one.
+                    if round % 2_000 == 0 {
+                        most = [1, 16, FRAMES_PER_CHUNK][rng.below(3) as usize];
+                    }
                     while held.len() > most {
                         let (mark, frame) = held.swap_remove(rng.below(held.len() as u64) as usize);
                         assert_eq!(frame[..8], mark.to_le_bytes());
