@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a job and as an outcome whose checksums match.
+//! Reads arbitrary bytes as a job and as an outcome of each version, whose checksums match.
 
 #![no_main]
 
@@ -7,9 +7,9 @@ use compact::{Job, Outcome};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    for magic in [b"TERRAJOB", b"TERRDONE"] {
+    for (magic, version) in [(b"TERRAJOB", 1), (b"TERRAJOB", 2), (b"TERRDONE", 1), (b"TERRDONE", 2)] {
         let mut message = magic.to_vec();
-        message.extend_from_slice(&1u32.to_le_bytes());
+        message.extend_from_slice(&u32::to_le_bytes(version));
         message.extend_from_slice(bytes);
         let checksum = hash64(0, &message);
         message.extend_from_slice(&checksum.to_le_bytes());

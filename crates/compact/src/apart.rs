@@ -153,7 +153,9 @@ impl Apart {
     /// # Errors
     /// As the medium's; the file is then removed.
     pub fn finish(&mut self) -> Result<Option<ValuesSummary>> {
-        self.writer.take().map(ValuesWriter::finish).transpose()
+        // Where all that was to be copied is damaged, there is none.
+        let writer = self.writer.take().filter(|writer| writer.file_bytes() > 0);
+        writer.map(ValuesWriter::finish).transpose()
     }
 
     /// Gives up what was written.

@@ -390,8 +390,9 @@ impl Db {
         Ok(new)
     }
 
-    /// Reads every table and verifies each page, now and as fast as the device gives, which the
-    /// store otherwise does in the background. What is damaged is kept out of merges from then on.
+    /// Reads every table and value file and verifies each page, now and as fast as the device gives,
+    /// which the store otherwise does in the background. What is damaged is kept out of merges and
+    /// collections from then on.
     ///
     /// # Errors
     /// `Retry` where memory is short. Damage is no error: the report has it.

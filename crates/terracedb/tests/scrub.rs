@@ -1,5 +1,5 @@
 //! Scrubbing and quarantine: planted damage is found and told, with its keys; what is damaged is
-//! kept out of merges, over a restart too, and answers for every other key.
+//! kept out of merges and collections, over a restart too, and answers for every other key.
 
 #![allow(
     clippy::unwrap_used,
@@ -161,6 +161,96 @@ fn a_merge_that_meets_damage_quarantines_its_input() {
     assert_eq!(damaged_tables(&db.statistics()), 1);
     assert!(medium.list().unwrap().iter().any(|it| it.name == file));
     assert_eq!(lost(&db), lost_keys);
+}
+
+/// Damage of a value file is found and told with the value's key. The file stays and is not collected,
+/// before and after a restart, until nothing points into it; all else goes on.
+#[test]
+fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
+    const VALUES: u64 = 24;
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(5));
+    let ear = Arc::new(Ear::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _).open();
+    let db = open().unwrap();
+    let keyspace = db.keyspace("one").unwrap();
+    let mut rng = Rng::new(5);
+    let mut model = common::Model::new();
+    // Two value files, with every second key in each.
+    for half in 0..2 {
+        for number in (half..VALUES).step_by(2) {
+            let mut value = vec![0; 40_000];
+            rng.fill(&mut value);
+            keyspace.put(key(number), &value).unwrap();
+            model.insert(key(number).into_bytes(), value);
+        }
+        db.flush().unwrap();
+    }
+    drop((keyspace, db));
+    let is_values = |name: &str| table::parse_values_file_name(name).is_some();
+    let files = || medium.list().unwrap().into_iter().map(|it| it.name);
+    let names: Vec<_> = files().filter(|name| is_values(name)).collect();
+    assert_eq!(names.len(), 2);
+    // Ten pages a value; the fifth page of the fourth, of key 6.
+    let mut content = medium.content(&names[0]).unwrap();
+    let page = 3 * 10 + 4;
+    content[page * 4096 + 999] ^= 4;
+    medium.remove(&names[0]).unwrap();
+    medium.insert(&names[0], content).unwrap();
+    let lost = key(6).into_bytes();
+    let ask = |db: &Db, model: &common::Model| {
+        let keyspace = db.existing_keyspace("one").unwrap();
+        for (key, value) in model {
+            match keyspace.get(key) {
+                Ok(got) => assert!(got.as_deref() == Some(&value[..]) && *key != lost),
+                Err(error) => assert!(error.kind() == ErrorKind::Corrupt && *key == lost),
+            }
+        }
+    };
+    let scrub = |db: &Db| {
+        let report = db.scrub().unwrap();
+        assert_eq!(report.damages, 1, "{report:?}");
+        let problem = &report.problems[0];
+        assert_eq!((&problem.file, problem.keyspace.as_deref()), (&names[0], Some("one")));
+        assert_eq!(problem.pages, Some((page as u32, 1)));
+        assert_eq!(problem.keys, Some((lost.clone(), lost.clone())));
+        report
+    };
+
+    let db = open().unwrap();
+    let report = scrub(&db);
+    assert_eq!((report.tables, report.value_files), (2, 2));
+    assert_eq!(ear.count(|it| matches!(it, Event::DamageFound { .. })), 1);
+    let statistics = db.statistics();
+    assert_eq!((statistics.damages, damaged_tables(&statistics)), (1, 0));
+    assert_eq!(statistics.damaged[0].file, names[0]);
+    ask(&db, &model);
+
+    // Most of both files dies: one is collected, the damaged one is left as it is.
+    let keyspace = db.keyspace("one").unwrap();
+    for number in (0..VALUES).filter(|number| ![6, 7].contains(number)) {
+        keyspace.put(key(number), "short").unwrap();
+        model.insert(key(number).into_bytes(), b"short".to_vec());
+    }
+    db.compact().unwrap();
+    db.wait_until_settled().unwrap();
+    let present = |name: &String| files().any(|file| file == *name);
+    assert!(present(&names[0]) && !present(&names[1]));
+    assert_eq!(db.statistics().compaction.failed, 0);
+    ask(&db, &model);
+    drop((keyspace, db));
+
+    let db = open().unwrap();
+    db.wait_until_settled().unwrap();
+    scrub(&db);
+    assert!(present(&names[0]));
+    ask(&db, &model);
+    // It goes with the last table that points into it.
+    db.keyspace("one").unwrap().delete_range::<&[u8]>(..).unwrap();
+    model.clear();
+    db.compact().unwrap();
+    db.wait_until_settled().unwrap();
+    assert!(!present(&names[0]));
+    assert_eq!(db.scrub().unwrap().damages, 0);
 }
 
 /// In the background: when it is due, at the rate that is set, on from where it was.

@@ -9,7 +9,7 @@ use media::Purpose;
 
 use super::head;
 use super::read::Values;
-use crate::page::{Header, PageKind, payload, verify_page};
+use crate::page::{Header, PageKind, verify_page};
 use crate::sorted::read::read_raw;
 
 /// The pages of one read.
@@ -155,10 +155,7 @@ impl ValuesReport {
     }
 
     fn begin(&mut self, at: u32, first: Header, bytes: &[u8]) -> Option<Present> {
-        let is_stored = first.codec == base::Codec::None;
-        let here = payload(bytes, &first).unwrap_or_default();
-        let key = is_stored.then(|| head::split(here).ok()).flatten();
-        let key = key.map(|(key, _)| key.to_vec());
+        let key = head::key_on(bytes, &first);
         self.ended(at, Present { first, at, key })
     }
 

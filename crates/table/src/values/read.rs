@@ -92,6 +92,24 @@ impl Values {
         &self.footer
     }
 
+    /// The key of the value that page `page` is of, where that page is not the value's first and the
+    /// pages before it still tell. Takes two reads.
+    ///
+    /// # Errors
+    /// `Corrupt` where the pages that tell are damaged too.
+    pub fn key_on(&self, page: u32) -> Result<Option<Vec<u8>>> {
+        let read = |page| read_pages(&*self.file, self.seed, page, 1, Purpose::Scrub);
+        let Some(before) = page.checked_sub(1) else { return Ok(None) };
+        let header = Header::parse(&read(before)?)?;
+        let index = u32::from(header.number) + 1;
+        let first = page.checked_sub(index).filter(|_| (index as usize) < header.run_pages());
+        let Some(first) = first.filter(|_| header.kind == PageKind::Values) else {
+            return Ok(None);
+        };
+        let bytes = read(first)?;
+        Ok(head::key_on(&bytes, &Header::parse(&bytes)?))
+    }
+
     /// Hands the pages of the value that `pointer` points at to `see`, as they are stored and in
     /// order: each one's header and content, all of them verified before the first is handed on (I8).
     /// Past every cache; takes 256 KiB, whatever the value's length.

@@ -149,6 +149,17 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
                         "seed {seed}, page {page} of {codec:?}: {report:?}"
                     );
                     assert_eq!(report.listed[0].page, page);
+                    let lost = written.iter().zip(&pointers).find(|(_, pointer)| {
+                        (pointer.page..pointer.page + pointer.pages).contains(&page)
+                    });
+                    let ((key, _), pointer) = lost.unwrap();
+                    let told = values.key_on(page).unwrap();
+                    // The page with the key must be another, and not compressed.
+                    if pointer.page == page || told.is_none() {
+                        assert!(told.is_none() && (pointer.page == page || *codec != Codec::None));
+                    } else {
+                        assert_eq!(told.as_ref(), Some(key), "seed {seed}, page {page}");
+                    }
                 }
             }
             flip(1 << (round % 8));

@@ -108,11 +108,13 @@ pub enum Event {
         /// The table.
         table: TableId,
     },
-    /// Every table was read and verified.
+    /// Every table and value file was read and verified.
     #[non_exhaustive]
     ScrubEnded {
         /// Tables read.
         tables: u64,
+        /// Value files read.
+        value_files: u64,
         /// Bytes read.
         bytes: u64,
         /// Damages found.
@@ -207,9 +209,10 @@ impl fmt::Display for Event {
             Self::TableQuarantined { keyspace, table } => {
                 write!(f, "table {table} of `{keyspace}` is damaged and kept out of merges")
             }
-            Self::ScrubEnded { tables, bytes, damages, took } => write!(
+            Self::ScrubEnded { tables, value_files, bytes, damages, took } => write!(
                 f,
-                "scrub of {tables} tables, {}, found {damages} damages in {took:.1?}",
+                "scrub of {tables} tables and {value_files} value files, {}, found {damages} damages \
+                 in {took:.1?}",
                 format_bytes(*bytes)
             ),
             Self::CheckpointEnded { files, bytes_copied } => {

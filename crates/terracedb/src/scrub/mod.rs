@@ -1,15 +1,16 @@
-//! The scrubber: reads every table again and again and verifies each page (I8), so that damage is
-//! found while a backup still has what was lost.
+//! The scrubber: reads every table and value file again and again and verifies each page (I8), so
+//! that damage is found while a backup still has what was lost.
 //!
 //! Pages are read past the cache, in the device's last class, at no more than the rate that is
-//! set. A pass goes through the tables by id up to the last that was there when it began; the
+//! set. A pass goes through the files by id up to the last that was there when it began; the
 //! manifest remembers where it is at the beginning, every [`SAVED_EVERY`] bytes and at the end, so
 //! that a store that is opened often is scrubbed all the same. What fails is read again before it
-//! is called damage, and then put in quarantine.
+//! is called damage; then a table is put in quarantine, and a value file is not collected.
 //!
 //! Memory is one buffer of 64 pages, charged (I10).
 
 mod pass;
+mod target;
 mod task;
 
 use std::sync::Arc;
@@ -20,12 +21,13 @@ use parking_lot::Mutex;
 
 use crate::events::Event;
 use crate::manifest::{Edit, ScrubPosition};
-use crate::ordered::{FlushEnv, TableFile, Tree};
+use crate::ordered::{FlushEnv, Tree};
 use crate::settings::LiveSettings;
 use crate::trees::Trees;
 use crate::{Problem, Resources};
 
 use pass::Pass;
+use target::Target;
 pub(crate) use task::ScrubTask;
 
 /// Bytes after which the manifest is told how far a pass is.
@@ -53,6 +55,8 @@ pub struct ScrubStatistics {
 pub struct ScrubReport {
     /// Tables read.
     pub tables: u64,
+    /// Value files read.
+    pub value_files: u64,
     /// Their pages.
     pub pages: u64,
     /// Bytes read.
@@ -65,7 +69,7 @@ pub struct ScrubReport {
     pub took: Duration,
 }
 
-/// Reads and verifies tables.
+/// Reads and verifies tables and value files.
 pub(crate) struct Scrubber {
     env: Arc<FlushEnv>,
     trees: Arc<Trees>,
@@ -88,7 +92,7 @@ impl Scrubber {
         Self { env, trees, resources, settings, account, statistics }
     }
 
-    /// Reads every table there is now, at once and as fast as the device gives.
+    /// Reads every table and value file there is now, at once and as fast as the device gives.
     ///
     /// # Errors
     /// `Retry` where memory is short. Damage is no error.
@@ -102,21 +106,19 @@ impl Scrubber {
     fn ended(&self, pass: Pass) -> ScrubReport {
         let report = pass.into_report(self.resources.clock().monotonic());
         self.statistics.lock().passes += 1;
-        let ScrubReport { tables, bytes, damages, took, .. } = report;
-        self.env.events.tell(|| Event::ScrubEnded { tables, bytes, damages, took });
+        let ScrubReport { tables, value_files, bytes, damages, took, .. } = report;
+        self.env.events.tell(|| Event::ScrubEnded { tables, value_files, bytes, damages, took });
         report
     }
 
-    /// The table that follows those below `next`, and whose it is.
-    fn table_from(&self, next: TableId, end: TableId) -> Option<(Arc<Tree>, Arc<TableFile>)> {
-        let files = self.trees.all().into_iter().flat_map(|tree| {
+    /// The first file of those from `next` on and before `end`, and whose it is.
+    fn target_from(&self, next: TableId, end: TableId) -> Option<(Arc<Tree>, Target)> {
+        let ids = next..end;
+        let firsts = self.trees.all().into_iter().filter_map(|tree| {
             let version = Arc::clone(&tree.view().version);
-            let files = version.files().into_iter();
-            let left = files.filter(|file| (next..end).contains(&file.entry().id));
-            let first = left.min_by_key(|file| file.entry().id).map(Arc::clone);
-            first.map(|file| (tree, file))
+            Target::first(&version, &ids).map(|target| (tree, target))
         });
-        files.min_by_key(|(_, file)| file.entry().id)
+        firsts.min_by_key(|(_, target)| target.id())
     }
 
     /// Has the manifest remember where a pass is.

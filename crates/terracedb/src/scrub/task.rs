@@ -35,7 +35,7 @@ impl ScrubTask {
         Self { scrubber, stop, opened, pass: None, unsaved: 0 }
     }
 
-    /// Where the pass that is due begins: where the last one was left, or at the first table.
+    /// Where the pass that is due begins: where the last one was left, or at the first file.
     fn due(&self) -> Option<ScrubPosition> {
         let state = self.scrubber.env.manifest.state();
         let left = state.scrub;
@@ -84,7 +84,7 @@ impl Task for ScrubTask {
                 self.unsaved += bytes;
                 if self.unsaved >= SAVED_EVERY {
                     self.unsaved = 0;
-                    // The table under way is read again after a restart. What is not remembered
+                    // The file under way is read again after a restart. What is not remembered
                     // costs only that.
                     let next = base::TableId(pass.next().0.saturating_sub(1));
                     let _ = self.scrubber.save(ScrubPosition { next, ..position });
