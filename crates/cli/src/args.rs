@@ -13,7 +13,7 @@ use workload::trace::Format;
 
 use crate::config::Flags;
 use crate::place::Place;
-use crate::{compact, completions, config, delete_range, ingest, keyspace, stats, time};
+use crate::{compact, completions, config, delete_range, ingest, keyspace, scrub, stats, time};
 
 /// A key-value store for machines with little DRAM.
 #[derive(Debug, Parser)]
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Verify every checksum and invariant of a store that is not open
     Check(Check),
+    /// Read every table of a store and verify each page, as an open store does by itself
+    Scrub(scrub::Args),
     /// Make a store of what can still be read of a damaged one
     Repair(Repair),
     /// Make a second store that holds what a store does now, sharing its files
@@ -376,6 +378,9 @@ pub(crate) struct BackupDelete {
     pub(crate) repository: PathBuf,
     /// The backup's number
     pub(crate) id: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -385,6 +390,9 @@ pub(crate) struct BackupPrune {
     /// How many to keep
     #[arg(long, value_name = "N")]
     pub(crate) keep: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -398,6 +406,9 @@ pub(crate) struct Restore {
     /// Read at most this much a second
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// One of `all` by its name, which usage, help and errors list.

@@ -62,10 +62,12 @@ pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
             check::show(&report, args.json)
         }
         BackupCommand::Delete(args) => {
-            deleted(&repository(&args.repository, false, None, "delete")?.delete(args.id)?)
+            let backups = repository(&args.repository, false, None, "delete")?;
+            deleted(&backups.delete(args.id)?, args.json)
         }
         BackupCommand::Prune(args) => {
-            deleted(&repository(&args.repository, false, None, "prune")?.prune(args.keep)?)
+            let backups = repository(&args.repository, false, None, "prune")?;
+            deleted(&backups.prune(args.keep)?, args.json)
         }
     }
 }
@@ -139,13 +141,17 @@ fn list(args: &args::BackupList) -> Result<Outcome> {
     Ok(if list.damaged.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
 
-fn deleted(report: &DeleteReport) -> Result<Outcome> {
+fn deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
+    let DeleteReport { backups, files, bytes, .. } = report;
     let mut out = Output::new();
-    for id in &report.backups {
-        out.line(format_args!("backup {id} deleted"))?;
+    if json {
+        out.line(json!({ "backups": backups, "files": files, "bytes": bytes }))?;
+    } else {
+        for id in backups {
+            out.line(format_args!("backup {id} deleted"))?;
+        }
+        out.line(format_args!("{files} files of {} removed", format_bytes(*bytes)))?;
     }
-    let bytes = format_bytes(report.bytes);
-    out.line(format_args!("{} files of {bytes} removed", report.files))?;
     out.flush()?;
     Ok(Outcome::Done)
 }
@@ -155,14 +161,23 @@ pub(crate) fn restore(args: &args::Restore) -> Result<Outcome> {
     let report = backups.restore(args.id, &args.place)?;
     drop(backups);
     let mut out = Output::new();
-    out.line(format_args!(
-        "backup {} restored to {}: {} files of {}, in {:.3} s",
-        args.id,
-        args.place.display(),
-        report.files,
-        format_bytes(report.bytes),
-        report.elapsed.as_secs_f64()
-    ))?;
+    if args.json {
+        out.line(json!({
+            "id": args.id,
+            "files": report.files,
+            "bytes": report.bytes,
+            "seconds": report.elapsed.as_secs_f64(),
+        }))?;
+    } else {
+        out.line(format_args!(
+            "backup {} restored to {}: {} files of {}, in {:.3} s",
+            args.id,
+            args.place.display(),
+            report.files,
+            format_bytes(report.bytes),
+            report.elapsed.as_secs_f64()
+        ))?;
+    }
     out.flush()?;
     Ok(Outcome::Done)
 }

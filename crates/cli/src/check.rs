@@ -59,14 +59,25 @@ fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
     for name in &report.unowned {
         out.line(format_args!("note: {name} belongs to nobody"))?;
     }
-    for problem in &report.problems {
+    print_problems(&report.problems, report.damages, out)?;
+    print_count(report.damages, out)
+}
+
+/// Prints the problems that are listed, of so many damages.
+pub(crate) fn print_problems(problems: &[Problem], damages: u64, out: &mut Output) -> Result<()> {
+    for problem in problems {
         out.line(problem)?;
     }
-    let unlisted = report.damages - report.problems.len() as u64;
+    let unlisted = damages - problems.len() as u64;
     if unlisted > 0 {
         out.line(format_args!("and {unlisted} further problems"))?;
     }
-    match report.damages {
+    Ok(())
+}
+
+/// Prints the last line: how many problems there are.
+pub(crate) fn print_count(damages: u64, out: &mut Output) -> Result<()> {
+    match damages {
         0 => out.line("clean"),
         1 => out.line("1 problem"),
         count => out.line(format_args!("{count} problems")),
@@ -95,7 +106,7 @@ fn to_json(report: &CheckReport) -> Value {
     })
 }
 
-fn problem_to_json(problem: &Problem) -> Value {
+pub(crate) fn problem_to_json(problem: &Problem) -> Value {
     let text = |key: &Vec<u8>| key.escape_ascii().to_string();
     json!({
         "file": problem.file,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
 use terracedb::{Error, KeyspaceOptions, Result, format_bytes};
 
 use crate::config::{Config, Flags};
@@ -41,6 +42,9 @@ pub(crate) struct Create {
     merge_operator: Option<String>,
     #[command(flatten)]
     flags: Flags,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,6 +58,9 @@ pub(crate) struct Drop {
     dry_run: bool,
     #[command(flatten)]
     flags: Flags,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(command: &Command) -> Result<Outcome> {
@@ -91,6 +98,11 @@ fn create(args: &Create) -> Result<Outcome> {
         .iter()
         .fold(KeyspaceOptions::new(), |options, name| options.merge_operator(name));
     db.keyspace_with(&args.name, &options)?;
+    if args.json {
+        let mut out = Output::new();
+        out.line(json!({ "name": args.name, "merge_operator": args.merge_operator }))?;
+        out.flush()?;
+    }
     Ok(Outcome::Done)
 }
 
@@ -99,13 +111,18 @@ fn drop_keyspace(args: &Drop) -> Result<Outcome> {
     place::existing(&db, &args.name)?;
     let statistics = db.statistics();
     let going = statistics.keyspaces.iter().find(|keyspace| keyspace.name == args.name);
-    let bytes = format_bytes(going.map_or(0, |keyspace| keyspace.table_bytes));
+    let bytes = going.map_or(0, |keyspace| keyspace.table_bytes);
     if !args.dry_run {
         db.drop_keyspace(&args.name)?;
     }
     let mut out = Output::new();
-    let verb = if args.dry_run { "would be dropped" } else { "dropped" };
-    out.line(format_args!("keyspace `{}` with tables of {bytes} {verb}", args.name))?;
+    if args.json {
+        out.line(json!({ "name": args.name, "table_bytes": bytes, "dropped": !args.dry_run }))?;
+    } else {
+        let verb = if args.dry_run { "would be dropped" } else { "dropped" };
+        let bytes = format_bytes(bytes);
+        out.line(format_args!("keyspace `{}` with tables of {bytes} {verb}", args.name))?;
+    }
     out.flush()?;
     Ok(Outcome::Done)
 }

@@ -23,6 +23,7 @@ mod place;
 mod progress;
 mod repair;
 mod replay;
+mod scrub;
 mod stats;
 mod time;
 
@@ -73,6 +74,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Compact(args) => compact::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Scrub(args) => scrub::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::Checkpoint(args) => backup::checkpoint(&args),
         Command::Backup { command } => backup::backup(&command),

@@ -14,6 +14,20 @@ pub(crate) fn entries(iter: impl Iterator<Item = Result<Entry>>) -> Result<Entri
     iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
+/// At most `most` entries from either end of `iter`; `expected` becomes what they are to be.
+pub(crate) fn some_entries(
+    iter: impl DoubleEndedIterator<Item = Result<Entry>>,
+    backwards: bool,
+    most: usize,
+    expected: &mut Entries,
+) -> Result<Entries> {
+    if backwards {
+        expected.reverse();
+    }
+    expected.truncate(most);
+    if backwards { entries(iter.rev().take(most)) } else { entries(iter.take(most)) }
+}
+
 /// The first difference of two lists of entries, for people.
 pub(crate) fn difference(found: &Entries, expected: &Entries) -> String {
     let describe = |entry: Option<&(Vec<u8>, Vec<u8>)>| match entry {

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use terracedb::{Cursor, Expiry, Iter};
 
 use crate::cells::{Model, Span, contains};
-use crate::compare::{self, Entries, entries, show};
+use crate::compare::{self, Entries, entries, show, some_entries};
 use crate::trouble::{Outcome, ensure};
 use crate::world::World;
 
@@ -129,13 +129,7 @@ impl World {
         let most = if self.rng.one_in(3) { usize::MAX } else { self.rng.below(10) as usize };
         let iter = keyspace.range(span.clone())?;
         let backwards = self.rng.one_in(2);
-        let found = if backwards {
-            expected.reverse();
-            entries(iter.rev().take(most))?
-        } else {
-            entries(iter.take(most))?
-        };
-        expected.truncate(most);
+        let found = some_entries(iter, backwards, most, &mut expected)?;
         self.answered(&found);
         let way = if backwards { " backwards" } else { "" };
         let span = crate::writing::show_span(&span);

@@ -6,7 +6,7 @@
 use terracedb::{Durability, ErrorKind, Transaction};
 
 use crate::cells::{Change, Span, contains};
-use crate::compare::{self, entries, show};
+use crate::compare::{self, show, some_entries};
 use crate::history::{Event, Incarnation, State};
 use crate::reading::within;
 use crate::trouble::{Outcome, ensure};
@@ -129,13 +129,7 @@ impl World {
         let mut expected = within(&pending.view.at(incarnation, now), &span);
         let most = if self.rng.one_in(2) { usize::MAX } else { 1 + self.rng.below(4) as usize };
         let backwards = self.rng.one_in(3);
-        let found = if backwards {
-            expected.reverse();
-            entries(iter.rev().take(most))?
-        } else {
-            entries(iter.take(most))?
-        };
-        expected.truncate(most);
+        let found = some_entries(iter, backwards, most, &mut expected)?;
         compare::same(&found, &expected, &format!("transaction walks `{name}`"))?;
         let mut walked = span.clone();
         if let (Some((last, _)), true) = (found.last(), found.len() == most) {

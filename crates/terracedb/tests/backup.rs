@@ -17,31 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped, assert_same, key, value};
+use common::{Model, Stepped, assert_same, faulty, fill};
 use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
 use terracedb::{Backup, Db};
-
-/// Writes so many random entries.
-fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64) {
-    let keyspace = db.keyspace("k").unwrap();
-    for version in 0..writes {
-        let key = key(rng.below(2000));
-        if rng.one_in(8) {
-            keyspace.delete(&key).unwrap();
-            model.remove(&key);
-        } else {
-            let value = value(rng, &key, version);
-            keyspace.put(&key, &value).unwrap();
-            model.insert(key, value);
-        }
-    }
-}
-
-fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
-    let device = Arc::new(Faulty::new(seed));
-    let medium = Arc::clone(&device) as Arc<dyn Medium>;
-    (device, medium)
-}
 
 fn open(medium: &Arc<dyn Medium>, seed: u64) -> Db {
     Stepped::new(seed).on(Arc::clone(medium)).open().unwrap()
@@ -65,7 +43,7 @@ impl Source {
     }
 
     fn grow(&mut self, writes: u64) {
-        fill(&self.db, &mut self.rng, &mut self.model, writes);
+        fill(&self.db, &mut self.rng, &mut self.model, writes, false);
     }
 }
 
@@ -177,7 +155,7 @@ fn stores_that_parted_share_a_repository() {
     for round in 0..3 {
         source.grow(100);
         let one = repository.create(&source.db, "one").unwrap();
-        fill(&other, &mut Rng::new(round), &mut model, 100);
+        fill(&other, &mut Rng::new(round), &mut model, 100, false);
         let two = repository.create(&other, "other").unwrap();
         for (id, model) in [(one.id, &source.model), (two.id, &model)] {
             assert_verifies(&repository, id, "");

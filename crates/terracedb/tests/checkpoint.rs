@@ -18,34 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::{MEMORY, Model, Stepped, assert_pairs, assert_same, key, put_pair, threaded, value};
-use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
+use common::{MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded};
+use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Rule};
 use terracedb::{CheckpointOptions, Db, Resources};
-
-/// Writes so many random entries; what is there then.
-fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64) {
-    let keyspace = db.keyspace("k").unwrap();
-    for version in 0..writes {
-        let key = key(rng.below(2000));
-        if rng.one_in(8) {
-            keyspace.delete(&key).unwrap();
-            model.remove(&key);
-        } else {
-            let value = value(rng, &key, version);
-            keyspace.put(&key, &value).unwrap();
-            model.insert(key, value);
-        }
-        if rng.one_in(500) {
-            db.flush().unwrap();
-        }
-    }
-}
-
-fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
-    let device = Arc::new(Faulty::new(seed));
-    let medium = Arc::clone(&device) as Arc<dyn Medium>;
-    (device, medium)
-}
 
 #[test]
 fn a_checkpoint_is_a_store_of_its_own() {
@@ -58,7 +33,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
         let resources = Resources::builder().memory(2 * MEMORY).build().unwrap();
         let db = Db::builder(&source).resources(&resources).open().unwrap();
         let mut model = Model::new();
-        fill(&db, &mut rng, &mut model, 3000);
+        fill(&db, &mut rng, &mut model, 3000, true);
         let options = CheckpointOptions::default().flush(round % 2 == 1);
         let report = db.checkpoint_with(&place, options).unwrap();
         assert_eq!(report.files_copied, 0, "{why}: one file system");
@@ -70,8 +45,8 @@ fn a_checkpoint_is_a_store_of_its_own() {
         assert_same(&copy.keyspace("k").unwrap(), &model, &why);
         // Each goes its own way.
         let mut copied = model.clone();
-        fill(&db, &mut rng, &mut model, 1000);
-        fill(&copy, &mut rng, &mut copied, 1000);
+        fill(&db, &mut rng, &mut model, 1000, true);
+        fill(&copy, &mut rng, &mut copied, 1000, true);
         db.flush().unwrap();
         copy.flush().unwrap();
         assert_same(&db.keyspace("k").unwrap(), &model, &why);
@@ -162,10 +137,10 @@ fn source(seed: u64) -> (Db, Model, Arc<dyn Medium>) {
     let db = Stepped::new(seed).on(Arc::clone(&medium)).open().unwrap();
     let (mut rng, mut model) = (Rng::new(seed), Model::new());
     for _ in 0..3 {
-        fill(&db, &mut rng, &mut model, 150);
+        fill(&db, &mut rng, &mut model, 150, true);
         db.flush().unwrap();
     }
-    fill(&db, &mut rng, &mut model, 100);
+    fill(&db, &mut rng, &mut model, 100, true);
     (db, model, medium)
 }
 
@@ -254,7 +229,7 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     let (device, medium) = faulty(3);
     let db = Stepped::new(3).on(Arc::clone(&medium)).open().unwrap();
     let (mut rng, mut model) = (Rng::new(3), Model::new());
-    fill(&db, &mut rng, &mut model, 800);
+    fill(&db, &mut rng, &mut model, 800, true);
     db.flush().unwrap();
     let copy = common::memory();
     let report = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap();

@@ -10,10 +10,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base::{ManualClock, Stepper};
+use base::{Clock, ManualClock, Rng, Stepper};
+use common::Mortal;
 use media::Medium;
 use terracedb::{Db, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
 
@@ -157,4 +159,72 @@ fn an_iteration_is_of_one_moment() {
     assert_eq!(iter.next_back().unwrap().unwrap().0.as_ref(), b"d");
     assert_eq!(iter.next().unwrap().unwrap().0.as_ref(), b"b");
     assert_eq!(ks.iter().unwrap().count(), 0);
+}
+
+/// What a merge dropped by its time is gone for good: the clock of the next process may be as wrong as
+/// it likes, and the last one may have died without a word.
+#[test]
+fn reopening_with_a_clock_set_back_shows_no_older_version() {
+    let timed = Timed::new();
+    let process = Mortal::over(Arc::clone(&timed.medium));
+    let db = Db::on_medium(Arc::clone(&process) as _).resources(&timed.resources).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    for key in ["a", "b"] {
+        ks.put(key, "under").unwrap();
+    }
+    db.flush().unwrap();
+    ks.put_with_ttl("a", "over", SECOND).unwrap();
+    ks.put_with_ttl("c", "alone", SECOND).unwrap();
+    ks.put_with_ttl("d", "lives", 60 * SECOND).unwrap();
+    db.flush().unwrap();
+    timed.clock.advance(2 * SECOND);
+    db.compact().unwrap();
+    process.die();
+    drop((ks, db));
+    for back in [1000, 3_600_000, START] {
+        timed.clock.set_unix_millis(START - back);
+        let db = timed.open();
+        let ks = db.keyspace("k").unwrap();
+        assert_eq!(keys(&ks, None), ["b", "d"], "{back} ms back");
+        // Lives that begin now are counted from the latest time told.
+        ks.put_with_ttl("e", "new", SECOND).unwrap();
+        assert_eq!(ks.expiry("e").unwrap(), Some(Expiry::At(at(START + 3000))), "{back} ms back");
+        ks.delete("e").unwrap();
+        db.compact().unwrap();
+    }
+    timed.clock.set_unix_millis(START + 61_000);
+    assert_eq!(keys(&timed.open().keyspace("k").unwrap(), None), ["b"]);
+}
+
+/// A clock that jumps at every opening, forwards and back: what was told as gone by a process that
+/// ended well is gone for all that follow, and what was not due by any clock is there.
+#[test]
+fn whatever_the_clock_says_at_each_opening_nothing_comes_back() {
+    let (mut rng, seed) = Rng::from_env();
+    let timed = Timed::new();
+    let mut latest = START;
+    let mut lives: BTreeMap<String, u64> = BTreeMap::new();
+    for opening in 0..60 {
+        let why = format!("TERRACE_SEED={seed}, opening {opening}");
+        timed.clock.set_unix_millis((START + rng.below(40_000)).saturating_sub(rng.below(30_000)));
+        let db = timed.open();
+        let ks = db.keyspace("k").unwrap();
+        for _ in 0..3 {
+            timed.clock.advance(Duration::from_millis(rng.below(500)));
+            latest = latest.max(timed.clock.unix_millis());
+            let there: Vec<_> =
+                ks.iter().unwrap().map(|it| String::from_utf8(it.unwrap().0.to_vec())).collect();
+            let expected = lives.iter().filter(|(_, until)| **until > latest);
+            let expected: Vec<_> = expected.map(|(key, _)| Ok(key.clone())).collect();
+            assert_eq!(there, expected, "{why}");
+            let (key, ttl) = (format!("{:02}", rng.below(20)), 1 + rng.below(5000));
+            ks.put_with_ttl(&key, "v", Duration::from_millis(ttl)).unwrap();
+            lives.insert(key, latest + ttl);
+            match rng.below(6) {
+                0 => db.flush().unwrap(),
+                1 => db.compact().unwrap(),
+                _ => (),
+            }
+        }
+    }
 }

@@ -14,17 +14,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
+use common::child;
 use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
 
-/// The child's directory; absent in the parent.
-const DIRECTORY: &str = "TERRACE_KILL_TEST_DIRECTORY";
 const THREADS: u64 = 3;
 
 fn open(directory: &Path) -> Db {
@@ -33,16 +31,6 @@ fn open(directory: &Path) -> Db {
         Options { fanout: 2, settled_runs: 1, slice_bytes: 1 << 20, ..Options::default() };
     let builder = Db::builder(directory).memory(common::MEMORY);
     builder.compaction_options(merging).open().unwrap()
-}
-
-fn spawn(test: &str, directory: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(DIRECTORY, directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
 }
 
 fn key(thread: u64, number: u64) -> String {
@@ -68,8 +56,8 @@ fn last(keyspace: &Keyspace, thread: u64) -> u64 {
 /// and says which were acknowledged.
 #[test]
 fn writes_until_killed() {
-    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    let db = open(directory.as_ref());
+    let Some(directory) = child::directory() else { return };
+    let db = open(&directory);
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -88,8 +76,7 @@ fn writes_until_killed() {
                         _ => Durability::None,
                     };
                     db.write_with(&batch, durability).unwrap();
-                    let line = format!("acknowledged {thread} {number}\n");
-                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                    child::say(&format!("{thread} {number}"));
                     if rng.one_in(200) {
                         db.flush().unwrap();
                     }
@@ -99,39 +86,17 @@ fn writes_until_killed() {
     });
 }
 
-/// Notes a line of the child's; the last one may be cut.
-fn note(line: &str, acknowledged: &mut BTreeMap<u64, u64>) {
-    let Some(rest) = line.strip_prefix("acknowledged ") else { return };
-    let Some((thread, number)) = rest.split_once(' ') else { return };
-    if let (Ok(thread), Ok(number)) = (thread.parse(), number.parse::<u64>()) {
-        let at = acknowledged.entry(thread).or_insert(0);
-        *at = number.max(*at);
-    }
-}
-
 /// Lets a child live for a random while, and kills it; what it said was acknowledged.
 fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u64>) {
-    let mut child = spawn("writes_until_killed", directory);
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    if rng.one_in(4) {
-        // Early: while it opens the store, as likely as not.
-        std::thread::sleep(Duration::from_millis(rng.below(60)));
-    } else {
-        let lines = 1 + rng.below(1500);
-        let mut line = String::new();
-        for _ in 0..lines {
-            line.clear();
-            assert!(output.read_line(&mut line).unwrap() > 0, "the child ended by itself");
-            note(line.trim_end(), acknowledged);
-        }
+    // Early: while it opens the store, as likely as not.
+    let is_early = rng.one_in(4);
+    let (lines, longer) = if is_early { (0, rng.below(60)) } else { (1 + rng.below(1500), 0) };
+    let longer = Duration::from_millis(longer);
+    for line in child::one_life("writes_until_killed", directory, lines as usize, longer) {
+        let (thread, number) = line.split_once(' ').unwrap();
+        let at = acknowledged.entry(thread.parse().unwrap()).or_insert(0);
+        *at = number.parse::<u64>().unwrap().max(*at);
     }
-    child.kill().unwrap();
-    // What it said before it died counts too: but only whole lines.
-    let mut rest = Vec::new();
-    output.read_to_end(&mut rest).unwrap();
-    let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    String::from_utf8_lossy(&rest[..whole]).lines().for_each(|line| note(line, acknowledged));
-    child.wait().unwrap();
 }
 
 /// Checks every batch from `checked` on; the last number of each thread.
@@ -189,19 +154,19 @@ fn a_killed_process_loses_nothing_acknowledged() {
 /// Run as a process of its own: has the store open until its input ends.
 #[test]
 fn holds_the_store() {
-    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    let db = open(directory.as_ref());
+    let Some(directory) = child::directory() else { return };
+    let db = open(&directory);
     db.keyspace("k").unwrap().put("from", "the child").unwrap();
-    println!("\nopen");
+    child::say("open");
     let _ = std::io::stdin().read(&mut [0]);
 }
 
 #[test]
 fn a_second_process_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut child = spawn("holds_the_store", directory.path());
+    let mut child = child::spawn("holds_the_store", directory.path());
     let output = BufReader::new(child.stdout.take().unwrap());
-    assert!(output.lines().any(|line| line.unwrap() == "open"));
+    assert!(output.lines().any(|line| child::said(&line.unwrap()) == Some("open")));
     let error = Db::builder(directory.path()).memory(common::MEMORY).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("in use"), "{error}");

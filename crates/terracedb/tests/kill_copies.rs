@@ -11,17 +11,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::Rng;
-use common::{assert_pairs, put_pair};
+use common::{assert_pairs, child, put_pair};
 use terracedb::{Backup, Db};
-
-/// The child's directory; absent in the parent.
-const DIRECTORY: &str = "TERRACE_KILL_COPIES_DIRECTORY";
 
 fn open(directory: &Path) -> Db {
     Db::builder(directory).memory(common::MEMORY).open().unwrap()
@@ -39,20 +35,19 @@ fn whole(parent: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
 /// Run as a process of its own: writes, copies and restores until it is killed.
 #[test]
 fn copies_until_killed() {
-    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    let directory = Path::new(&directory);
+    let Some(directory) = child::directory() else { return };
+    let directory = &*directory;
     let db = open(&directory.join("store"));
     let first = assert_pairs(&db, 0, "the child");
     let written = AtomicU64::new(first);
-    let say = |line: String| std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
     std::thread::scope(|scope| {
-        let (db, written, say) = (&db, &written, &say);
+        let (db, written) = (&db, &written);
         scope.spawn(move || {
             let mut rng = Rng::new(first);
             for number in first.. {
                 put_pair(db, number, rng.below(3000) as usize);
                 written.store(number + 1, Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_micros(500));
+                std::thread::sleep(Duration::from_micros(500));
             }
         });
         scope.spawn(move || {
@@ -60,7 +55,7 @@ fn copies_until_killed() {
                 let promised = written.load(Ordering::SeqCst);
                 let place = directory.join(format!("copy-{first}-{round}"));
                 db.checkpoint(&place).unwrap();
-                say(format!("\ncopy {promised} {}\n", place.display()));
+                child::say(&format!("{promised} {}", place.display()));
             }
         });
         scope.spawn(move || {
@@ -70,40 +65,19 @@ fn copies_until_killed() {
                 let made = repository.create(db, &promised.to_string()).unwrap();
                 let place = directory.join(format!("restored-{first}-{round}"));
                 repository.restore(made.id, &place).unwrap();
-                say(format!("\ncopy {promised} {}\n", place.display()));
+                child::say(&format!("{promised} {}", place.display()));
                 repository.prune(3).unwrap();
             }
         });
     });
 }
 
-/// Lets a child live for some lines; what it said of finished copies.
+/// Lets a child live for some copies; what it said of finished ones: what each holds, and its place.
 fn one_life(directory: &Path, rng: &mut Rng) -> Vec<(u64, String)> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "copies_until_killed", "--nocapture"])
-        .env(DIRECTORY, directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = BufReader::new(child.stdout.take().unwrap());
-    let mut wanted = 1 + rng.below(6);
-    let mut copies = Vec::new();
-    for line in output.lines() {
-        let line = line.unwrap();
-        if let Some((promised, place)) = line.strip_prefix("copy ").and_then(|l| l.split_once(' '))
-        {
-            copies.push((promised.parse().unwrap(), place.to_owned()));
-            wanted -= 1;
-            if wanted == 0 {
-                std::thread::sleep(std::time::Duration::from_millis(rng.below(40)));
-                child.kill().unwrap();
-                break;
-            }
-        }
-    }
-    child.wait().unwrap();
-    assert_eq!(wanted, 0, "the child ended by itself");
-    copies
+    let (lines, longer) = (1 + rng.below(6) as usize, Duration::from_millis(rng.below(40)));
+    let said = child::one_life("copies_until_killed", directory, lines, longer);
+    let copies = said.iter().map(|line| line.split_once(' ').unwrap());
+    copies.map(|(promised, place)| (promised.parse().unwrap(), place.to_owned())).collect()
 }
 
 #[test]

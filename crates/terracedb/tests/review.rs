@@ -24,13 +24,19 @@ fn tables(medium: &Arc<dyn Medium>) -> usize {
     medium.list().unwrap().iter().filter(|file| file.name.ends_with(".table")).count()
 }
 
-/// Writes 100 MiB without a pause: a memtable is always waiting to be flushed. Keys of `cold` are
-/// written once, at the start.
-fn most_log_bytes(cold: bool) -> u64 {
+/// Writes 100 MiB without a pause: a memtable is always waiting to be flushed. Each of `cold`
+/// keyspaces was written once, before; where `reopened`, by a process that ended since.
+fn most_log_bytes(cold: usize, reopened: bool) -> u64 {
     let medium = memory();
-    let db = Stepped::new(1).on(medium).open().unwrap();
-    if cold {
-        db.keyspace("cold").unwrap().put("k", "v").unwrap();
+    let stepped = Stepped::new(1);
+    let open = || stepped.on(Arc::clone(&medium)).open().unwrap();
+    let mut db = open();
+    for number in 0..cold {
+        db.keyspace(&format!("cold {number}")).unwrap().put("k", "v").unwrap();
+    }
+    if reopened {
+        drop(db);
+        db = open();
     }
     let hot = db.keyspace("hot").unwrap();
     let mut most = 0;
@@ -38,19 +44,25 @@ fn most_log_bytes(cold: bool) -> u64 {
         hot.put((number % 50).to_be_bytes(), [b'v'; 100 << 10]).unwrap();
         most = most.max(db.statistics().log_bytes);
     }
+    for number in 0..cold {
+        let keyspace = db.existing_keyspace(&format!("cold {number}")).unwrap();
+        assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    }
     most
 }
 
 #[test]
 fn the_log_of_a_writer_that_never_lets_up_is_freed() {
-    let most = most_log_bytes(false);
+    let most = most_log_bytes(0, false);
     assert!(most < MEMORY, "{most} bytes of log");
 }
 
 #[test]
-fn a_cold_keyspace_does_not_pin_the_log_of_a_writer_that_never_lets_up() {
-    let most = most_log_bytes(true);
-    assert!(most < MEMORY, "{most} bytes of log");
+fn cold_keyspaces_do_not_pin_the_log_of_a_writer_that_never_lets_up() {
+    for (cold, reopened) in [(1, false), (1, true), (50, false), (50, true)] {
+        let most = most_log_bytes(cold, reopened);
+        assert!(most < MEMORY, "{most} bytes of log, {cold} cold, reopened: {reopened}");
+    }
 }
 
 #[test]

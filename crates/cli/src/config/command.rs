@@ -37,6 +37,9 @@ pub(crate) struct Print {
 pub(crate) struct Check {
     /// The configuration file
     file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(command: &Command) -> Result<Outcome> {
@@ -109,15 +112,23 @@ fn unknown_variables() -> Vec<String> {
 
 fn check(args: &Check) -> Result<Outcome> {
     let read = file::read(&args.file, &mut Values::default())?;
+    let problems: Vec<_> = read.problems.iter().map(crate::args::plain).collect();
     let mut out = Output::new();
-    for problem in &read.problems {
-        out.line(crate::args::plain(problem))?;
-    }
-    if read.problems.is_empty() {
+    if args.json {
+        out.line(json!({
+            "right": problems.is_empty(),
+            "settings": read.set.len(),
+            "problems": problems,
+        }))?;
+    } else if problems.is_empty() {
         out.line(format_args!("{}: {} settings, right", args.file.display(), read.set.len()))?;
+    } else {
+        for problem in &problems {
+            out.line(problem)?;
+        }
     }
     out.flush()?;
-    Ok(if read.problems.is_empty() { Outcome::Done } else { Outcome::Negative })
+    Ok(if problems.is_empty() { Outcome::Done } else { Outcome::Negative })
 }
 
 /// The table of settings in docs/operations.md.

@@ -20,7 +20,10 @@ fn a_store_is_backed_up_verified_pruned_and_restored() {
     assert!(out.ends_with("clean\n"), "{out}");
     let out = terrace(&["backup", "prune", &repository, "--keep", "1"]).good();
     assert!(out.starts_with("backup 1 deleted"), "{out}");
-    terrace(&["restore", &repository, "2", &restored]).good();
+    let report = terrace(&["restore", &repository, "2", &restored, "--json"]).good();
+    let report = json_lines(&report).remove(0);
+    assert_eq!((&report["id"], &report["bytes"]), (&2.into(), &listed[1]["bytes"]), "{report}");
+    assert!(report["seconds"].is_f64(), "{report}");
     let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
     assert_eq!(all(&restored), all(&dir));
     assert!(terrace(&["check", &restored]).good().ends_with("clean\n"));
@@ -29,6 +32,29 @@ fn a_store_is_backed_up_verified_pruned_and_restored() {
     terrace(&["restore", &repository, "7", &scratch.arg("none")]).bad(2);
     terrace(&["backup", "list", &scratch.arg("none")]).bad(2);
     assert!(!scratch.path("none").exists());
+}
+
+#[test]
+fn what_deleting_and_pruning_removed_is_an_object() {
+    let scratch = Scratch::new();
+    let (dir, repository) = (filled(&scratch), scratch.arg("backups"));
+    for _ in 0..3 {
+        terrace(&["backup", "create", &dir, &repository, "--memory", "64MiB"]).good();
+    }
+    let on = |args: &[&str]| {
+        let run = terrace(&[&["backup", args[0], &repository], &args[1..], &["--json"]].concat());
+        json_lines(&run.good())
+    };
+    let listed = on(&["list"]);
+    let deleted = on(&["delete", "2"]).remove(0);
+    assert_eq!(deleted["backups"], serde_json::json!([2]));
+    assert_eq!(deleted["bytes"], listed[1]["unique_bytes"], "{deleted}");
+    let pruned = on(&["prune", "--keep", "0"]).remove(0);
+    assert_eq!(pruned["backups"], serde_json::json!([1, 3]));
+    assert!(pruned["files"].as_u64() > Some(2), "{pruned}");
+    assert_eq!(fs::read_dir(&repository).unwrap().flatten().count(), 1, "the lock is left");
+    assert!(on(&["list"]).is_empty());
+    terrace(&["backup", "delete", &repository, "2", "--json"]).bad(2);
 }
 
 #[test]

@@ -54,6 +54,13 @@ fn a_mistake_is_named_with_its_line_and_what_was_meant() {
     assert_eq!((checked.code, checked.err.as_str()), (1, ""));
     assert!(checked.out.contains("shop.toml:1: expected `memory`"), "{}", checked.out);
     assert!(checked.out.contains("`scm.size` is not built yet at"), "{}", checked.out);
+    let checked = terrace(&["config", "check", &file, "--json"]);
+    assert_eq!((checked.code, checked.err.as_str()), (1, ""));
+    let report = json_lines(&checked.out).remove(0);
+    assert_eq!((&report["right"], &report["settings"]), (&false.into(), &1.into()), "{report}");
+    let problems: Vec<_> = report["problems"].as_array().unwrap().iter().collect();
+    assert!(problems[0].as_str().unwrap().contains("shop.toml:1"), "{report}");
+    assert_eq!(problems.len(), 2, "{report}");
     for args in [&["get", &file, "a"][..], &["config", "print", &file]] {
         let error = terrace(args).bad(2);
         assert!(error.contains("unknown setting `memroy` at"), "{error}");
@@ -73,6 +80,8 @@ fn the_right_file_is_right_and_a_stray_variable_is_told() {
     let scratch = Scratch::new();
     let file = configured(&scratch, "durability = \"none\"");
     assert!(terrace(&["config", "check", &file]).good().contains("2 settings"));
+    let report = json_lines(&terrace(&["config", "check", &file, "--json"]).good()).remove(0);
+    assert_eq!(report, serde_json::json!({ "right": true, "settings": 2, "problems": [] }));
     let mut command = command(["config", "print", &file]);
     let run = Run::of(command.env("TERRACE_MEMRY", "1GiB").output().unwrap());
     assert_eq!(run.code, 0);

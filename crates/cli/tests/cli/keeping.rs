@@ -62,8 +62,17 @@ fn keyspaces_are_made_listed_and_dropped() {
     let list = json_lines(&on(&dir, &["keyspace", "list"], &["--json"]).good());
     let names: Vec<_> = list.iter().map(|keyspace| keyspace["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["visits", "users"]);
+    let made = json_lines(&on(&dir, &["keyspace", "create"], &["carts", "--json"]).good());
+    assert_eq!(made[0], serde_json::json!({ "name": "carts", "merge_operator": null }));
     on(&dir, &["keyspace", "drop"], &["users", "--dry-run"]).good();
     assert!(on(&dir, &["keyspace", "drop"], &["users"]).good().contains("dropped"));
+    let carts = |args: &[&str]| {
+        let args = [&["carts", "--json"], args].concat();
+        json_lines(&on(&dir, &["keyspace", "drop"], &args).good()).remove(0)
+    };
+    assert_eq!(carts(&["--dry-run"])["dropped"], false);
+    let gone = serde_json::json!({ "name": "carts", "table_bytes": 0, "dropped": true });
+    assert_eq!(carts(&[]), gone);
     assert!(on(&dir, &["keyspace", "drop"], &["users"]).bad(2).contains("[visits]"));
     assert_eq!(on(&dir, &["keyspace", "list"], &[]).good().lines().count(), 1);
 }

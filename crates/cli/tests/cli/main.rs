@@ -21,6 +21,8 @@ mod repair;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
+mod scrub;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod usage;

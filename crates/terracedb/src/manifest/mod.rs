@@ -277,4 +277,6 @@ fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
 }
 
 #[cfg(test)]
+mod state_tests;
+#[cfg(test)]
 mod tests;

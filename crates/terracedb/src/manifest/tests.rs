@@ -2,12 +2,12 @@ use super::*;
 use base::{DictionaryId, ErrorKind, KeyspaceId, RunId, Seqno};
 use media::{Buf, MemoryMedium};
 
-fn range(first: &str, end: &str) -> KeyRange {
+pub(super) fn range(first: &str, end: &str) -> KeyRange {
     let bytes = |key: &str| bytes::Bytes::copy_from_slice(key.as_bytes());
     KeyRange { first: bytes(first), end: Some(bytes(end)) }
 }
 
-fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntry> {
+pub(super) fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntry> {
     Arc::new(TableEntry {
         id: TableId(id),
         run: RunId(run),
@@ -20,7 +20,7 @@ fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntry> {
     })
 }
 
-fn created(id: u32, name: &str) -> Edit {
+pub(super) fn created(id: u32, name: &str) -> Edit {
     let kind = KeyspaceKind::Ordered;
     Edit::KeyspaceCreated { keyspace: KeyspaceId(id), kind, name: name.into() }
 }
@@ -77,7 +77,7 @@ fn edits() -> Vec<Edit> {
 }
 
 /// As [`edits`], with the value file that a table of them points into.
-fn whole_edits() -> Vec<Edit> {
+pub(super) fn whole_edits() -> Vec<Edit> {
     let mut edits = edits();
     let values = ValuesEntry {
         id: TableId(3),
@@ -90,7 +90,7 @@ fn whole_edits() -> Vec<Edit> {
     edits
 }
 
-fn state() -> State {
+pub(super) fn state() -> State {
     let mut state = State::default();
     for edit in whole_edits() {
         state.apply(edit).unwrap();
@@ -130,7 +130,7 @@ fn file_of(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn golden(text: &str) -> Vec<u8> {
+pub(super) fn golden(text: &str) -> Vec<u8> {
     let digits: String = text.split_whitespace().collect();
     let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
     pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
@@ -148,128 +148,6 @@ fn golden_bytes() {
     assert_eq!(Edit::decode_all(&body).unwrap(), edits());
 }
 
-/// An ingest's number is known after its tables were merged, and after a rewrite.
-#[test]
-fn the_last_ingest_is_remembered() {
-    let keyspace = KeyspaceId(1);
-    let edit = Edit::Ingested { keyspace, last: Seqno::new(300) };
-    let mut bytes = Vec::new();
-    edit.encode(&mut bytes);
-    assert_eq!(bytes, [15, 1, 0xac, 2]);
-    assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
-    let mut state = State::default();
-    state.apply(Edit::TableIdsReserved { below: TableId(9) }).unwrap();
-    state.apply(created(1, "one")).unwrap();
-    let ingested = TableEntry {
-        seqno_max: Seqno::new(300),
-        seqno: Some(Seqno::new(300)),
-        ..TableEntry::clone(&entry(3, 0, "a", "b"))
-    };
-    state.apply(Edit::TableAdded { keyspace, table: Arc::new(ingested) }).unwrap();
-    state.apply(Edit::TableRemoved { keyspace, table: TableId(3) }).unwrap();
-    let mut again = State::default();
-    for edit in state.edits() {
-        again.apply(edit).unwrap();
-    }
-    assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
-}
-
-/// Tables in quarantine and the place of the scrubber outlive a rewrite.
-#[test]
-fn damaged_tables_and_the_scrubbers_place_are_remembered() {
-    let (keyspace, table) = (KeyspaceId(1), TableId(7));
-    let place = ScrubPosition { began_ms: 1_700_000_000_000, next: table, end: TableId(1024) };
-    let edits = [Edit::TableDamaged { keyspace, table }, Edit::Scrubbed(place)];
-    let mut body = Vec::new();
-    edits.iter().for_each(|edit| edit.encode(&mut body));
-    assert_eq!(body, golden(include_str!("../../golden/manifest_care.hex")));
-    assert_eq!(Edit::decode_all(&body).unwrap(), edits);
-
-    let mut state = state();
-    for edit in edits {
-        state.apply(edit).unwrap();
-    }
-    let cut = Edit::TableCut { keyspace, table, range: range("g", "h") };
-    state.apply(cut).unwrap();
-    let unknown = Edit::TableDamaged { keyspace, table: TableId(5) };
-    assert!(state.apply(unknown).is_err());
-    let mut again = State::default();
-    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
-    assert_eq!(again, state);
-    assert!(again.keyspaces[&keyspace].tables[&table].damaged);
-    assert_eq!(again.scrub, place);
-}
-
-#[test]
-fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
-    let operator =
-        |name: &str| Edit::KeyspaceOperator { keyspace: KeyspaceId(300), name: name.into() };
-    let edits = vec![Edit::ClockReached { unix_ms: 1_700_000_000_000 }, operator("a.1")];
-    let mut body = Vec::new();
-    edits.iter().for_each(|edit| edit.encode(&mut body));
-    assert_eq!(body, golden(include_str!("../../golden/manifest_kinds.hex")));
-    assert_eq!(Edit::decode_all(&body).unwrap(), edits);
-
-    let mut state = State::default();
-    assert!(state.apply(operator("a.1")).is_err());
-    state.apply(created(300, "k")).unwrap();
-    edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
-    state.apply(Edit::ClockReached { unix_ms: 5 }).unwrap();
-    assert_eq!(state.clock_ms, 1_700_000_000_000);
-    assert!(state.apply(operator("b.1")).is_err());
-    assert!(state.apply(operator("")).is_err());
-    let mut again = State::default();
-    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
-    assert_eq!(again, state);
-}
-
-/// A value file is there for as long as a table points into it, and what is alive of it is counted.
-#[test]
-fn value_files_come_and_go_with_the_tables_that_point_into_them() {
-    let keyspace = KeyspaceId(1);
-    let edit = whole_edits().remove(3);
-    let mut bytes = Vec::new();
-    edit.encode(&mut bytes);
-    let golden_bytes = golden("10 01 17 0300000000000000 808006 02 90bf05 0807060504030201");
-    assert_eq!(bytes, golden_bytes);
-    assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
-    // What a later version appends is skipped.
-    let mut longer = golden_bytes.clone();
-    longer[2] += 1;
-    longer.push(9);
-    assert_eq!(Edit::decode_all(&longer).unwrap(), Edit::decode_all(&bytes).unwrap());
-
-    let mut state = state();
-    let name = table::values_file_name(TableId(3));
-    assert!(state.files().contains(&name) && state.has_values(TableId(3)));
-    let live = |state: &State| state.keyspaces[&keyspace].values[&TableId(3)].live_bytes;
-    assert_eq!(live(&state), 70_000);
-    let second = TableEntry {
-        values: vec![(TableId(3), 5_000)],
-        ..TableEntry::clone(&entry(10, 9, "a", "b"))
-    };
-    state.apply(Edit::TableAdded { keyspace, table: Arc::new(second) }).unwrap();
-    assert_eq!(live(&state), 75_000);
-    let mut again = State::default();
-    for edit in state.edits() {
-        again.apply(edit).unwrap();
-    }
-    assert_eq!(again.files(), state.files());
-    assert_eq!(live(&again), 75_000);
-    state.apply(Edit::TableRemoved { keyspace, table: TableId(8) }).unwrap();
-    assert_eq!(live(&state), 5_000);
-    let range = KeyRange::all();
-    state.apply(Edit::TableCut { keyspace, table: TableId(10), range }).unwrap();
-    assert!(!state.files().contains(&name) && !state.has_values(TableId(3)));
-    // Nobody may point into it any more, and its id is used.
-    let third = TableEntry {
-        values: vec![(TableId(3), 5_000)],
-        ..TableEntry::clone(&entry(11, 9, "a", "b"))
-    };
-    let third = Edit::TableAdded { keyspace, table: Arc::new(third) };
-    assert_eq!(state.apply(third).unwrap_err().kind(), ErrorKind::Corrupt);
-}
-
 /// Scenario: a store written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
@@ -278,43 +156,6 @@ fn golden_bytes_of_the_first_form_are_read() {
     let records = frame::decode_records(&bytes, seed, 40).unwrap();
     assert_eq!(records.bodies.len(), 1);
     assert_eq!(Edit::decode_all(records.bodies[0]).unwrap(), first_edits());
-}
-
-/// Tables without a run go where a flush put them: above what they overlap.
-#[test]
-fn tables_of_the_first_form_are_placed_in_runs() {
-    let keyspace = KeyspaceId(1);
-    let mut state = State::default();
-    state.apply(Edit::TableIdsReserved { below: TableId(9) }).unwrap();
-    state.apply(created(1, "one")).unwrap();
-    let keys = [("a", "m"), ("n", "z"), ("b", "c"), ("q", "r"), ("c", "q"), ("x", "z")];
-    for (id, (first, last)) in (0..).zip(keys) {
-        let table = entry(id, 0, first, last);
-        state.apply(Edit::TableAdded { keyspace, table }).unwrap();
-    }
-    let tables = state.keyspaces[&keyspace].tables.values();
-    let runs: Vec<_> = tables.map(|table| table.entry.run.0).collect();
-    assert_eq!(runs, [1, 1, 2, 2, 3, 2]);
-}
-
-#[test]
-fn a_table_is_cut_until_nothing_is_left() {
-    let mut state = state();
-    let one = KeyspaceId(1);
-    let table = TableId(7);
-    let pieces = |state: &State| {
-        let pieces = &state.keyspaces[&one].tables[&table].pieces;
-        pieces.iter().map(|it| (it.run.0, it.level, it.range.clone())).collect::<Vec<_>>()
-    };
-    assert_eq!(pieces(&state), [(2, 0, range("c", "d")), (1, 3, range("f", "x\0"))]);
-    let cut = |range| Edit::TableCut { keyspace: one, table, range };
-    let again = state.clone().apply(cut(range("d", "f"))).unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::Corrupt);
-    state.apply(cut(range("a", "e"))).unwrap();
-    assert_eq!(pieces(&state), [(1, 3, range("f", "x\0"))]);
-    state.apply(cut(KeyRange::all())).unwrap();
-    assert!(!state.has_table(table));
-    assert_eq!(state.floor(), Seqno::new(300));
 }
 
 /// Every damaged byte of a table's fields is an error or another table, never a panic.
@@ -333,41 +174,6 @@ fn damaged_fields_are_told() {
             }
         }
     }
-}
-
-/// A failed append must change nothing, so every append copies the state: cheaply, whatever the
-/// number of tables.
-#[test]
-fn a_copy_of_a_large_state_shares_its_tables() {
-    let keyspace = KeyspaceId(1);
-    let mut state = State::default();
-    state.apply(Edit::TableIdsReserved { below: TableId(5000) }).unwrap();
-    state.apply(created(1, "one")).unwrap();
-    for id in 0..5000 {
-        let key = format!("{id:08}");
-        state.apply(Edit::TableAdded { keyspace, table: entry(id, 1, &key, &key) }).unwrap();
-    }
-    let mut copy = state.clone();
-    assert!(Arc::ptr_eq(&copy.keyspaces[&keyspace], &state.keyspaces[&keyspace]));
-    copy.apply(Edit::TableRemoved { keyspace, table: TableId(17) }).unwrap();
-    let (old, new) = (&state.keyspaces[&keyspace].tables, &copy.keyspaces[&keyspace].tables);
-    assert_eq!((old.len(), new.len()), (5000, 4999));
-    assert!(new.iter().all(|(id, table)| Arc::ptr_eq(table, &old[id])));
-    let start = std::time::Instant::now();
-    for _ in 0..100 {
-        let mut copy = state.clone();
-        copy.apply(Edit::TableRemoved { keyspace, table: TableId(17) }).unwrap();
-    }
-    println!("copy and change of 5,000 tables: {:?}", start.elapsed() / 100);
-}
-
-#[test]
-fn a_state_is_rebuilt_from_its_own_edits() {
-    let mut rebuilt = State::default();
-    for edit in state().edits() {
-        rebuilt.apply(edit).unwrap();
-    }
-    assert_eq!(rebuilt, state());
 }
 
 #[test]

@@ -9,23 +9,27 @@
 )]
 
 pub(crate) mod cells;
+pub(crate) mod child;
+mod journal;
 mod mortal;
 mod pairs;
 mod script;
 mod stepped;
+mod tidy;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Rng;
-use media::{Medium, MemoryMedium};
-use terracedb::{Builder, Db, Entry, Keyspace, Result};
+use media::{Faulty, Medium, MemoryMedium};
+use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
 pub(crate) use cells::{Cells, Change};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
-pub(crate) use script::{Left, Script, assert_tidy, assert_tidy_directory, merging};
+pub(crate) use script::{Left, Script, merging};
 pub(crate) use stepped::Stepped;
+pub(crate) use tidy::{assert_tidy, assert_tidy_directory};
 
 /// The least memory a store takes: flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
@@ -42,6 +46,44 @@ pub(crate) fn threaded(medium: &Arc<dyn Medium>) -> Builder {
 
 pub(crate) fn memory() -> Arc<dyn Medium> {
     Arc::new(MemoryMedium::new())
+}
+
+/// A device that fails when told to, and the same as a medium.
+pub(crate) fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
+    let device = Arc::new(Faulty::new(seed));
+    let medium = Arc::clone(&device) as Arc<dyn Medium>;
+    (device, medium)
+}
+
+/// A store with background threads and one keyspace.
+pub(crate) fn open_one() -> (Db, Keyspace) {
+    let db = threaded(&memory()).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    (db, keyspace)
+}
+
+/// Makes so many random changes to the keyspace `k`, and flushes now and then where asked to.
+pub(crate) fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64, flushes: bool) {
+    let keyspace = db.keyspace("k").unwrap();
+    for version in 0..writes {
+        let key = key(rng.below(2000));
+        if rng.one_in(8) {
+            keyspace.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            let value = value(rng, &key, version);
+            keyspace.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        if flushes && rng.one_in(500) {
+            db.flush().unwrap();
+        }
+    }
+}
+
+/// A value as text, `-` for none.
+pub(crate) fn text(value: Option<Bytes>) -> String {
+    value.map_or("-".to_owned(), |value| String::from_utf8(value.to_vec()).unwrap())
 }
 
 /// A key that is one of `keys`, of a length that depends on it.

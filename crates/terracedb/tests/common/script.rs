@@ -5,7 +5,6 @@
 //! every keyspace: batches are whole or absent (I11), and none is missing before another (I2).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,26 +14,14 @@ use media::{Faulty, Medium};
 use terracedb::{Codec, Db, WriteBatch};
 
 use super::cells::options;
-use super::{Cells, Change, Model, Mortal, Stepped, compare, key, show};
+use super::journal::{Batch, Incarnation, JOURNAL, apply, cells_of, last_of};
+use super::{Change, Model, Mortal, Stepped, assert_tidy, compare, key, show};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
-const JOURNAL: &str = "journal";
 const KEYS: u64 = 60;
 
-/// A keyspace from its creation to its drop.
-type Incarnation = u64;
-
+/// The keyspaces there are.
 type Live = BTreeMap<&'static str, Incarnation>;
-
-/// One operation of a batch, and where.
-type Op = (Incarnation, Change);
-
-#[derive(Clone)]
-struct Batch {
-    /// No two batches have the same, and no two that took the same place.
-    attempt: u64,
-    ops: Vec<Op>,
-}
 
 /// How a store was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -477,17 +464,6 @@ impl Script {
     }
 }
 
-fn apply(cells: &mut Cells, batch: &Batch, incarnation: Incarnation) {
-    let own = batch.ops.iter().filter(|(of, _)| *of == incarnation);
-    own.for_each(|(_, change)| cells.apply(change));
-}
-
-fn cells_of(batches: &[Batch], incarnation: Incarnation) -> Cells {
-    let mut cells = Cells::default();
-    batches.iter().for_each(|batch| apply(&mut cells, batch, incarnation));
-    cells
-}
-
 /// Merges that come early and are small, or late.
 pub(crate) fn merging(rng: &mut Rng) -> Options {
     if rng.one_in(3) {
@@ -499,35 +475,4 @@ pub(crate) fn merging(rng: &mut Rng) -> Options {
         slice_bytes: (32 << rng.below(4)) << 10,
         ..Options::default()
     }
-}
-
-/// The number of the store's last batch, and which attempt it was.
-fn last_of(db: &Db) -> Result<(usize, u64)> {
-    let Some(journal) = db.existing_keyspace(JOURNAL) else { return Ok((0, 0)) };
-    let Some(last) = journal.get("last")? else { return Ok((0, 0)) };
-    let text = std::str::from_utf8(&last).unwrap();
-    let (number, attempt) = text.split_once(' ').unwrap();
-    Ok((number.parse().unwrap(), attempt.parse().unwrap()))
-}
-
-/// Asserts that the device holds no table and no manifest but those in use.
-pub(crate) fn assert_tidy(db: &Db, medium: &dyn Medium, why: &str) {
-    let names = medium.list().unwrap().into_iter().map(|file| file.name);
-    assert_tidy_names(db, &names.collect::<Vec<_>>(), why);
-}
-
-/// As [`assert_tidy`], of a directory.
-pub(crate) fn assert_tidy_directory(db: &Db, directory: &Path, why: &str) {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-    assert_tidy_names(db, &names.collect::<Vec<_>>(), why);
-}
-
-fn assert_tidy_names(db: &Db, listed: &[String], why: &str) {
-    let count = |part: &str| listed.iter().filter(|name| name.contains(part)).count();
-    let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
-    assert_eq!(count(".table"), tables, "{why}: tables among {listed:?}");
-    let values: usize = db.statistics().keyspaces.iter().map(|it| it.value_files).sum();
-    assert_eq!(count(".values"), values, "{why}: value files among {listed:?}");
-    assert_eq!(count("manifest"), 1, "{why}: manifests among {listed:?}");
 }
