@@ -110,6 +110,22 @@ mod mapped {
         }
     }
 
+    impl Chunk {
+        /// As [`Chunk::discard`], of `bytes` from the offset `from` on, both whole pages, as far as
+        /// they lie within. For chunks used as atomic words only: to their users the kernel stores
+        /// zeros.
+        pub(crate) fn discard_within(&self, from: usize, bytes: usize) {
+            let bytes = bytes.min(self.bytes.saturating_sub(from));
+            if bytes == 0 {
+                return;
+            }
+            let start = self.start.as_ptr().wrapping_add(from);
+            // SAFETY: the range lies within this mapping, private and anonymous, which stays mapped
+            // and readable; no reference to any of it promises that it does not change.
+            let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
+        }
+    }
+
     impl Drop for Chunk {
         fn drop(&mut self) {
             unmap(self.start.as_ptr(), self.bytes);

@@ -19,6 +19,8 @@ mod publish;
 mod region;
 mod stripe;
 mod sync;
+mod tag_buckets;
+mod words;
 
 pub use cursor::Cursor;
 pub use evacuation::Evacuation;
@@ -26,3 +28,5 @@ pub use frame::{Frame, FrameMut, Page};
 pub use frame_pool::FramePool;
 pub use ordered_map::{OrderedMap, ValueRef};
 pub use publish::PublishRing;
+pub use tag_buckets::{Bucket, Heat, Place, TagBuckets};
+pub use words::{CHUNK_WORDS, WORD_BYTES, Words};

@@ -6,9 +6,11 @@
 mod key;
 mod page_cache;
 mod policy;
+pub mod rows;
 mod shard;
 mod statistics;
 
 pub use key::{PageKey, PageKind};
 pub use page_cache::PageCache;
+pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use statistics::{CacheStatistics, KindStatistics};

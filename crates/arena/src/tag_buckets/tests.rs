@@ -1,0 +1,250 @@
+use base::{Budget, ErrorKind, Rng};
+
+use super::*;
+
+fn place(number: u64) -> Place {
+    Place::new(number as u32).unwrap()
+}
+
+fn index(entries: usize) -> TagBuckets {
+    TagBuckets::new(&Account::unlimited("test"), entries).unwrap()
+}
+
+/// Whether the entry at `at` is found.
+fn is_found(index: &TagBuckets, hash: u64, at: Place) -> bool {
+    index.find(hash, |place| (place == at).then_some(())).is_some()
+}
+
+#[cfg(not(feature = "shuttle"))]
+mod on_threads {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_found_moved_and_forgotten() {
+        let index = index(1000);
+        let hash = 0x1234_5678_9abc_def0;
+        let bucket = index.bucket(hash).unwrap();
+        assert!(index.insert(hash, bucket, place(5), 0));
+        assert!(!index.insert(hash, bucket, place(6), 0), "the bucket changed");
+        assert!(is_found(&index, hash, place(5)) && !is_found(&index, hash, place(6)));
+        assert_eq!(index.heat(hash, place(5)), Some(1));
+        (0..9).for_each(|_| assert!(is_found(&index, hash, place(5))));
+        assert_eq!(index.heat(hash, place(5)), Some(HEAT_MAX));
+        assert!(index.replace(hash, place(5), Some((place(7), 1))));
+        assert!(!index.replace(hash, place(5), None));
+        assert_eq!((index.heat(hash, place(7)), index.len()), (Some(1), 1));
+        // A newer entry of the key takes the place of the older one.
+        let bucket = index.bucket(hash).unwrap();
+        assert!(index.insert(hash, bucket, place(8), 0));
+        assert_eq!((index.heat(hash, place(7)), index.len()), (None, 1));
+        assert_eq!(index.forget(hash), 1);
+        assert!(index.is_empty() && !is_found(&index, hash, place(8)));
+    }
+
+    #[test]
+    fn an_insert_of_what_was_read_before_a_change_is_refused() {
+        let index = index(1000);
+        let bucket = index.bucket(42).unwrap();
+        assert_eq!(index.forget(42), 0);
+        assert!(!index.insert(42, bucket, place(1), 0));
+        // Another key's bucket is another matter.
+        let bucket = index.bucket(42).unwrap();
+        index.forget(43);
+        assert!(index.insert(42, bucket, place(1), 0));
+    }
+
+    #[test]
+    fn a_full_bucket_loses_its_coldest() {
+        let index = index(10);
+        // The same bucket, other tags.
+        let hash = |number: u64| number << LEVEL_MIN;
+        for number in 1..=SLOTS as u64 {
+            let bucket = index.bucket(hash(number)).unwrap();
+            assert!(index.insert(hash(number), bucket, place(number), 0));
+            if number != 4 {
+                assert!(is_found(&index, hash(number), place(number)));
+            }
+        }
+        let bucket = index.bucket(hash(99)).unwrap();
+        assert!(index.insert(hash(99), bucket, place(99), 0));
+        assert!(!is_found(&index, hash(4), place(4)) && is_found(&index, hash(99), place(99)));
+        assert_eq!(index.len(), SLOTS);
+    }
+
+    #[test]
+    fn buckets_grow_with_their_entries_and_are_charged_before() {
+        let entries = if cfg!(miri) { 5_000 } else { 100_000 };
+        let budget = Budget::new(u64::MAX);
+        let index = TagBuckets::new(&budget.account("index"), entries).unwrap();
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number >> 7;
+        for number in 1..=entries as u64 {
+            let bucket = index.bucket(hash(number)).unwrap();
+            assert!(index.insert(hash(number), bucket, place(number), 1));
+            index.grow();
+        }
+        let kept =
+            (1..=entries as u64).filter(|number| is_found(&index, hash(*number), place(*number)));
+        let kept = kept.count();
+        println!("{kept} of {entries} kept, {:.1} B each", index.bytes() as f64 / kept as f64);
+        assert!(kept * 100 > entries * 95 && kept == index.len(), "{kept} of {entries}");
+        assert!(index.bytes() as usize <= entries * 21);
+        assert_eq!(index.bytes(), budget.used());
+        let gone: usize = (1..=entries as u64).map(|number| index.forget(hash(number))).sum();
+        assert_eq!((gone, index.len()), (kept, 0));
+        drop(index);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn without_memory_for_more_it_stays_as_it_is() {
+        let budget = Budget::new(bytes_of(BUCKETS_MIN));
+        let account = budget.account("index");
+        let index = TagBuckets::new(&account, 1 << 20).unwrap();
+        for number in 1..=BUCKETS_MIN as u64 * 8 {
+            let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let bucket = index.bucket(hash).unwrap();
+            assert!(index.insert(hash, bucket, place(number), 0));
+            index.grow();
+        }
+        assert!(index.len() <= BUCKETS_MIN * SLOTS && budget.used() <= budget.limit());
+        assert_eq!(TagBuckets::new(&account, 1).unwrap_err().kind(), ErrorKind::Retry);
+    }
+
+    /// Entries move from place to place, places are written over as soon as no entry names them,
+    /// buckets split: no reader ever counts what it saw at a place that was another key's by then.
+    #[test]
+    fn readers_never_count_what_was_written_over() {
+        const KEYS: u64 = if cfg!(miri) { 40 } else { 6_000 };
+        const ROUNDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
+        let (mut rng, seed) = Rng::from_env();
+        println!("TERRACE_SEED={seed}");
+        let index = index(KEYS as usize);
+        // A place is two words: the key, and the key again.
+        let rows = Words::reserve(2 * (KEYS as usize + 2)).unwrap();
+        let row = |place: Place| rows.get(2 * place.get() as usize, 2);
+        let hash = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let (index, done) = (&index, &done);
+                let mut rng = Rng::new(rng.next_u64());
+                scope.spawn(move || {
+                    let mut hits = 0u64;
+                    while !done.load(Relaxed) {
+                        let key = 1 + rng.below(KEYS);
+                        let found = index.find(hash(key), |place| match row(place) {
+                            [first, second] if first.load(Relaxed) == key => {
+                                spin_loop();
+                                Some(second.load(Relaxed))
+                            }
+                            _ => None,
+                        });
+                        assert!(found.is_none_or(|found| found == key), "seed {seed}");
+                        hits += u64::from(found.is_some());
+                    }
+                    hits
+                });
+            }
+            // One writer: a place is free once no entry names it.
+            let mut free: Vec<Place> = (1..=KEYS / 2).map(place).collect();
+            let mut at: Vec<Option<Place>> = vec![None; KEYS as usize + 1];
+            for _ in 0..ROUNDS {
+                let key = 1 + rng.below(KEYS);
+                let old = at[key as usize].take();
+                if let Some(old) = old {
+                    match rng.below(3) {
+                        0 => drop(index.forget(hash(key))),
+                        _ => drop(index.replace(hash(key), old, None)),
+                    }
+                    free.push(old);
+                }
+                let Some(to) = free.pop() else { continue };
+                let bucket = index.bucket(hash(key)).unwrap();
+                fence(Release);
+                row(to).iter().for_each(|word| word.store(key, Relaxed));
+                // One that a full bucket lost, or of the same tag, keeps its place for ever.
+                assert!(index.insert(hash(key), bucket, to, 0), "seed {seed}");
+                at[key as usize] = Some(to);
+                index.grow();
+            }
+            done.store(true, Relaxed);
+        });
+    }
+}
+
+/// A put is applied, forgets, and is published; a reader takes the bucket, then the visible number,
+/// and fills what it found, unless it finds that something newer than its number was applied: no
+/// reader ever gets a value older than the one its number sees. A second key shares the bucket, and
+/// a third thread splits it.
+#[cfg(feature = "shuttle")]
+#[test]
+fn shuttle_no_stale_fill() {
+    use std::sync::Arc;
+
+    struct Store {
+        index: TagBuckets,
+        /// The newest version applied of each key: the memtable.
+        applied: [AtomicU64; 2],
+        visible: AtomicU64,
+    }
+
+    const HASHES: [u64; 2] = [0b010, 0b110];
+
+    /// Reads `key`, whose versions are the numbers with its parity: the newest it may see.
+    fn read(store: &Store, key: usize) {
+        let hash = HASHES[key];
+        let bucket = store.index.bucket(hash);
+        let at = store.visible.load(Acquire);
+        let seen = |number: u64| number.saturating_sub((number + key as u64) % 2);
+        let row = store.index.find(hash, |place| Some(u64::from(place.get()) - 10));
+        if let Some(row) = row.filter(|row| *row <= at) {
+            assert_eq!(row, seen(at), "a row is the newest version that a reader sees");
+            return;
+        }
+        if seen(at) == 0 || store.applied[key].load(Acquire) > at {
+            return;
+        }
+        if let Some(bucket) = bucket {
+            store.index.insert(hash, bucket, place(seen(at) + 10), 0);
+        }
+    }
+
+    crate::sync::explore(3000, || {
+        let store = Arc::new(Store {
+            index: index(8),
+            applied: [AtomicU64::new(0), AtomicU64::new(0)],
+            visible: AtomicU64::new(0),
+        });
+        let writer = {
+            let store = Arc::clone(&store);
+            shuttle::thread::spawn(move || {
+                for number in 1..=4u64 {
+                    let key = (number % 2) as usize;
+                    store.applied[key].store(number, Release);
+                    store.index.forget(HASHES[key]);
+                    store.visible.store(number, Release);
+                }
+            })
+        };
+        let reader = || {
+            let store = Arc::clone(&store);
+            shuttle::thread::spawn(move || {
+                for turn in 0..6 {
+                    read(&store, turn % 2);
+                }
+            })
+        };
+        let readers = [reader(), reader()];
+        let splitter = {
+            let store = Arc::clone(&store);
+            shuttle::thread::spawn(move || (0..2).for_each(|_| store.index.split()))
+        };
+        writer.join().unwrap();
+        splitter.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        read(&store, 0);
+        read(&store, 1);
+    });
+}

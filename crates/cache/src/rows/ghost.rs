@@ -1,0 +1,110 @@
+//! The rows that went lately, by their hashes alone: one that is asked for again so soon is worth
+//! more than one that is new.
+//!
+//! Sets of four 32-bit prints of hashes, the oldest of a set given up first. Cost: 4 B a row
+//! remembered.
+
+/// What went lately.
+#[derive(Debug, Default)]
+pub struct Ghost {
+    sets: Vec<[u32; WAYS]>,
+}
+
+const WAYS: usize = 4;
+
+impl Ghost {
+    /// A memory of about `rows` rows.
+    #[must_use]
+    pub fn new(rows: usize) -> Self {
+        Self { sets: vec![[0; WAYS]; rows.div_ceil(WAYS)] }
+    }
+
+    /// What a memory of `rows` rows takes, bytes.
+    #[must_use]
+    pub const fn bytes_of(rows: usize) -> u64 {
+        (rows.next_multiple_of(WAYS) * size_of::<u32>()) as u64
+    }
+
+    /// How many it remembers.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.sets.len() * WAYS
+    }
+
+    /// Remembers about `rows` rows from now on; those it remembers stay as far as they fit.
+    pub fn resize(&mut self, rows: usize) {
+        let old = std::mem::replace(self, Self::new(rows));
+        // The oldest first, so that the newest stay.
+        for way in (0..WAYS).rev() {
+            for print in old.sets.iter().filter_map(|set| set.get(way)) {
+                self.put(*print);
+            }
+        }
+    }
+
+    /// Remembers a row.
+    pub fn remember(&mut self, hash: u64) {
+        self.put(print(hash));
+    }
+
+    fn put(&mut self, print: u32) {
+        if print != 0
+            && let Some(set) = self.set(print)
+        {
+            set.rotate_right(1);
+            set[0] = print;
+        }
+    }
+
+    /// Whether a row is remembered; from then on it is not.
+    pub fn recall(&mut self, hash: u64) -> bool {
+        let print = print(hash);
+        let Some(set) = self.set(print) else { return false };
+        let found = set.iter_mut().find(|seen| **seen == print);
+        found.map(|seen| *seen = 0).is_some()
+    }
+
+    fn set(&mut self, print: u32) -> Option<&mut [u32; WAYS]> {
+        let number = (u64::from(print) * self.sets.len() as u64) >> 32;
+        self.sets.get_mut(number as usize)
+    }
+}
+
+/// Never 0, which stands for none.
+const fn print(hash: u64) -> u32 {
+    let print = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
+    if print == 0 { 1 } else { print }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_is_recalled_once_until_as_many_others_went() {
+        let mut ghost = Ghost::new(1000);
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..500).for_each(|number| ghost.remember(hash(number)));
+        let recalled = (0..500).filter(|number| ghost.recall(hash(*number))).count();
+        assert!(recalled > 470, "{recalled} of 500");
+        assert!(!(0..500).any(|number| ghost.recall(hash(number))));
+        (0..5000).for_each(|number| ghost.remember(hash(number)));
+        let of = |ghost: &mut Ghost, from: u64| {
+            (from..from + 500).filter(|number| ghost.recall(hash(*number))).count()
+        };
+        assert!(of(&mut ghost, 0) < 5 && of(&mut ghost, 4500) > 450);
+    }
+
+    #[test]
+    fn a_larger_one_remembers_the_same() {
+        let mut ghost = Ghost::new(0);
+        ghost.remember(1);
+        assert!(!ghost.recall(1));
+        ghost.resize(64);
+        (1..20).for_each(|number| ghost.remember(number << 32));
+        let kept = (1..20).filter(|number| ghost.recall(number << 32)).count();
+        (1..20).for_each(|number| ghost.remember(number << 32));
+        ghost.resize(1000);
+        assert!((1..20).filter(|number| ghost.recall(number << 32)).count() >= kept);
+    }
+}

@@ -1,0 +1,19 @@
+//! Single hot rows: keys and values of a few hundred bytes that would each cost a page otherwise.
+//!
+//! [`RowCache`] is the whole of it: an index of tags ([`arena::TagBuckets`]) over a log of rows
+//! ([`log::RowLog`]) that is cleaned in the order of [`policy`].
+
+mod ghost;
+mod log;
+mod owner;
+pub mod policy;
+mod row;
+mod row_cache;
+mod segments;
+mod statistics;
+
+pub use ghost::Ghost;
+pub use owner::RowOwner;
+pub use row::{ROW_BYTES_MAX, Row, RowHit, row_bytes};
+pub use row_cache::RowCache;
+pub use statistics::{Refusal, RowStatistics};

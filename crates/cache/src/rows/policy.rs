@@ -1,0 +1,146 @@
+//! Which entries stay: two queues and a memory of what went, as pure functions.
+//!
+//! What is new enters a small queue. Where it was asked for again by the time it is the oldest
+//! there, it moves to the main queue, otherwise it goes and is remembered; what is remembered when
+//! it is asked for again enters the main queue at once. The oldest of the main queue goes, too,
+//! unless it was asked for since: then it enters again at the end, cooler. So what is read once,
+//! by a scan say, passes through the small queue alone. (S3-FIFO: Yang et al., "FIFO queues are all
+//! you need for cache eviction", SOSP 2023; sizes and thresholds by the simulator,
+//! docs/performance.md.)
+//!
+//! Where hardly anything new is asked for again, most of it is not even let in: reads spread evenly
+//! over much data should not pay for rows that nobody reads.
+//!
+//! The cache and the simulator run this code.
+
+use arena::Heat;
+
+/// The queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Of what was asked for once.
+    New,
+    /// Of the rest.
+    Main,
+}
+
+/// The part of all bytes that the queue of new entries has, in 256ths.
+const NEW_PART: u64 = 18;
+
+/// How many entries that went are remembered for 16 that there are.
+const REMEMBERED_PART: usize = 19;
+
+/// Of 256 entries that leave the new queue, as many must have been asked for again, or most entries
+/// are not let in.
+const WARM_LEAST: u32 = 12;
+
+/// Of the entries that are not let in, one of this many is, to see how it fares.
+const PROBES: u64 = 16;
+
+/// What becomes of an entry when it is the oldest of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes, and is remembered or not.
+    Goes {
+        /// Whether it counts as more than new when it is asked for again.
+        remembered: bool,
+    },
+    /// It enters the main queue, as warm as this.
+    Stays(Heat),
+}
+
+/// Which queue is to give up its oldest, where they hold this many bytes.
+#[must_use]
+pub const fn victim(new: u64, main: u64) -> Queue {
+    let is_over = new * 256 >= (new + main) * NEW_PART;
+    if main == 0 || new > 0 && is_over { Queue::New } else { Queue::Main }
+}
+
+/// What becomes of the oldest of `queue`.
+#[must_use]
+pub const fn fate(queue: Queue, heat: Heat) -> Fate {
+    match (queue, heat.checked_sub(1)) {
+        (_, None) => Fate::Goes { remembered: matches!(queue, Queue::New) },
+        (Queue::New, Some(_)) => Fate::Stays(0),
+        (Queue::Main, Some(cooler)) => Fate::Stays(cooler),
+    }
+}
+
+/// How many entries that went are to be remembered where there are `entries`.
+#[must_use]
+pub const fn remembered(entries: usize) -> usize {
+    entries * REMEMBERED_PART / 16
+}
+
+/// How many of the new entries are asked for again.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    /// In 65,536ths, an average that moves by a sixteenth with every 256 entries.
+    warm: u32,
+    seen: u32,
+    seen_warm: u32,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self { warm: 1 << 16, seen: 0, seen_warm: 0 }
+    }
+}
+
+impl Admission {
+    /// An entry left the queue of new ones, warm or not.
+    pub const fn left_new(&mut self, heat: Heat) {
+        self.seen += 1;
+        self.seen_warm += (heat > 0) as u32;
+        if self.seen == 256 {
+            self.warm = self.warm - self.warm / 16 + self.seen_warm * (1 << 8) / 16;
+            (self.seen, self.seen_warm) = (0, 0);
+        }
+    }
+
+    /// The queue that an entry of this hash enters, if any; `recalled` where it was remembered. One
+    /// that enters none is to be remembered.
+    #[must_use]
+    pub const fn queue(&self, hash: u64, recalled: bool) -> Option<Queue> {
+        if recalled {
+            return Some(Queue::Main);
+        }
+        let is_probe = (hash >> 48).is_multiple_of(PROBES);
+        if is_probe || self.warm >= WARM_LEAST << 8 { Some(Queue::New) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_once_goes_and_what_is_asked_for_again_stays() {
+        assert_eq!(fate(Queue::New, 0), Fate::Goes { remembered: true });
+        assert_eq!(fate(Queue::New, 3), Fate::Stays(0));
+        assert_eq!(fate(Queue::Main, 3), Fate::Stays(2));
+        assert_eq!(fate(Queue::Main, 0), Fate::Goes { remembered: false });
+    }
+
+    #[test]
+    fn the_new_queue_keeps_its_part() {
+        assert_eq!(victim(10, 0), Queue::New);
+        assert_eq!(victim(0, 10), Queue::Main);
+        assert_eq!(victim(6, 94), Queue::Main);
+        assert_eq!(victim(8, 92), Queue::New);
+    }
+
+    #[test]
+    fn new_entries_are_let_in_for_as_long_as_some_are_asked_for_again() {
+        let mut admission = Admission::default();
+        let admitted = |admission: &Admission| {
+            (0..1600u64).filter(|hash| admission.queue(hash << 48, false).is_some()).count()
+        };
+        assert_eq!(admitted(&admission), 1600);
+        (0..40_000).for_each(|_| admission.left_new(0));
+        assert_eq!(admitted(&admission), 100);
+        assert_eq!(admission.queue(1 << 48, true), Some(Queue::Main));
+        (0..10_000).for_each(|turn| admission.left_new(u8::from(turn % 10 == 0)));
+        assert_eq!(admitted(&admission), 1600);
+    }
+}

@@ -1,0 +1,204 @@
+//! A row as it lies in memory: three or four words of header, the key, the value.
+//!
+//! Words: sequence number (56 bits) over flags (8 bits); the number as of which it was the newest
+//! version of its key; owner (32 bits), key length (16), value length (16); where it expires, the
+//! moment, Unix milliseconds. Key and value begin at a word each, the rest of their last word is
+//! zero. A reader may see anything here: lengths are bounds on what it looks at, and what it made
+//! of it counts only if its bucket did not change meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arena::WORD_BYTES;
+use base::{Seqno, key_hash};
+
+use super::owner::hash_of;
+
+/// Larger rows are not kept, bytes: a page would hold them for as much.
+pub const ROW_BYTES_MAX: usize = 2048;
+
+/// Words before the key of a row that does not expire.
+const HEADER_WORDS: usize = 3;
+
+/// In the first word: the row expires.
+const EXPIRES: u64 = 1;
+
+/// A row to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// The number of the version, or of the newest of those it is made of.
+    pub seqno: Seqno,
+    /// It is the newest version as of this number.
+    pub as_of: Seqno,
+    /// When it is gone, Unix milliseconds; 0: never.
+    pub expiry: u64,
+}
+
+/// What is known of a row that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowHit {
+    /// The number of the version.
+    pub seqno: Seqno,
+    /// When it is gone, Unix milliseconds; 0: never.
+    pub expiry: u64,
+}
+
+/// What a row takes, bytes.
+#[must_use]
+pub const fn row_bytes(key: usize, value: usize, expires: bool) -> usize {
+    row_words(key, value, expires) * WORD_BYTES
+}
+
+const fn row_words(key: usize, value: usize, expires: bool) -> usize {
+    HEADER_WORDS + expires as usize + key.div_ceil(WORD_BYTES) + value.div_ceil(WORD_BYTES)
+}
+
+impl Row<'_> {
+    pub(super) const fn words(&self) -> usize {
+        row_words(self.key.len(), self.value.len(), self.expiry > 0)
+    }
+
+    /// Writes the row of owner `owner` to `words`, which are as many as it takes.
+    pub(super) fn write(&self, owner: u32, words: &[AtomicU64]) {
+        let flags = if self.expiry > 0 { EXPIRES } else { 0 };
+        let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;
+        let header = [self.seqno.get() << 8 | flags, self.as_of.get(), u64::from(owner) | lengths];
+        let expiry = (self.expiry > 0).then_some(self.expiry);
+        let content = chunks(self.key).chain(chunks(self.value));
+        for (word, content) in words.iter().zip(header.into_iter().chain(expiry).chain(content)) {
+            word.store(content, Relaxed);
+        }
+    }
+}
+
+/// Bytes as words, the last one filled up with zeros.
+fn chunks(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(WORD_BYTES).map(|chunk| {
+        let mut word = [0; WORD_BYTES];
+        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// A row that is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct RowRef<'a> {
+    pub(super) owner: u32,
+    pub(super) seqno: u64,
+    pub(super) as_of: u64,
+    pub(super) expiry: u64,
+    key_len: usize,
+    value_len: usize,
+    key: &'a [AtomicU64],
+    value: &'a [AtomicU64],
+}
+
+impl<'a> RowRef<'a> {
+    /// The row at the start of `words`; `None` where that is none.
+    #[inline]
+    pub(super) fn read(words: &'a [AtomicU64]) -> Option<Self> {
+        let ([first, as_of, lengths], rest) = words.split_first_chunk()?;
+        let (first, lengths) = (first.load(Relaxed), lengths.load(Relaxed));
+        let (key_len, value_len) = ((lengths >> 32) as u16 as usize, (lengths >> 48) as usize);
+        let (expiry, rest) = match first & EXPIRES {
+            0 => (0, rest),
+            _ => rest.split_first().map(|(expiry, rest)| (expiry.load(Relaxed), rest))?,
+        };
+        let (key, rest) = rest.split_at_checked(key_len.div_ceil(WORD_BYTES))?;
+        let value = rest.get(..value_len.div_ceil(WORD_BYTES))?;
+        let (owner, as_of) = (lengths as u32, as_of.load(Relaxed));
+        let is_row = key_len > 0;
+        is_row.then_some(Self {
+            owner,
+            seqno: first >> 8,
+            as_of,
+            expiry,
+            key_len,
+            value_len,
+            key,
+            value,
+        })
+    }
+
+    /// The words it takes.
+    pub(super) fn words(&self) -> usize {
+        row_words(self.key_len, self.value_len, self.expiry > 0)
+    }
+
+    #[inline]
+    pub(super) fn is(&self, owner: u32, key: &[u8]) -> bool {
+        self.owner == owner
+            && self.key_len == key.len()
+            && self.key.iter().zip(chunks(key)).all(|(word, key)| word.load(Relaxed) == key)
+    }
+
+    /// Puts the value in the place of what `out` holds.
+    #[inline]
+    pub(super) fn copy_value(&self, out: &mut Vec<u8>) {
+        copy(self.value, self.value_len, out);
+    }
+
+    /// The row's hash; `scratch` is overwritten.
+    pub(super) fn hash(&self, scratch: &mut Vec<u8>) -> u64 {
+        copy(self.key, self.key_len, scratch);
+        hash_of(self.owner, key_hash(scratch))
+    }
+}
+
+#[inline]
+fn copy(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(len, 0);
+    let mut to = out.chunks_exact_mut(WORD_BYTES);
+    for (to, word) in to.by_ref().zip(words) {
+        to.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+    }
+    if let Some(last) = words.get(len / WORD_BYTES) {
+        let rest = to.into_remainder();
+        rest.iter_mut().zip(last.load(Relaxed).to_le_bytes()).for_each(|(to, from)| *to = from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back_whatever_its_lengths() {
+        let words: Vec<AtomicU64> = (0..ROW_BYTES_MAX / 8).map(|_| AtomicU64::new(!0)).collect();
+        let bytes: Vec<u8> = (0..=255).collect();
+        for key in [1, 7, 8, 9, 16, 255] {
+            for value in [0, 1, 8, 15, 100, 256] {
+                for expiry in [0, 1_700_000_000_000] {
+                    let (key, value) = (&bytes[..key], &bytes[..value]);
+                    let (seqno, as_of) = (Seqno::MAX, Seqno::new(77));
+                    let row = Row { key, value, seqno, as_of, expiry };
+                    row.write(9, &words[..row.words()]);
+                    let read = RowRef::read(&words).unwrap();
+                    let mut out = vec![1, 2, 3];
+                    read.copy_value(&mut out);
+                    assert_eq!((&out[..], read.words()), (value, row.words()));
+                    assert_eq!((read.seqno, read.as_of), (seqno.get(), 77));
+                    assert_eq!(read.expiry, expiry);
+                    assert!(read.is(9, key) && !read.is(8, key) && !read.is(9, &bytes[1..]));
+                    assert_eq!(read.hash(&mut out), hash_of(9, key_hash(key)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_lead_out_of_place() {
+        let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(!0)).collect();
+        assert!(RowRef::read(&words).is_none());
+        words[2].store(5 << 32, Relaxed);
+        for length in 0..4 {
+            assert!(RowRef::read(&words[..length]).is_none());
+        }
+        words.iter().for_each(|word| word.store(0, Relaxed));
+        assert!(RowRef::read(&words).is_none(), "nothing was written here");
+    }
+}

@@ -1,0 +1,189 @@
+//! The cache of rows: an index that readers take no lock of, over a log behind one mutex.
+//!
+//! A row is what a get found in tables, and stands for its key until the key is written. That this
+//! holds (rows are never stale):
+//!
+//! - A reader takes the key's bucket ([`RowCache::bucket`]), then a view of the data, then the
+//!   sequence number it reads at. Its fill is refused where the bucket changed since, and the
+//!   caller fills nothing where memtables of its view have a version of the key, or a range delete
+//!   over it, that is newer than its number.
+//! - A writer puts a version in a memtable, then forgets the key ([`RowCache::forget`]), then makes
+//!   the version visible. A reader that takes the bucket before that is refused; one that takes it
+//!   later finds the version: its view is as new as the bucket, so it has the memtable, or the
+//!   version was flushed, thus visible, and the reader's number sees it.
+//! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
+//!   row filled as of a number below the floor is not used any more.
+//! - A row is used at a number that its version's does not pass; whatever is newer and not above that
+//!   number has forgotten it before.
+//!
+//! Concurrency: [`RowCache::get`] takes no lock and allocates nothing but what the caller's buffer
+//! needs. Fills and giving back take the log's mutex, under which the cache's own spare account is
+//! charged, which asks nobody. Writers change one bucket. Cost: a get touches the bucket and the
+//! row.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use arena::{Bucket, TagBuckets, WORD_BYTES, Words};
+use base::{Account, Reclaim, Result, Seqno};
+use parking_lot::Mutex;
+
+use super::log::{RowLog, Shared, word_of};
+use super::owner::RowOwner;
+use super::row::{ROW_BYTES_MAX, Row, RowHit, RowRef};
+use super::statistics::{Refusal, RowStatistics};
+
+/// A cache of single rows, shared by any number of threads and stores.
+pub struct RowCache {
+    words: Words,
+    index: TagBuckets,
+    log: Mutex<RowLog>,
+    owners: AtomicU32,
+    large: AtomicU64,
+}
+
+/// The least that a row takes on average, bytes: no more are indexed.
+const ROW_BYTES_LEAST: usize = 64;
+
+/// The address space asked for, in multiples of the capacity: a capacity may be raised.
+const ROOM_TO_GROW: u64 = 8;
+
+/// The most words: places are 32 bits.
+const WORDS_MAX: u64 = u32::MAX as u64 - 1;
+
+impl RowCache {
+    /// A cache whose rows take at most `capacity_bytes`, which may later be raised eightfold. Memory
+    /// is charged as rows come, 2 MiB at a time, and that of their index beside it.
+    ///
+    /// # Errors
+    /// `Retry` where the budget does not hold the least index, or there is no address space.
+    pub fn new(account: &Account, capacity_bytes: u64) -> Result<Self> {
+        let most = capacity_bytes.saturating_mul(ROOM_TO_GROW) / WORD_BYTES as u64;
+        let words = Words::reserve(most.min(WORDS_MAX) as usize)?;
+        let index = TagBuckets::new(account, words.len() * WORD_BYTES / ROW_BYTES_LEAST)?;
+        let log = Mutex::new(RowLog::new(account, &words, capacity_bytes));
+        Ok(Self { words, index, log, owners: AtomicU32::new(1), large: AtomicU64::new(0) })
+    }
+
+    /// A new owner of rows.
+    #[must_use]
+    pub fn owner(&self) -> RowOwner {
+        RowOwner::new(self.owners.fetch_add(1, Relaxed))
+    }
+
+    fn shared(&self) -> Shared<'_> {
+        Shared { words: &self.words, index: &self.index }
+    }
+
+    /// Asks the processor for what [`RowCache::get`] and [`RowCache::forget`] need first.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// The bucket of a row's hash ([`RowOwner::hash`]): to be taken before the data is read that a
+    /// fill is made of. `None` where there will be no fill.
+    #[inline]
+    #[must_use]
+    pub fn bucket(&self, hash: u64) -> Option<Bucket> {
+        self.index.bucket(hash)
+    }
+
+    /// Finds the row of `key` for a reader at `at`, puts its value in the place of what `value`
+    /// holds, and says what else is known of it. Whether it has expired is for the caller to say.
+    #[inline]
+    pub fn get(
+        &self,
+        owner: &RowOwner,
+        key: &[u8],
+        hash: u64,
+        at: Seqno,
+        value: &mut Vec<u8>,
+    ) -> Option<RowHit> {
+        let floor = owner.floor();
+        self.index.find(hash, |place| {
+            let row = RowRef::read(self.words.get(word_of(place), ROW_BYTES_MAX / WORD_BYTES))?;
+            if !row.is(owner.number, key) || row.seqno > at.get() || row.as_of < floor {
+                return None;
+            }
+            row.copy_value(value);
+            Some(RowHit { seqno: Seqno::checked(row.seqno)?, expiry: row.expiry })
+        })
+    }
+
+    /// Keeps a row, made of what was read after `bucket` was taken; the module's header says when it
+    /// may be filled.
+    ///
+    /// # Errors
+    /// Why it is not kept, which is no harm.
+    pub fn fill(
+        &self,
+        owner: &RowOwner,
+        hash: u64,
+        bucket: Bucket,
+        row: Row<'_>,
+    ) -> std::result::Result<(), Refusal> {
+        if row.words() * WORD_BYTES > ROW_BYTES_MAX || row.key.is_empty() {
+            self.large.fetch_add(1, Relaxed);
+            return Err(Refusal::Large);
+        }
+        let mut log = self.log.lock();
+        let filled = log.fill(self.shared(), owner.number, hash, bucket, row);
+        filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
+    }
+
+    /// A key with this hash is written: its row goes, and what is read of it meanwhile is not kept.
+    /// After the new version is in a memtable, and before it is visible.
+    #[inline]
+    pub fn forget(&self, hash: u64) {
+        self.index.forget(hash);
+    }
+
+    /// Changes the most bytes of rows; those above it are given back now.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.log.lock().bytes_max = capacity_bytes;
+        loop {
+            let mut log = self.log.lock();
+            if log.bytes() <= capacity_bytes || log.give_back(self.shared()) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn statistics(&self) -> RowStatistics {
+        let log = self.log.lock();
+        let mut statistics = log.counts;
+        statistics.rows = self.index.len() as u64;
+        statistics.bytes = log.bytes();
+        statistics.free_bytes = log.free_bytes();
+        statistics.index_bytes = self.index.bytes() + log.ghost_bytes();
+        statistics.bytes_max = log.bytes_max;
+        statistics.refused.large = self.large.load(Relaxed);
+        statistics
+    }
+}
+
+impl Reclaim for RowCache {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut given = 0;
+        while given < bytes {
+            match self.log.lock().give_back(self.shared()) {
+                0 => break,
+                chunk => given += chunk,
+            }
+        }
+        given
+    }
+}
+
+impl fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowCache({:?})", self.index)
+    }
+}
+
+#[cfg(test)]
+#[path = "row_cache_tests.rs"]
+mod tests;

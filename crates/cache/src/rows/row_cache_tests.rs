@@ -1,0 +1,254 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use base::{Budget, ReclaimOrder, Rng, key_hash};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A value that tells its key and version.
+fn value(key: u64, seqno: u64, len: usize) -> Vec<u8> {
+    let mut value = Rng::new(key << 32 | seqno).next_u64().to_le_bytes().to_vec();
+    value.resize(len.max(8), key as u8);
+    value
+}
+
+struct Rows {
+    cache: Arc<RowCache>,
+    owner: RowOwner,
+}
+
+impl Rows {
+    fn new(account: &Account, capacity: u64) -> Self {
+        let cache = Arc::new(RowCache::new(account, capacity).unwrap());
+        let owner = cache.owner();
+        Self { cache, owner }
+    }
+
+    fn unlimited(capacity: u64) -> Self {
+        Self::new(&Account::unlimited("rows"), capacity)
+    }
+
+    fn hash(&self, key: u64) -> u64 {
+        self.owner.hash(key_hash(&key.to_be_bytes()))
+    }
+
+    fn get(&self, key: u64, at: u64) -> Option<(Vec<u8>, u64)> {
+        let mut value = Vec::new();
+        let key_bytes = key.to_be_bytes();
+        let at = Seqno::new(at);
+        let hit = self.cache.get(&self.owner, &key_bytes, self.hash(key), at, &mut value)?;
+        Some((value, hit.seqno.get()))
+    }
+
+    fn fill(&self, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+        let bucket = self.cache.bucket(self.hash(key)).unwrap();
+        self.fill_in(bucket, key, seqno, as_of, len)
+    }
+
+    fn fill_in(&self, bucket: Bucket, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+        let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
+        let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
+        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry: 0 };
+        self.cache.fill(&self.owner, self.hash(key), bucket, row).is_ok()
+    }
+
+    /// Reads as the engine does: a miss is filled; whether it was a hit.
+    fn read(&self, key: u64, len: usize) -> bool {
+        match self.get(key, 1) {
+            Some((found, _)) => {
+                assert_eq!(found, value(key, 1, len));
+                true
+            }
+            None => {
+                self.fill(key, 1, 1, len);
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_stand_until_their_key_or_a_range_is_written_and_for_later_readers() {
+    let rows = Rows::unlimited(8 * MIB);
+    assert!(rows.get(1, 10).is_none());
+    assert!(rows.fill(1, 7, 10, 100));
+    assert_eq!(rows.get(1, 10), Some((value(1, 7, 100), 7)));
+    // A snapshot from before the version does not see it, one from after does.
+    assert!(rows.get(1, 6).is_none() && rows.get(1, 7).is_some());
+    assert!(rows.get(2, 10).is_none());
+    let other = rows.cache.owner();
+    let (key, mut out) = (1u64.to_be_bytes(), Vec::new());
+    let seqno = Seqno::new(10);
+    assert!(rows.cache.get(&other, &key, rows.hash(1), seqno, &mut out).is_none());
+    rows.cache.forget(rows.hash(1));
+    assert!(rows.get(1, 10).is_none());
+    assert!(rows.fill(1, 7, 10, 100));
+    rows.owner.raise_floor(Seqno::new(11));
+    assert!(rows.get(1, 10).is_none() && rows.get(1, 12).is_none());
+    assert!(rows.fill(1, 7, 12, 100));
+    assert!(rows.get(1, 12).is_some());
+    assert_eq!(rows.cache.statistics().rows, 1);
+}
+
+#[test]
+fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
+    let rows = Rows::unlimited(8 * MIB);
+    let bucket = rows.cache.bucket(rows.hash(1)).unwrap();
+    rows.cache.forget(rows.hash(1));
+    assert!(!rows.fill_in(bucket, 1, 7, 10, 100));
+    assert!(!rows.fill(1, 7, 10, ROW_BYTES_MAX));
+    let statistics = rows.cache.statistics();
+    assert_eq!((statistics.refused.written, statistics.refused.large), (1, 1));
+    // What was refused takes no room.
+    for _ in 0..20_000 {
+        assert!(!rows.fill_in(bucket, 1, 7, 10, 1000));
+    }
+    assert_eq!(rows.cache.statistics().evicted + rows.cache.statistics().rows, 0);
+}
+
+#[test]
+fn capacity_is_what_rows_take_and_all_of_it_comes_back() {
+    let budget = Budget::new(u64::MAX);
+    let rows = Rows::new(&budget.account("rows"), 8 * MIB);
+    for key in 0..60_000 {
+        rows.read(key, 16 + (key % 700) as usize);
+    }
+    let full = rows.cache.statistics();
+    assert_eq!(full.bytes, 8 * MIB);
+    assert_eq!(budget.used(), full.bytes + full.index_bytes);
+    // Rows of every size share the memory without holes.
+    assert!(full.free_bytes <= 128 << 10, "{full:?}");
+    rows.cache.set_capacity(4 * MIB);
+    assert_eq!(rows.cache.statistics().bytes, 4 * MIB);
+    rows.cache.set_capacity(16 * MIB);
+    for key in 100_000..200_000 {
+        rows.read(key, 300);
+        rows.read(key, 300);
+    }
+    assert_eq!(rows.cache.statistics().bytes, 16 * MIB);
+    assert_eq!(rows.cache.reclaim(u64::MAX), 14 * MIB);
+    drop(rows);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn without_memory_nothing_is_kept_and_nothing_fails() {
+    let budget = Budget::new(MIB);
+    let rows = Rows::new(&budget.spare_account("rows"), 8 * MIB);
+    assert!(!rows.read(1, 100) && !rows.read(1, 100));
+    assert_eq!(rows.cache.statistics().refused.memory, 2);
+}
+
+#[test]
+fn what_is_hot_outlives_scans_and_chunks_given_back() {
+    let budget = Budget::new(u64::MAX);
+    let rows = Rows::new(&budget.account("rows"), 16 * MIB);
+    const HOT: u64 = 8_000;
+    let mut scanned = 1 << 32;
+    let mut hits = 0;
+    for round in 0..12 {
+        for key in 0..HOT {
+            let hit = rows.read(key, 400);
+            hits += u64::from(hit && round >= 4);
+            for _ in 0..3 {
+                scanned += 1;
+                rows.read(scanned, 400);
+            }
+        }
+    }
+    assert!(hits > HOT * 8 * 95 / 100, "{hits} of {}", HOT * 8);
+    // Half of the memory: hot rows are the last to go.
+    assert_eq!(rows.cache.reclaim(8 * MIB), 8 * MIB);
+    let kept = (0..HOT).filter(|key| rows.read(*key, 400)).count() as u64;
+    assert!(kept > HOT * 90 / 100, "{kept} of {HOT}");
+}
+
+#[test]
+fn reads_spread_evenly_over_much_data_hardly_fill() {
+    let rows = Rows::unlimited(4 * MIB);
+    let (mut rng, seed) = Rng::from_env();
+    for _ in 0..400_000 {
+        rows.read(rng.below(1 << 40), 400);
+    }
+    let before = rows.cache.statistics();
+    for _ in 0..100_000 {
+        rows.read(rng.below(1 << 40), 400);
+    }
+    let after = rows.cache.statistics();
+    assert!(after.fills - before.fills < 10_000, "{after:?}, seed {seed}");
+    assert!(after.refused.seldom > before.refused.seldom + 80_000);
+    // Once some are asked for again, all are let in again.
+    for _ in 0..400_000 {
+        rows.read(rng.below(3_000), 400);
+    }
+    let hits = (0..3_000).filter(|key| rows.read(*key, 400)).count();
+    assert!(hits > 2_900, "{hits}, seed {seed}");
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Writers put and delete ranges as the engine does, readers read at the visible number and fill,
+/// another takes memory away: nobody reads anything but the newest version that its number sees.
+#[test]
+fn no_reader_gets_anything_but_the_newest_version() {
+    const KEYS: u64 = 3_000;
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let budget = Budget::new(u64::MAX);
+    let rows = Rows::new(&budget.account("rows"), 4 * MIB);
+    budget.add_reclaimer(ReclaimOrder::Cache, Arc::downgrade(&rows.cache) as _);
+    // The newest version of each key, applied; nothing is ever overwritten but by its own writer.
+    let applied: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(1)).collect();
+    let (visible, done) = (AtomicU64::new(1), AtomicBool::new(false));
+    let hits = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (rows, applied, visible) = (&rows, &applied, &visible);
+            let (hits, done) = (&hits, &done);
+            let mut rng = Rng::new(rng.next_u64());
+            scope.spawn(move || {
+                // A reader that fails ends the writer, too.
+                let _ends = Ends(done);
+                while !done.load(SeqCst) {
+                    let key = rng.below(KEYS).min(rng.below(KEYS));
+                    let bucket = rows.cache.bucket(rows.hash(key));
+                    let at = visible.load(SeqCst);
+                    let before = applied[key as usize].load(SeqCst);
+                    if let Some((found, seqno)) = rows.get(key, at) {
+                        assert_eq!(found, value(key, seqno, 300), "seed {seed}");
+                        // What was visible before the read began is not older than what it got.
+                        assert!(before > at || seqno == before, "{seqno} {before} {at}, {seed}");
+                        hits.fetch_add(1, SeqCst);
+                    } else if before <= at
+                        && let Some(bucket) = bucket
+                    {
+                        rows.fill_in(bucket, key, before, at, 300);
+                    }
+                }
+            });
+        }
+        for seqno in (2..).take_while(|_| hits.load(SeqCst) < 40_000 && !done.load(SeqCst)) {
+            if rng.one_in(500) {
+                // A write to many keys that changes none of them: it only makes rows go.
+                rows.owner.raise_floor(Seqno::new(seqno));
+            } else {
+                let key = rng.below(KEYS);
+                applied[key as usize].store(seqno, SeqCst);
+                rows.cache.forget(rows.hash(key));
+            }
+            visible.store(seqno, SeqCst);
+            if rng.one_in(5_000) {
+                rows.cache.reclaim(2 * MIB);
+            }
+        }
+        done.store(true, SeqCst);
+    });
+}

@@ -1,0 +1,97 @@
+//! The memory of rows: chunks of 2 MiB, charged one by one, cut in segments of 64 KiB.
+//!
+//! A segment is free or a queue's. A chunk goes once all its segments are free; what it holds is
+//! moved by whoever wants that.
+
+use arena::{CHUNK_WORDS, WORD_BYTES, Words};
+use base::{Account, Charge};
+
+/// The words of a segment.
+pub(super) const SEGMENT_WORDS: usize = 8192;
+const _: () = assert!(CHUNK_WORDS.is_multiple_of(SEGMENT_WORDS) || CHUNK_WORDS < SEGMENT_WORDS);
+
+/// The segments of a chunk.
+pub(super) const CHUNK_SEGMENTS: usize = CHUNK_WORDS / SEGMENT_WORDS;
+
+/// The bytes of a chunk.
+pub(super) const CHUNK_BYTES: u64 = (CHUNK_WORDS * WORD_BYTES) as u64;
+
+/// The segments there is memory for.
+#[derive(Debug)]
+pub(super) struct Segments {
+    account: Account,
+    chunks_max: usize,
+    /// The charge of each chunk that was ever used; `None` where it has no memory now.
+    chunks: Vec<Option<Charge>>,
+    /// Segments that no queue has, by number.
+    free: Vec<usize>,
+}
+
+impl Segments {
+    pub(super) fn new(account: &Account, words: &Words) -> Self {
+        let chunks_max = words.len() / CHUNK_WORDS;
+        Self { account: account.clone(), chunks_max, chunks: Vec::new(), free: Vec::new() }
+    }
+
+    /// Chunks that have memory.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.iter().flatten().count()
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(super) fn take(&mut self) -> Option<usize> {
+        self.free.pop()
+    }
+
+    pub(super) fn put(&mut self, segment: usize) {
+        self.free.push(segment);
+    }
+
+    /// Adds a chunk of free segments; whether there is memory for one.
+    pub(super) fn grow(&mut self) -> bool {
+        let absent = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
+        if absent >= self.chunks_max {
+            return false;
+        }
+        let Some(charge) = self.account.try_charge(CHUNK_BYTES) else { return false };
+        match self.chunks.get_mut(absent) {
+            Some(place) => *place = Some(charge),
+            None => self.chunks.push(Some(charge)),
+        }
+        self.free.extend((absent * CHUNK_SEGMENTS..(absent + 1) * CHUNK_SEGMENTS).rev());
+        true
+    }
+
+    /// The chunk with the most free segments.
+    pub(super) fn emptiest(&self) -> Option<usize> {
+        let mut free = vec![0usize; self.chunks.len()];
+        for segment in &self.free {
+            if let Some(count) = free.get_mut(segment / CHUNK_SEGMENTS) {
+                *count += 1;
+            }
+        }
+        let present = self.chunks.iter().zip(free).enumerate().filter(|(_, (it, _))| it.is_some());
+        present.max_by_key(|(_, (_, free))| *free).map(|(number, _)| number)
+    }
+
+    /// A free segment that is not of `chunk`.
+    pub(super) fn take_elsewhere(&mut self, chunk: usize) -> Option<usize> {
+        let at = self.free.iter().rposition(|segment| segment / CHUNK_SEGMENTS != chunk)?;
+        Some(self.free.swap_remove(at))
+    }
+
+    /// Gives a chunk back whose segments are all free; whether they are.
+    pub(super) fn give_back(&mut self, chunk: usize, words: &Words) -> bool {
+        let is_of = |segment: &usize| segment / CHUNK_SEGMENTS == chunk;
+        if self.free.iter().filter(|segment| is_of(segment)).count() < CHUNK_SEGMENTS {
+            return false;
+        }
+        self.free.retain(|segment| !is_of(segment));
+        words.discard(chunk);
+        // After the memory: what is charged is never less than what is taken (I10).
+        self.chunks.get_mut(chunk).and_then(Option::take).is_some()
+    }
+}

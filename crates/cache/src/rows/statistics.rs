@@ -1,0 +1,74 @@
+//! What the row cache counts.
+
+/// The counts at one moment, since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowStatistics {
+    /// Rows in the cache now.
+    pub rows: u64,
+    /// Memory of rows, bytes; the part that none uses now; and that of their index and the memory of
+    /// what went.
+    pub bytes: u64,
+    /// See `bytes`.
+    pub free_bytes: u64,
+    /// See `bytes`.
+    pub index_bytes: u64,
+    /// The most bytes of rows for now: what the pages do not need more.
+    pub bytes_max: u64,
+    /// Rows put in.
+    pub fills: u64,
+    /// Of these, rows that went lately and were asked for again.
+    pub recalled: u64,
+    /// Rows that stayed when it was their turn, for they had been asked for.
+    pub kept: u64,
+    /// Rows that went to make room.
+    pub evicted: u64,
+    /// Rows not put in, by reason.
+    pub refused: Refused,
+    /// Chunks of 2 MiB given back.
+    pub chunks_given_back: u64,
+}
+
+/// Rows not put in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Larger than a row may be.
+    pub large: u64,
+    /// The key, or one with the same bucket, was written while its value was read.
+    pub written: u64,
+    /// Asked for once, while hardly any row is asked for again.
+    pub seldom: u64,
+    /// Without memory.
+    pub memory: u64,
+}
+
+/// Why a row is not put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// See [`Refused::large`].
+    Large,
+    /// See [`Refused::written`].
+    Written,
+    /// See [`Refused::seldom`].
+    Seldom,
+    /// See [`Refused::memory`].
+    Memory,
+}
+
+impl Refused {
+    pub(super) fn count(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Large => self.large += 1,
+            Refusal::Written => self.written += 1,
+            Refusal::Seldom => self.seldom += 1,
+            Refusal::Memory => self.memory += 1,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.large + self.written + self.seldom + self.memory
+    }
+}
