@@ -35,7 +35,9 @@ pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
 }
 
 fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
-    out.line(format_args!("{} tables of {}", report.tables, format_bytes(report.bytes)))?;
+    let (tables, values) = (report.tables, report.value_files);
+    let bytes = format_bytes(report.bytes);
+    out.line(format_args!("{tables} tables and {values} value files of {bytes}"))?;
     if let Some(error) = &report.manifest {
         out.line(format_args!("manifest made anew from the tables: {error}"))?;
     }
@@ -74,7 +76,7 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
 }
 
 fn to_json(report: &RepairReport) -> Value {
-    let table = |table: &terracedb::RepairedTable| {
+    let table = |table: &terracedb::RepairedFile| {
         json!({
             "file": table.file,
             "keyspace": table.keyspace,
@@ -88,6 +90,7 @@ fn to_json(report: &RepairReport) -> Value {
         "dry_run": report.dry_run,
         "store": report.store.map(|store| store.to_string()),
         "tables": report.tables,
+        "value_files": report.value_files,
         "bytes": report.bytes,
         "manifest": report.manifest.as_ref().map(ToString::to_string),
         "uncertain": report.uncertain,

@@ -102,7 +102,7 @@ pub use memory::Memory;
 pub use open::Recovery;
 pub use pace::Delays;
 pub use read::{Completed, ReadQueue};
-pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedTable, repair};
+pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
 pub use resources::{Resources, ResourcesBuilder};
 pub use scrub::{ScrubReport, ScrubStatistics};
 pub use settings::Settings;

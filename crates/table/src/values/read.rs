@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Error, PageSeed, Result, StoreId, TableId};
+use base::{Account, Error, KeyspaceId, PageSeed, Result, StoreId, TableId};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -47,6 +47,33 @@ impl Values {
         let footer = read_footer(&*file, expected_bytes)
             .and_then(|footer| footer.expect(store, id))
             .map_err(|error| error.at(&name))?;
+        let seed = PageSeed::new(store, id);
+        Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
+    }
+
+    /// The value file `id` of `store`, whatever its footer says: what is left of a damaged file is read
+    /// by what points into it.
+    ///
+    /// # Errors
+    /// `Invalid` where there is none; otherwise as the medium's.
+    pub fn open_damaged(
+        medium: &dyn Medium,
+        store: StoreId,
+        id: TableId,
+        account: &Account,
+    ) -> Result<Arc<Self>> {
+        let file = medium.open(&values_file_name(id), Access::Direct)?;
+        // Of a file that was cut off, every page that is left may be a value's.
+        let pages = (file.size()? / PAGE_BYTES as u64 + 1).min(TABLE_PAGES_MAX);
+        let footer = ValuesFooter {
+            pages: pages as u32,
+            store,
+            file: id,
+            keyspace: KeyspaceId::default(),
+            values: 0,
+            value_bytes: 0,
+            digest: 0,
+        };
         let seed = PageSeed::new(store, id);
         Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
     }

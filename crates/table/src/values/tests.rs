@@ -133,6 +133,14 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
             match open(&medium) {
                 Err(error) => {
                     assert!(page_at == footer_at && error.kind() == ErrorKind::Corrupt, "{error}");
+                    // The values are there all the same.
+                    let account = Account::unlimited("test");
+                    let left = Values::open_damaged(&*medium, STORE, FILE, &account).unwrap();
+                    for ((key, value), pointer) in written.iter().zip(&pointers) {
+                        assert!(left.value(key, *pointer, Purpose::Scrub).unwrap() == *value);
+                    }
+                    let footer = Pointer { page, pages: 1, bytes: 1, ..pointers[0] };
+                    assert!(left.value(b"key0", footer, Purpose::Scrub).is_err());
                 }
                 Ok(values) => {
                     assert_ne!(page_at, footer_at);

@@ -85,6 +85,11 @@ impl TableEntry {
     /// The run of a table whose place follows from those before it.
     pub(crate) const UNPLACED: RunId = RunId(0);
 
+    /// Whether it points into the value file `id`.
+    pub(crate) fn points_into(&self, id: TableId) -> bool {
+        self.values.iter().any(|(file, _)| *file == id)
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut field = Vec::new();
         let mut put = |number: u64, write: &dyn Fn(&mut Vec<u8>)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Result, TableId};
 use media::{Access, Buf, Medium, Purpose};
-use table::file_name;
+use table::{parse_file_name, parse_values_file_name};
 
 /// What the name of a damaged file that is kept ends with.
 const KEPT: &str = ".damaged";
@@ -96,16 +96,15 @@ impl Changes {
     }
 }
 
-/// Gives tables their names back that a repair cut off by a crash had put aside, and that are not
-/// replaced.
+/// Gives tables and value files their names back that a repair cut off by a crash had put aside, and
+/// that are not replaced.
 pub(super) fn take_back(medium: &dyn Medium, is_named: impl Fn(TableId) -> bool) -> Result<()> {
     let listed = medium.list()?;
     for file in &listed {
         let Some(name) = file.name.strip_suffix(KEPT) else { continue };
-        let named = table::parse_file_name(name).is_some_and(|id| {
-            debug_assert_eq!(file_name(id), name);
-            is_named(id)
-        });
+        // Tables and value files draw their ids from one series.
+        let id = parse_file_name(name).or_else(|| parse_values_file_name(name));
+        let named = id.is_some_and(&is_named);
         if named && listed.iter().all(|other| other.name != name) {
             medium.rename(&file.name, name)?;
         }

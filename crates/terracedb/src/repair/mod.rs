@@ -4,8 +4,10 @@
 //! The manifest comes first; where it is lost it is made anew from what the tables say of
 //! themselves (`rebuild`). Every table is read. One that is damaged is salvaged: every block that
 //! verifies (I8) goes to a new table, which takes its place in the tree with one manifest record for
-//! all of them; the original is kept under another name. Last comes the log: it is replayed up to
-//! its damage, and what follows is told as a range of sequence numbers.
+//! all of them; the original is kept under another name. Then every value file is read: what is left of
+//! a damaged one is copied, and the tables that point into it are written anew without what is lost
+//! (`values`). Last comes the log: it is replayed up to its damage, and what follows is told as a range
+//! of sequence numbers.
 //!
 //! Nothing is deleted, and up to the manifest's record nothing is changed that a failure does not
 //! take back. A crash in between leaves originals under their other names: the next repair takes
@@ -15,6 +17,7 @@ mod changes;
 mod rebuild;
 mod report;
 mod tables;
+mod values;
 
 use std::sync::Arc;
 
@@ -29,8 +32,8 @@ use crate::manifest::{self, LiveTable, Manifest, State};
 
 use changes::{Changes, take_back};
 use rebuild::rebuild;
-pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedTable};
-use tables::Shop;
+pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
+use tables::{Fate, Shop};
 
 /// How to repair.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +42,8 @@ pub struct RepairOptions {
     pub dry_run: bool,
 }
 
-/// Repairs the store on `medium`, which must not be open. `progress` is told the bytes of tables
-/// done and their total.
+/// Repairs the store on `medium`, which must not be open. `progress` is told the bytes of tables and
+/// value files done and their total.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -132,9 +135,21 @@ impl Repair<'_> {
         };
         self.report.store = Some(found.store);
         if !self.dry_run {
-            take_back(&**self.medium, |id| found.state.has_table(id))?;
+            let points_into = |id: TableId| {
+                let keyspaces = found.state.keyspaces.values();
+                let mut tables = keyspaces.flat_map(|keyspace| keyspace.tables.values());
+                tables.any(|live| live.entry.points_into(id))
+            };
+            take_back(&**self.medium, |id| found.state.has_table(id) || points_into(id))?;
         }
         let before = found.state.clone();
+        rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
+        let files = found.state.keyspaces.values().flat_map(|keyspace| {
+            let tables = keyspace.tables.values().map(|live| live.entry.file_bytes);
+            tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
+        });
+        let total = files.sum();
+        let progress = &mut |done| progress(done, total);
         let dictionaries: Arc<dyn Dictionaries> = Arc::new(StoreDictionaries::new(
             Arc::clone(self.medium),
             found.store,
@@ -146,7 +161,8 @@ impl Repair<'_> {
             dictionaries,
             account: self.account.clone(),
         };
-        let damaged = self.tables(&shop, &mut found.state, changes, progress)?;
+        let mut replaced = self.tables(&shop, &mut found.state, changes, progress)?;
+        replaced.extend(self.values(&shop, &mut found.state, changes, progress)?);
         let lost = self.dictionaries(&shop, &mut found.state)?;
         rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
         let log = self.log(&found)?;
@@ -164,7 +180,7 @@ impl Repair<'_> {
         if is_lost || found.state != before {
             let nobodys = self.report.repaired.iter().filter(|table| table.keyspace.is_none());
             let nobodys = nobodys.map(|table| table.file.clone());
-            for name in damaged.into_iter().chain(lost).chain(nobodys) {
+            for name in replaced.into_iter().chain(lost).chain(nobodys) {
                 // What is missing cannot be kept.
                 if self.medium.list()?.iter().any(|file| file.name == name) {
                     changes.put_aside(&name)?;
@@ -189,11 +205,8 @@ impl Repair<'_> {
         shop: &Shop,
         state: &mut State,
         changes: &mut Changes,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64),
     ) -> Result<Vec<String>> {
-        let of = |live: &Arc<LiveTable>| live.entry.file_bytes;
-        let all = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let total = all.map(of).sum();
         let mut damaged = Vec::new();
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);
@@ -201,8 +214,8 @@ impl Repair<'_> {
                 let table = live.entry.id;
                 let error = shop.examine(&live.entry)?;
                 self.report.tables += 1;
-                self.report.bytes += of(&live);
-                progress(self.report.bytes, total);
+                self.report.bytes += live.entry.file_bytes;
+                progress(self.report.bytes);
                 let Some(error) = error else {
                     if live.damaged {
                         let whole = LiveTable { damaged: false, ..LiveTable::clone(&live) };
@@ -211,13 +224,16 @@ impl Repair<'_> {
                     continue;
                 };
                 let file = file_name(table);
-                let new = TableId(state.tables_below.0);
-                state.tables_below = TableId(new.0 + 1);
+                let new = next_id(&mut state.tables_below);
                 let write = (!self.dry_run).then_some(new);
                 changes.made(file_name(new));
                 let is_there = self.medium.list()?.iter().any(|listed| listed.name == file);
                 let remains = match is_there {
-                    true => Some(shop.salvage(table, *id, Codec::Lz4, write)?),
+                    true => {
+                        Some(shop.salvage(table, *id, Codec::Lz4, write, &mut |_, _, _| {
+                            Ok(Fate::Keep)
+                        })?)
+                    }
                     false => None,
                 };
                 keyspace.tables.remove(&table);
@@ -240,7 +256,7 @@ impl Repair<'_> {
                 let versions = remains.map_or(0, |remains| remains.versions);
                 let keyspace = Some(name);
                 let repaired =
-                    RepairedTable { file: file.clone(), keyspace, error, new_file, versions };
+                    RepairedFile { file: file.clone(), keyspace, error, new_file, versions };
                 self.report.repaired.push(repaired);
                 damaged.push(file);
             }
@@ -317,6 +333,13 @@ impl Repair<'_> {
             _ => Err(error),
         })
     }
+}
+
+/// An id that no table or value file had.
+fn next_id(below: &mut TableId) -> TableId {
+    let id = *below;
+    *below = TableId(id.0 + 1);
+    id
 }
 
 /// The lowest sequence number after `seqno`.

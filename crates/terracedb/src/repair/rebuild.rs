@@ -14,7 +14,7 @@ use table::{
     Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
 };
 
-use super::{Found, Lost, LostRange, RepairReport, RepairedTable, after};
+use super::{Found, Lost, LostRange, RepairReport, RepairedFile, after};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{
     KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, State, TableEntry, ValuesEntry,
@@ -215,7 +215,7 @@ fn nobodys(id: TableId, error: Error, report: &mut RepairReport) {
         what: Lost::Versions,
     });
     let (new_file, versions) = (None, 0);
-    report.repaired.push(RepairedTable { file, keyspace, error, new_file, versions });
+    report.repaired.push(RepairedFile { file, keyspace, error, new_file, versions });
 }
 
 /// Table ids below this one may be in use.

@@ -12,17 +12,19 @@ pub struct RepairReport {
     pub store: Option<StoreId>,
     /// Whether nothing was changed: the rest says what would be.
     pub dry_run: bool,
-    /// Tables read, and their bytes.
+    /// Tables read.
     pub tables: u64,
-    /// See `tables`.
+    /// Value files read.
+    pub value_files: u64,
+    /// The bytes of both.
     pub bytes: u64,
     /// Why the manifest could not be used: it was made anew from what the tables say of themselves.
     pub manifest: Option<Error>,
     /// Keyspaces whose manifest is lost and whose tables had been merged: what was deleted or
     /// superseded in them may be back.
     pub uncertain: Vec<String>,
-    /// Tables that were damaged.
-    pub repaired: Vec<RepairedTable>,
+    /// Tables and value files that were damaged.
+    pub repaired: Vec<RepairedFile>,
     /// Dictionaries that cannot be read.
     pub dictionaries: Vec<String>,
     /// Damage of the log, and what it costs.
@@ -45,10 +47,10 @@ impl RepairReport {
     }
 }
 
-/// A table that was damaged.
+/// A table or a value file that was damaged.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct RepairedTable {
+pub struct RepairedFile {
     /// Its file.
     pub file: String,
     /// The keyspace, where that is known.
@@ -57,7 +59,7 @@ pub struct RepairedTable {
     pub error: Error,
     /// The file that holds what could be read; none where that is nothing.
     pub new_file: Option<String>,
-    /// Versions of keys that could be read.
+    /// Versions of keys that could be read, or values.
     pub versions: u64,
 }
 

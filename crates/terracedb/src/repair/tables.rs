@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use base::{Account, Codec, Error, KeyspaceId, Result, StoreId, TableId};
+use base::{Account, Codec, Error, KeyspaceId, Result, StoreId, TableId, Trailer};
 use bytes::Bytes;
 use media::{Medium, Purpose};
 use table::{
-    Dictionaries, FILTER_BITS_DEFAULT, LostKeys, RangeDeletesFound, Salvaged, Spec, Summary, Table,
-    Writer, file_name, salvage,
+    Dictionaries, FILTER_BITS_DEFAULT, LostKeys, Pointer, RangeDeletesFound, Salvaged, Spec,
+    Summary, Table, Writer, file_name, salvage,
 };
 
 use super::{Lost, LostRange};
@@ -20,6 +20,19 @@ pub(super) struct Shop {
     pub(super) dictionaries: Arc<dyn Dictionaries>,
     pub(super) account: Account,
 }
+
+/// What becomes of a version that was read.
+pub(super) enum Fate {
+    /// It is kept as it is.
+    Keep,
+    /// It is a pointer: its value lies elsewhere now.
+    Moved(Pointer),
+    /// It goes.
+    Drop,
+}
+
+/// Says what becomes of a version: of its key, trailer and stored value.
+pub(super) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Fate> + 'a;
 
 /// What is left of a damaged table.
 pub(super) struct Remains {
@@ -56,7 +69,8 @@ impl Shop {
         }
     }
 
-    /// Reads what is left of `table`; into the table `new` of `keyspace`, where one is given.
+    /// Reads what is left of `table`, and of that what `judge` keeps; into the table `new` of
+    /// `keyspace`, where one is given.
     ///
     /// # Errors
     /// `Retry` where memory is short, and the device's where it cannot be written.
@@ -66,23 +80,33 @@ impl Shop {
         keyspace: KeyspaceId,
         codec: Codec,
         new: Option<TableId>,
+        judge: &mut Judge<'_>,
     ) -> Result<Remains> {
         let mut lost = Vec::new();
         let mut writer = None;
         let mut add = |found: Salvaged<'_>| {
-            if let Salvaged::Lost(keys) = found {
-                lost.push(keys);
-                return Ok(());
-            }
-            let Some(new) = new else { return Ok(()) };
+            let fate = match found {
+                Salvaged::Lost(keys) => {
+                    lost.push(keys);
+                    return Ok(());
+                }
+                Salvaged::Version { key, trailer, value } => judge(key, trailer, value)?,
+                Salvaged::RangeDelete(_) => Fate::Keep,
+            };
+            let Some(new) = new.filter(|_| !matches!(fate, Fate::Drop)) else { return Ok(()) };
             let writer = match &mut writer {
                 Some(writer) => writer,
                 none => none.insert(self.writer(new, keyspace, codec)?),
             };
-            match found {
-                Salvaged::Version { key, trailer, value } => writer.add(key, trailer, value),
-                Salvaged::RangeDelete(it) => writer.add_range_delete(it.start, it.end, it.seqnos),
-                Salvaged::Lost(_) => Ok(()),
+            match (found, fate) {
+                (Salvaged::Version { key, trailer, .. }, Fate::Moved(pointer)) => {
+                    writer.add(key, trailer, &pointer.encode())
+                }
+                (Salvaged::Version { key, trailer, value }, _) => writer.add(key, trailer, value),
+                (Salvaged::RangeDelete(it), _) => {
+                    writer.add_range_delete(it.start, it.end, it.seqnos)
+                }
+                (Salvaged::Lost(_), _) => Ok(()),
             }
         };
         let (medium, dictionaries) = (&*self.medium, &*self.dictionaries);

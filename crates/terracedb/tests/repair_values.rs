@@ -1,0 +1,219 @@
+//! Repair of value files: one flipped byte anywhere in one, one that is cut off or missing, a full
+//! device. Afterwards `check` is clean and every key that was not reported lost reads right.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{ErrorKind, Rng};
+use common::{Model, Stepped, show};
+use media::{Faulty, Medium, MemoryMedium};
+use table::parse_values_file_name;
+use terracedb::{RepairOptions, RepairReport, check, repair};
+
+const KEYS: u64 = 24;
+
+/// A store's files, and what it holds.
+struct Sample {
+    files: BTreeMap<String, Vec<u8>>,
+    model: Model,
+    /// Every value that a key had.
+    past: Vec<(Vec<u8>, Vec<u8>)>,
+    stepped: Stepped,
+}
+
+impl Sample {
+    /// Tables one over another, each with a value file; compressed values, whole ones and short ones.
+    fn new(seed: u64) -> Self {
+        let medium = Arc::new(MemoryMedium::new());
+        let stepped = Stepped::new(seed);
+        let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+        let keyspace = db.keyspace("one").unwrap();
+        let (mut model, mut past) = (Model::new(), Vec::new());
+        let mut rng = Rng::new(seed);
+        for round in 0..3u8 {
+            for number in 0..KEYS {
+                let key = common::key(if round == 0 { number } else { rng.below(KEYS) });
+                let length = [100, 17_000, 50_000, 90_000][rng.below(4) as usize];
+                let mut value = vec![round; length];
+                if rng.one_in(2) {
+                    rng.fill(&mut value);
+                }
+                keyspace.put(&key, &value).unwrap();
+                past.push((key.clone(), value.clone()));
+                model.insert(key, value);
+            }
+            if round == 1 {
+                keyspace.delete_range(common::key(3)..common::key(5)).unwrap();
+                model.retain(|key, _| *key < common::key(3) || *key >= common::key(5));
+            }
+            db.flush().unwrap();
+        }
+        drop((keyspace, db));
+        Self { files: contents(&medium), model, past, stepped }
+    }
+
+    fn value_files(&self) -> Vec<(&String, &Vec<u8>)> {
+        self.files.iter().filter(|(name, _)| parse_values_file_name(name).is_some()).collect()
+    }
+
+    /// The files, `name` changed to `changed`, or gone.
+    fn with(&self, name: &str, changed: Option<Vec<u8>>) -> Arc<MemoryMedium> {
+        let medium = MemoryMedium::new();
+        for (other, content) in self.files.iter().filter(|(other, _)| *other != name) {
+            medium.insert(other, content.clone()).unwrap();
+        }
+        if let Some(content) = changed {
+            medium.insert(name, content).unwrap();
+        }
+        Arc::new(medium)
+    }
+
+    /// Repairs, and asserts all that holds after any repair.
+    fn repair(&self, medium: &Arc<MemoryMedium>, file: &str, why: &str) -> RepairReport {
+        let shared = Arc::clone(medium) as Arc<dyn Medium>;
+        let before = contents(medium);
+        let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {}).unwrap();
+        assert!(contents(medium) == before, "{why}: a dry run changed something");
+        let mut told = (0, 0);
+        let report = repair(&shared, RepairOptions::default(), &mut |done, all| told = (done, all));
+        let report = report.unwrap_or_else(|error| panic!("{why}: {error}"));
+        assert!(told.0 == told.1 && told.0 == report.bytes, "{why}: {told:?}");
+        assert_eq!((dry.is_clean(), &dry.lost), (report.is_clean(), &report.lost), "{why}");
+        assert_eq!((report.repaired.len(), &*report.repaired[0].file), (1, file), "{why}");
+        let checked = check(&shared, &mut |_, _| {}).unwrap();
+        assert!(checked.is_clean(), "{why}: {:?}\n{report:?}", checked.problems);
+        let again = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+        assert!(again.is_clean(), "{why}: {again:?}");
+        // Nothing is deleted.
+        for (name, content) in &before {
+            let kept =
+                report.kept.iter().any(|kept| medium.content(kept).as_ref() == Some(content));
+            let is_there = kept || medium.content(name).as_ref() == Some(content);
+            assert!(is_there || name.starts_with("manifest-"), "{why}: {name}");
+        }
+        report
+    }
+
+    /// Opens the repaired store and asks it everything; how many keys are lost.
+    fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
+        let db = self.stepped.on(Arc::clone(medium) as _).open().unwrap();
+        let keyspace = db.existing_keyspace("one").unwrap();
+        let mut wrong = 0;
+        for key in (0..KEYS).map(common::key) {
+            let got = keyspace.get(&key).unwrap_or_else(|error| panic!("{why}: {error}"));
+            if got.as_deref() == self.model.get(&key).map(Vec::as_slice) {
+                continue;
+            }
+            wrong += 1;
+            // It is as it was before the write that was lost.
+            let is_old = |value: &[u8]| self.past.iter().any(|(k, v)| *k == key && v == value);
+            assert!(got.as_deref().is_none_or(is_old), "{why}: {}", show(&key));
+            let is_told =
+                report.lost.iter().any(|lost| lost.keys == Some((key.clone(), key.clone())));
+            assert!(is_told, "{why}: {} is wrong: {report:?}", show(&key));
+        }
+        keyspace.put("new", "new").unwrap();
+        db.compact().unwrap_or_else(|error| panic!("{why}: {error}"));
+        db.wait_until_settled().unwrap();
+        assert_eq!(db.statistics().compaction.failed, 0, "{why}");
+        assert_eq!(keyspace.get("new").unwrap().as_deref(), Some(&b"new"[..]), "{why}");
+        wrong
+    }
+}
+
+fn contents(medium: &MemoryMedium) -> BTreeMap<String, Vec<u8>> {
+    let files = medium.list().unwrap().into_iter();
+    files.map(|file| (file.name.clone(), medium.content(&file.name).unwrap())).collect()
+}
+
+/// One flipped byte anywhere in a value file costs the one value on its page, which is told; in the
+/// footer it costs none.
+#[test]
+fn a_flipped_byte_of_a_value_file_costs_one_value_that_is_told() {
+    let (mut rng, seed) = Rng::from_env();
+    let sample = Sample::new(seed);
+    assert_eq!(sample.value_files().len(), 3);
+    let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 500 } else { 8 };
+    let (mut lost, mut told) = (0, 0);
+    for (name, content) in sample.value_files() {
+        let footer = content.len() - PAGE_BYTES;
+        for round in 0..rounds {
+            let at = if round == 0 { footer + 9 } else { rng.below(footer as u64) as usize };
+            let why = format!("seed {seed}: byte {at} of {name}");
+            let mut damaged = content.clone();
+            damaged[at] ^= 1 << rng.below(8);
+            let medium = sample.with(name, Some(damaged));
+            let report = sample.repair(&medium, name, &why);
+            assert!(report.lost.len() == usize::from(round > 0), "{why}: {report:?}");
+            for range in &report.lost {
+                let (first, count) = range.pages.unwrap();
+                let page = (at / PAGE_BYTES) as u32;
+                assert!((first..first + count).contains(&page), "{why}: {report:?}");
+                assert_eq!((&range.file, range.keyspace.as_deref()), (name, Some("one")), "{why}");
+            }
+            assert!(report.repaired[0].new_file.is_some(), "{why}");
+            told += report.lost.len();
+            lost += sample.ask(&medium, &report, &why);
+        }
+    }
+    assert!(lost > 3 && lost <= told, "seed {seed}: {lost} of {told} values that were told");
+}
+
+#[test]
+fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
+    let sample = Sample::new(3);
+    for (name, content) in sample.value_files() {
+        let half = content[..content.len() / 2].to_vec();
+        for (changed, what) in [(None, "missing"), (Some(half), "cut off"), (Some(vec![]), "empty")]
+        {
+            let why = format!("{name} is {what}");
+            let medium = sample.with(name, changed);
+            let report = sample.repair(&medium, name, &why);
+            assert!(!report.lost.is_empty(), "{why}");
+            assert_eq!(report.repaired[0].new_file.is_some(), what == "cut off", "{why}");
+            sample.ask(&medium, &report, &why);
+        }
+    }
+}
+
+/// A device that is full at any moment of a repair: it fails, and the store is as it was.
+#[test]
+fn a_full_device_leaves_the_store_as_it_was() {
+    let sample = Sample::new(5);
+    let (name, content) = sample.value_files()[0];
+    let mut damaged = content.clone();
+    damaged[PAGE_BYTES + 7] ^= 1;
+    let medium = sample.with(name, Some(damaged));
+    let image = contents(&medium);
+    let size: u64 = image.values().map(|content| content.len() as u64).sum();
+    let (mut failed, mut done) = (0, 0);
+    for more in (0..24).map(|step| step * (128 << 10)) {
+        let full = Arc::new(Faulty::over(&medium, 1).unwrap());
+        full.set_capacity(Some(size + more));
+        let shared = Arc::clone(&full) as Arc<dyn Medium>;
+        match repair(&shared, RepairOptions::default(), &mut |_, _| {}) {
+            Ok(report) => {
+                assert!(!report.is_clean());
+                done += 1;
+            }
+            Err(error) => {
+                failed += 1;
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{more}: {error}");
+                let after = full.process_death_image().unwrap();
+                assert!(contents(&after) == image, "{more} bytes: {error}");
+            }
+        }
+    }
+    assert!(failed > 2 && done > 2, "{failed} failed, {done} done");
+}
