@@ -11,6 +11,8 @@ mod command;
 mod fuzz;
 mod layering;
 mod metadata;
+mod peers;
+mod profile;
 mod sim;
 mod test;
 mod tidy;
@@ -30,6 +32,8 @@ usage: cargo xtask HABIT
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
+  peers [ARGS]              the comparison with other engines: --case, --quick, --list; needs a C++ compiler
+  profile CASE [ARGS]       where a case's time goes: --flame (default) or --annotate, --full
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
@@ -42,6 +46,8 @@ fn run(arguments: &[&str]) -> Result {
         ["long", rest @ ..] => test::run_long(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
+        ["peers", rest @ ..] => peers::run(rest),
+        ["profile", rest @ ..] => profile::run(rest),
         ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         [] | ["help" | "--help" | "-h"] => {

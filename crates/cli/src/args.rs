@@ -137,6 +137,12 @@ pub(crate) struct Bench {
     /// Lookups in flight in each thread, in multireadrandom
     #[arg(long, value_name = "D", default_value_t = 32)]
     pub(crate) depth: usize,
+    /// Entries read after each seek, in seekrandom
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) entries: usize,
+    /// Entries put together in one write, in fills and overwrite
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) batch: usize,
     /// Seconds after which a workload ends; fills always write --num keys
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,

@@ -13,7 +13,7 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     options.check()?;
     args.names.iter().try_for_each(|name| Bench::check(*name, &options))?;
     let store = EngineStore::open(args.data.as_deref(), Some(args.existing), &args.engine)?;
-    let mut bench = Bench::new(&store, options)?;
+    let mut bench = Bench::new(store.engine(), options)?;
     let mut out = Output::new();
     if !args.json {
         out.line(format_args!("{}, seed {}", store.banner(), args.seed))?;
@@ -44,6 +44,8 @@ fn options(args: &args::Bench) -> Options {
         compression_ratio: args.compression_ratio,
         threads: args.threads,
         depth: args.depth,
+        entries: args.entries,
+        batch: args.batch,
         duration: args.duration,
         rate: args.rate,
         write_rate: args.write_rate,

@@ -19,7 +19,7 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
     }
     let options = Options { value_bytes: args.value_size, limit: args.limit, ..Options::default() };
     let progress = Progress::new("replay");
-    let report = replay(&store, &mut *trace, &options, &mut |tick| {
+    let report = replay(store.engine(), &mut *trace, &options, &mut |tick| {
         progress.show(tick.done, tick.total);
     })?;
     drop(progress);

@@ -102,6 +102,50 @@ impl<'a> Bench<'a> {
         name.load().filter(|_| self.ledger.live() == Some(0))
     }
 
+    /// Changes how the next runs go; how many keys there are, and what they and their values look
+    /// like, stays.
+    ///
+    /// # Errors
+    /// `Invalid` where an option is out of its range, or would change what is in the store.
+    pub fn set_options(&mut self, options: Options) -> Result<()> {
+        options.check()?;
+        let content = |options: &Options| {
+            (options.num, options.key_bytes, options.compression_ratio.to_bits(), options.existing)
+        };
+        if content(&options) != content(&self.options) {
+            return Err(Error::invalid("options").expected("keys and values to stay alike"));
+        }
+        self.options = options;
+        Ok(())
+    }
+
+    /// Takes the store to be as [`Bench::run`] of the fill in order `load`, the first run on an empty
+    /// store with the same options, left it: reads are held against that. For a store that another
+    /// process filled.
+    ///
+    /// # Errors
+    /// `Invalid` where `load` is no fill in order, or where something ran already.
+    pub fn assume(&mut self, load: Name) -> Result<()> {
+        if !load.is_fill_in_order() || self.runs > 0 {
+            return Err(Error::invalid("load").expected("a fill in order, first").got(load));
+        }
+        self.is_scattered = Some(load.layout().agree(None)?);
+        self.runs = 1;
+        self.ledger.begin_all(self.version(load));
+        self.ledger.complete();
+        Ok(())
+    }
+
+    /// What the current run of `name` writes.
+    fn version(&self, name: Name) -> Version {
+        Version { epoch: self.runs as u8, bytes: self.sizes(name).fixed() }
+    }
+
+    /// The sizes of the values that `name` writes.
+    fn sizes(&self, name: Name) -> Sizes {
+        self.options.value_bytes.map_or_else(|| name.values(), Sizes::Fixed)
+    }
+
     /// Runs the workload `name`, telling `hear` how it goes.
     ///
     /// # Errors
@@ -112,9 +156,8 @@ impl<'a> Bench<'a> {
         let is_scattered = name.layout().agree(self.is_scattered)?;
         self.is_scattered = Some(is_scattered);
         self.runs += 1;
-        let epoch = self.runs as u8;
-        let sizes = self.options.value_bytes.map_or_else(|| name.values(), Sizes::Fixed);
-        self.open_layer(name, Version { epoch, bytes: sizes.fixed() })?;
+        let version = self.version(name);
+        self.open_layer(name, version)?;
         let threads = name.threads(self.options.threads);
         let chooser = name.mix().map(|mix| Chooser::new(mix, &self.options, self.ledger.end()));
         let chooser = chooser.filter(|_| name.is_mixed()).transpose()?;
@@ -124,10 +167,10 @@ impl<'a> Bench<'a> {
             options: &self.options,
             layout: Layout::new(self.keys, is_scattered),
             values: self.values,
-            sizes,
+            sizes: self.sizes(name),
             ledger: &self.ledger,
             is_known: self.ledger.live().is_some(),
-            epoch,
+            epoch: version.epoch,
             seed: self.options.seed.wrapping_add(self.runs << 32),
             sampler: Sampler::new(
                 name.distribution(self.options.distribution),

@@ -267,3 +267,73 @@ fn names_and_options_are_checked() {
         assert_eq!(Bench::new(&store, bad).err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
     }
 }
+
+/// Writes of several entries each leave what single ones do, and a fault in them is as visible.
+#[test]
+fn batches_write_what_single_puts_do() {
+    let fill = |batch, name| {
+        let store = TestStore::new(Fault::None);
+        let reports = run_all(&store, Options { batch, ..options() }, &[name, Name::Verify]);
+        assert_eq!((reports[0].figures.ops, reports[1].figures.wrong), (2000, 0), "{batch}");
+        store.entries()
+    };
+    for name in [Name::FillSeq, Name::FillRandom] {
+        // 7 divides no thread's share: the last batch of each is shorter.
+        assert_eq!(fill(1, name), fill(7, name), "{name}");
+    }
+    let store = TestStore::new(Fault::Loses);
+    let reports =
+        run_all(&store, Options { batch: 7, ..options() }, &[Name::FillSeq, Name::ReadRandom]);
+    assert!(reports[1].figures.wrong > 0);
+}
+
+/// A seek reads on, every entry is verified, and one left out or invented on the way is seen.
+#[test]
+fn seeks_read_entries_and_miss_none() {
+    let names = [Name::FillRandom, Name::SeekRandom];
+    let options = Options { entries: 10, ..options() };
+    let store = TestStore::new(Fault::None);
+    let figures = run_all(&store, options, &names).remove(1).figures;
+    assert_eq!((figures.ops, figures.wrong), (2000, 0));
+    assert!(figures.found > 19_000, "{}", figures.found);
+    let store = TestStore::new(Fault::Loses);
+    let figures = run_all(&store, options, &names).remove(1).figures;
+    // One key in sixteen is lost: of ten entries one is most often missing.
+    assert!(figures.wrong > 500, "{}", figures.wrong);
+}
+
+/// What another process loaded is held against what it must be.
+#[test]
+fn an_assumed_load_is_verified() {
+    for fault in [Fault::None, Fault::Loses, Fault::Stale] {
+        let store = TestStore::new(fault);
+        run_all(&store, options(), &[Name::FillSeq]);
+        let mut bench = Bench::new(&store, options()).unwrap();
+        assert!(bench.assume(Name::FillRandom).is_err());
+        bench.assume(Name::FillSeq).unwrap();
+        assert!(bench.assume(Name::FillSeq).is_err());
+        let read = bench.run(Name::ReadRandom, &mut |_| {}).unwrap().figures;
+        assert_eq!(read.wrong > 0, fault == Fault::Loses, "{fault:?}: {}", read.wrong);
+        bench.run(Name::Overwrite, &mut |_| {}).unwrap();
+        let read = bench.run(Name::ReadRandom, &mut |_| {}).unwrap().figures;
+        assert_eq!(read.wrong > 0, fault != Fault::None, "{fault:?}: {}", read.wrong);
+    }
+}
+
+#[test]
+fn options_change_between_runs_and_content_does_not() {
+    let store = TestStore::new(Fault::None);
+    let mut bench = Bench::new(&store, options()).unwrap();
+    bench.run(Name::FillSeq, &mut |_| {}).unwrap();
+    bench.set_options(Options { threads: 1, ops: Some(10), ..options() }).unwrap();
+    let report = bench.run(Name::ReadRandom, &mut |_| {}).unwrap();
+    assert_eq!((report.threads, report.figures.ops, report.figures.wrong), (1, 10, 0));
+    for other in [
+        Options { num: 3000, ..options() },
+        Options { key_bytes: 24, ..options() },
+        Options { entries: 0, ..options() },
+        Options { batch: 0, ..options() },
+    ] {
+        assert!(bench.set_options(other).is_err());
+    }
+}

@@ -67,6 +67,11 @@ pub struct Figures {
     pub space_amplification: Option<f64>,
     /// Processor time of the whole process, user and system, settling included.
     pub cpu_seconds: f64,
+    /// Bytes that the process caused to be read from devices, settling included, as the system
+    /// counts them: the same for every store, mappings and the page cache included.
+    pub process_read_bytes: u64,
+    /// The same, written.
+    pub process_write_bytes: u64,
     /// Resident memory at the end.
     pub rss_bytes: u64,
     /// The most resident memory during the run.
@@ -164,12 +169,14 @@ pub(crate) struct Meter<'a> {
     clock: &'a dyn Clock,
     before: Counters,
     cpu_before: Duration,
+    io_before: process::Io,
 }
 
 impl<'a> Meter<'a> {
     pub(crate) fn start(store: &'a dyn Store, clock: &'a dyn Clock) -> Self {
         process::reset_peak();
-        Self { store, clock, before: store.counters(), cpu_before: process::cpu_time() }
+        let (cpu_before, io_before) = (process::cpu_time(), process::io());
+        Self { store, clock, before: store.counters(), cpu_before, io_before }
     }
 
     /// Flushes the store if anything was `tally`ed as written, waits for all of its background work
@@ -193,6 +200,7 @@ impl<'a> Meter<'a> {
         }
         let settling = self.clock.monotonic().saturating_sub(settle_start);
         let cpu = process::cpu_time().saturating_sub(self.cpu_before);
+        let io = process::io().since(self.io_before);
         let counted = self.store.counters().since(&self.before);
         let device = counted.total();
         let stall_seconds = counted.stall().as_secs_f64();
@@ -219,6 +227,8 @@ impl<'a> Meter<'a> {
                 .and_then(|live| ratio(counted.space_bytes as f64, live as f64)),
             device: Device { total: device, by_purpose: counted.device },
             cpu_seconds: cpu.as_secs_f64(),
+            process_read_bytes: io.read_bytes,
+            process_write_bytes: io.write_bytes,
             rss_bytes,
             peak_rss_bytes: process::resident().peak,
             memory_bytes,

@@ -31,7 +31,13 @@ impl Latencies {
     /// Counts one operation.
     #[inline]
     pub fn record(&mut self, took: Duration) {
-        self.0.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.record_many(took, 1);
+    }
+
+    /// Counts `count` operations that took as long.
+    #[inline]
+    pub fn record_many(&mut self, took: Duration, count: u64) {
+        self.0.saturating_record_n(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), count);
     }
 
     /// Adds another thread's operations.

@@ -4,10 +4,12 @@
 //! replay drivers over the [`Store`] trait. The `terrace` tool runs them on this engine, the
 //! comparison harness on others.
 //!
-//! Level 6 (docs/ARCHITECTURE.md): depends on `base` alone.
+//! Level 6 (docs/ARCHITECTURE.md): only [`Engine`] knows the engine, everything else `base` alone.
 
 pub mod bench;
+pub mod cases;
 mod distribution;
+mod engine;
 mod figures;
 mod key;
 mod key_ranges;
@@ -24,6 +26,7 @@ mod value;
 mod zipf;
 
 pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
+pub use engine::Engine;
 pub use figures::{Device, Figures, Operations};
 pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
 pub use key_ranges::{KeyRanges, RangeHeat};

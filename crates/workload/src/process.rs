@@ -26,6 +26,36 @@ pub(crate) fn resident() -> Resident {
     parse_status(&status)
 }
 
+/// Bytes that this process caused to be read from and written to devices, page cache and mappings
+/// included; what was written and dropped before it reached a device does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Io {
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+}
+
+impl Io {
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+        }
+    }
+}
+
+pub(crate) fn io() -> Io {
+    parse_io(&std::fs::read_to_string("/proc/self/io").unwrap_or_default())
+}
+
+fn parse_io(io: &str) -> Io {
+    let field = |name: &str| {
+        let line = io.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let write_bytes = field("write_bytes:").saturating_sub(field("cancelled_write_bytes:"));
+    Io { read_bytes: field("read_bytes:"), write_bytes }
+}
+
 /// Starts the peak anew from what is resident now. A system that refuses leaves the old peak.
 pub(crate) fn reset_peak() {
     let _refused_in_some_containers = std::fs::write("/proc/self/clear_refs", "5");
@@ -49,6 +79,17 @@ mod tests {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t     512 kB\n";
         assert_eq!(parse_status(status), Resident { now: 512 << 10, peak: 2 << 20 });
         assert_eq!(parse_status("VmRSS: lots\n"), Resident::default());
+    }
+
+    #[test]
+    fn io_lines_are_read() {
+        let io = "rchar: 9\nsyscr: 8\nread_bytes: 4096\nwrite_bytes: 8192\n\
+                  cancelled_write_bytes: 1024\n";
+        let read = parse_io(io);
+        assert_eq!(read, Io { read_bytes: 4096, write_bytes: 7168 });
+        let earlier = Io { read_bytes: 96, write_bytes: 10_000 };
+        assert_eq!(read.since(earlier), Io { read_bytes: 4000, write_bytes: 0 });
+        assert_eq!(parse_io(""), Io::default());
     }
 
     #[test]

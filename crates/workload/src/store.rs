@@ -35,6 +35,15 @@ pub trait Store: Send + Sync {
     /// As the store's.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
 
+    /// Writes entries, keys and values, as one write that takes effect whole where the store has
+    /// such writes; `sync` as for [`Store::put`].
+    ///
+    /// # Errors
+    /// As the store's.
+    fn put_batch(&self, entries: &[(&[u8], &[u8])], sync: bool) -> Result<()> {
+        entries.iter().try_for_each(|(key, value)| self.put(key, value, sync))
+    }
+
     /// Shows the value of `key` to `visit`, once, if there is one; says whether there is.
     ///
     /// # Errors
@@ -92,6 +101,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As the store's, background work's included.
     fn compact(&self) -> Result<()>;
+
+    /// Whether it is a cache: what was put may be gone again, so that a missing key is no mistake.
+    fn may_drop(&self) -> bool {
+        false
+    }
 
     /// The counters as they stand. Cheap enough to call before and after every run.
     fn counters(&self) -> Counters;

@@ -13,6 +13,9 @@ const THREADS_MAX: usize = 4096;
 /// The most lookups in flight from one thread.
 const DEPTH_MAX: usize = 4096;
 
+/// The most entries of one seek, and of one write.
+const ENTRIES_MAX: usize = 1 << 16;
+
 /// The least and most operations per second that can be asked for.
 const RATE_MIN: f64 = 0.001;
 const RATE_MAX: f64 = 1e9;
@@ -37,6 +40,10 @@ pub struct Options {
     pub threads: usize,
     /// Lookups in flight from each thread in `multireadrandom`.
     pub depth: usize,
+    /// Entries read after each seek of `seekrandom`.
+    pub entries: usize,
+    /// Entries put together in one write, in fills and `overwrite`.
+    pub batch: usize,
     /// How long all but fills run, instead of a number of operations.
     pub duration: Option<Duration>,
     /// Operations per second to offer, over all threads, instead of as many as the store takes.
@@ -67,6 +74,8 @@ impl Default for Options {
             compression_ratio: 0.5,
             threads: 1,
             depth: 32,
+            entries: 1,
+            batch: 1,
             duration: None,
             rate: None,
             write_rate: None,
@@ -107,6 +116,8 @@ impl Options {
         )?;
         within("threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         within("depth", self.depth as u64, 1, DEPTH_MAX as u64)?;
+        within("entries of a seek", self.entries as u64, 1, ENTRIES_MAX as u64)?;
+        within("entries of a write", self.batch as u64, 1, ENTRIES_MAX as u64)?;
         for (what, rate) in [("rate", self.rate), ("write rate", self.write_rate)] {
             if rate.is_some_and(|rate| !(RATE_MIN..=RATE_MAX).contains(&rate)) {
                 return Err(Error::invalid(what)

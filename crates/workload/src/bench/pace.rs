@@ -87,10 +87,21 @@ impl<'a> Pace<'a> {
     /// Ends an operation that began at `began`; says whether to go on.
     #[inline]
     pub(super) fn lap_since(&mut self, began: Duration) -> bool {
+        self.end(began, 1)
+    }
+
+    /// Ends `count` operations that were one to the store; says whether to go on.
+    #[inline]
+    pub(super) fn lap_many(&mut self, count: u64) -> bool {
+        self.end(self.begins, count)
+    }
+
+    #[inline]
+    fn end(&mut self, began: Duration, count: u64) -> bool {
         self.last = self.run.clock.monotonic();
         let took = self.last.saturating_sub(began);
-        self.tally.latencies.record(took);
-        self.tally.ops += 1;
+        self.tally.latencies.record_many(took, count);
+        self.tally.ops += count;
         if let Some(progress) = self.progress {
             progress.count(self.tally.ops, took);
         }

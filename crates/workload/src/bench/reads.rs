@@ -88,29 +88,35 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
     Ok(())
 }
 
-/// Seeks; the entry there must be the first one written from the key on.
+/// Seeks; the entries there must be the first ones written from the key on, none left out.
 fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let known = run.is_known;
+    let entries = run.options.entries;
     let mut from = Vec::new();
     for _ in 0..turns {
         let number = run.sampler.draw(&mut rng);
         run.layout.write(number, &mut from);
-        let mut answer = None;
-        let visit = &mut |key: &[u8], value: &[u8]| {
-            let there = run.layout.number(key);
-            let placed = if known { run.ledger.next(number) == there } else { key >= &*from };
-            let right = placed && run.value_is_right(there, run.ledger.expected(there), key, value);
-            answer = Some((key.len() + value.len(), right));
-            ControlFlow::Break(())
-        };
-        run.store.scan(Some(&from), Direction::Forward, 1, visit)?;
         // A ledger that knows nothing would look for the next key to its end.
-        let expected = match known.then(|| run.ledger.next(number)) {
-            None => Expected::Unknown,
-            Some(None) => Expected::Absent,
-            Some(next) => run.ledger.expected(next),
-        };
-        run.count(&mut pace.tally, expected, 0, answer);
+        let mut next = known.then(|| run.ledger.next(number)).flatten();
+        let mut shown = 0;
+        run.store.scan(Some(&from), Direction::Forward, entries, &mut |key, value| {
+            let there = run.layout.number(key);
+            let placed = if known { next.is_some() && next == there } else { key >= &*from };
+            let expected = run.ledger.expected(there);
+            let right = placed && run.value_is_right(there, expected, key, value);
+            run.count(&mut pace.tally, expected, key.len(), Some((value.len(), right)));
+            next = there.filter(|_| known).and_then(|there| run.ledger.next(there + 1));
+            shown += 1;
+            if shown < entries { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if shown < entries && (next.is_some() || shown == 0) {
+            let expected = match next {
+                _ if !known => Expected::Unknown,
+                None => Expected::Absent,
+                Some(_) => run.ledger.expected(next),
+            };
+            run.count(&mut pace.tally, expected, 0, None);
+        }
         pace.tally.lookups += 1;
         if !pace.lap() {
             break;

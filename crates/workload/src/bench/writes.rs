@@ -1,16 +1,29 @@
 //! The workloads that write.
 
+use std::ops::Range;
+
 use base::{Result, Rng};
 
 use super::{Kind, Name, Pace, Run};
 
 /// Writes or deletes the keys of `thread`, or for as long as the run lasts.
-pub(super) fn run(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    if run.options.batch > 1 && run.name != Name::DeleteRandom {
+        return in_batches(run, thread, rng, pace);
+    }
+    one_by_one(run, thread, rng, pace)
+}
+
+/// The turns of `thread`: numbers, in a fill in order.
+fn turns(run: &Run<'_>, thread: usize) -> Range<u64> {
     let (first, end) = run.share(thread);
-    let end = if run.deadline().is_none() { end } else { u64::MAX };
+    first..if run.deadline().is_none() { end } else { u64::MAX }
+}
+
+fn one_by_one(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let sync = run.options.sync || run.name == Name::FillSync;
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    for turn in first..end {
+    for turn in turns(run, thread) {
         let number = if run.name.is_fill_in_order() { turn } else { run.sampler.draw(&mut rng) };
         run.layout.write(number, &mut key);
         if run.name == Name::DeleteRandom {
@@ -27,6 +40,37 @@ pub(super) fn run(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_
         }
     }
     Ok(())
+}
+
+/// As [`one_by_one`], several entries in each write. An operation is an entry; a latency is that of
+/// the write it was part of.
+fn in_batches(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let sync = run.options.sync || run.name == Name::FillSync;
+    let mut entries = vec![(0, Vec::new(), Vec::new()); run.options.batch];
+    let mut turns = turns(run, thread);
+    loop {
+        let mut count = 0;
+        for (entry, turn) in entries.iter_mut().zip(&mut turns) {
+            let (number, key, value) = entry;
+            *number = if run.name.is_fill_in_order() { turn } else { run.sampler.draw(&mut rng) };
+            run.layout.write(*number, key);
+            run.values.write(key, run.epoch, run.sizes.draw(&mut rng), value);
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let batch: Vec<(&[u8], &[u8])> =
+            entries.iter().take(count).map(|(_, key, value)| (&**key, &**value)).collect();
+        run.store.put_batch(&batch, sync)?;
+        for (number, key, value) in entries.iter().take(count) {
+            run.ledger.wrote(*number);
+            pace.tally.written_bytes += (key.len() + value.len()) as u64;
+        }
+        if !pace.lap_many(count as u64) {
+            return Ok(());
+        }
+    }
 }
 
 /// Overwrites keys until the readers beside it are done.

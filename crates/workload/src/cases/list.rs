@@ -1,0 +1,255 @@
+//! The cases themselves. The rows are those of the comparison in `docs/benchmarks.md`.
+
+use super::{Case, Compression, Step};
+use crate::bench::Name;
+
+const MIB: u64 = 1 << 20;
+
+/// Data in memory: 2 million keys of 16 B with values of 100 B.
+const SMALL: Case = Case {
+    name: "",
+    rows: &[],
+    summary: "",
+    keys: 2_000_000,
+    value_bytes: Some(100),
+    memory_bytes: 4096 * MIB,
+    own_memory_bytes: None,
+    is_held: false,
+    compression: Compression::Lz4,
+    load: None,
+    steps: &[],
+};
+
+/// Data larger than memory: 20 million keys of 16 B with values of 400 B, 8.3 GB.
+const LARGE: Case = Case {
+    keys: 20_000_000,
+    value_bytes: Some(400),
+    memory_bytes: 550 * MIB,
+    is_held: true,
+    load: Some(Name::FillSeq),
+    ..SMALL
+};
+
+/// Every case, in the order of the rows.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "memory-reads",
+        rows: &[1, 2, 3],
+        summary: "gets, batches of 32, seeks with 100 entries and missing keys, all in memory",
+        // Every key twice, so that what is read lies in several places of a merge tree. One pass of
+        // reads warms what caches there are.
+        steps: &[
+            Step::prepare(Name::FillSeq).batch(100),
+            Step::prepare(Name::Overwrite).settled(),
+            Step::prepare(Name::ReadRandom).threads(2),
+            Step::new("get uniform, 1 thread", Name::ReadRandom).seconds(10),
+            Step::new("get uniform, 2 threads", Name::ReadRandom).threads(2).seconds(10),
+            Step::new("get zipfian, 1 thread", Name::ReadRandom).zipfian().seconds(10),
+            Step::new("get zipfian, 2 threads", Name::ReadRandom).zipfian().threads(2).seconds(10),
+            Step::new("get missing, 1 thread", Name::ReadMissing).seconds(10),
+            Step::new("32 at once, 1 thread", Name::MultiReadRandom).seconds(10),
+            Step::new("32 at once, 2 threads", Name::MultiReadRandom).threads(2).seconds(10),
+            Step::new("seek + 100, 1 thread", Name::SeekRandom).entries(100).seconds(10),
+            Step::new("seek + 100, 2 threads", Name::SeekRandom)
+                .entries(100)
+                .threads(2)
+                .seconds(10),
+        ],
+        ..SMALL
+    },
+    Case {
+        name: "fill-large",
+        rows: &[4, 12, 13],
+        summary: "20 M x 400 B in random order with 512 MiB, until no debt is left",
+        memory_bytes: 512 * MIB,
+        is_held: false,
+        load: None,
+        steps: &[Step::new("fill", Name::FillRandom).settled()],
+        ..LARGE
+    },
+    Case {
+        name: "fill-1",
+        rows: &[5],
+        summary: "2 M x 100 B in random order, one thread, one entry a write",
+        steps: &[Step::new("fill, 1 thread", Name::FillRandom)],
+        ..SMALL
+    },
+    Case {
+        name: "fill-2",
+        rows: &[5],
+        summary: "2 M x 100 B in random order, two threads, one entry a write",
+        steps: &[Step::new("fill, 2 threads", Name::FillRandom).threads(2)],
+        ..SMALL
+    },
+    Case {
+        name: "fill-batch",
+        rows: &[5],
+        summary: "2 M x 100 B in random order, one thread, 100 entries a write",
+        steps: &[Step::new("fill, 100 a write", Name::FillRandom).batch(100)],
+        ..SMALL
+    },
+    Case {
+        name: "sync-1",
+        rows: &[6],
+        summary: "20,000 x 100 B, every write synced, one thread",
+        keys: 20_000,
+        steps: &[Step::new("synced, 1 thread", Name::FillSync)],
+        ..SMALL
+    },
+    Case {
+        name: "sync-8",
+        rows: &[6],
+        summary: "20,000 x 100 B, every write synced, eight threads",
+        keys: 20_000,
+        steps: &[Step::new("synced, 8 threads", Name::FillSync).threads(8)],
+        ..SMALL
+    },
+    Case {
+        name: "overwrite",
+        rows: &[7, 12],
+        summary: "five minutes of overwrites at full speed with 512 MiB",
+        memory_bytes: 512 * MIB,
+        is_held: false,
+        steps: &[Step::new("overwrite", Name::Overwrite).seconds(300)],
+        ..LARGE
+    },
+    Case {
+        name: "compaction",
+        rows: &[7],
+        summary: "a full compaction of 4 M x 400 B that all overlaps, LZ4",
+        keys: 4_000_000,
+        memory_bytes: 512 * MIB,
+        is_held: false,
+        load: None,
+        steps: COMPACTION,
+        ..LARGE
+    },
+    Case {
+        name: "compaction-zstd",
+        rows: &[7],
+        summary: "the same, zstd-1 with a dictionary",
+        keys: 4_000_000,
+        memory_bytes: 512 * MIB,
+        is_held: false,
+        compression: Compression::Zstd,
+        load: None,
+        steps: COMPACTION,
+        ..LARGE
+    },
+    Case {
+        name: "cold",
+        rows: &[8],
+        summary: "uniform gets of data fifteen times memory, beside the device alone",
+        steps: &[
+            Step::new("get, 32 threads", Name::ReadRandom).threads(32).seconds(60),
+            Step::new("32 in flight, 1 thread", Name::MultiReadRandom).seconds(60),
+        ],
+        ..LARGE
+    },
+    Case {
+        name: "zipfian",
+        rows: &[9, 12],
+        summary: "zipfian gets, all with 550 MiB",
+        steps: ZIPFIAN,
+        ..LARGE
+    },
+    Case {
+        name: "zipfian-sixth",
+        rows: &[9],
+        summary: "zipfian gets, this engine with 400 MiB, the others with 2.4 GiB",
+        memory_bytes: 2458 * MIB,
+        own_memory_bytes: Some(400 * MIB),
+        steps: ZIPFIAN,
+        ..LARGE
+    },
+    Case {
+        name: "readwhilewriting",
+        rows: &[10, 12],
+        summary: "uniform gets of eight threads beside one that overwrites, 550 MiB",
+        steps: &[Step::new("read while writing", Name::ReadWhileWriting).threads(8).seconds(60)],
+        ..LARGE
+    },
+    Case {
+        name: "ycsb",
+        rows: &[10, 12],
+        summary: "YCSB A to F with eight threads, 20 M x 400 B, 550 MiB",
+        load: Some(Name::YcsbLoad),
+        steps: &[
+            Step::prepare(Name::YcsbC).threads(8).seconds(60),
+            Step::new("A", Name::YcsbA).threads(8).seconds(60),
+            Step::new("B", Name::YcsbB).threads(8).seconds(60),
+            Step::new("C", Name::YcsbC).threads(8).seconds(60),
+            Step::new("F", Name::YcsbF).threads(8).seconds(60),
+            Step::new("D", Name::YcsbD).threads(8).seconds(60),
+            Step::new("E", Name::YcsbE).threads(8).seconds(60),
+        ],
+        ..LARGE
+    },
+    Case {
+        name: "mixgraph",
+        rows: &[11, 12],
+        summary: "the model of a production store, 60 M keys, eight threads, 550 MiB",
+        keys: 60_000_000,
+        value_bytes: None,
+        load: Some(Name::MixgraphLoad),
+        steps: &[
+            Step::prepare(Name::Mixgraph).threads(8).seconds(60),
+            Step::new("mixgraph", Name::Mixgraph).threads(8).seconds(60),
+        ],
+        ..LARGE
+    },
+];
+
+const COMPACTION: &[Step] = &[
+    Step::prepare(Name::FillSeq).batch(100),
+    Step::prepare(Name::Overwrite),
+    Step::new("compact", Name::Compact),
+];
+
+/// A minute of reads fills the caches.
+const ZIPFIAN: &[Step] = &[
+    Step::prepare(Name::ReadRandom).zipfian().threads(32).seconds(60),
+    Step::new("zipfian, 8 threads", Name::ReadRandom).zipfian().threads(8).seconds(60),
+    Step::new("zipfian, 32 threads", Name::ReadRandom).zipfian().threads(32).seconds(60),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Bench;
+    use crate::cases::Scale;
+
+    #[test]
+    fn every_row_has_a_case_and_every_figure_a_name() {
+        for row in 1..=13 {
+            assert!(CASES.iter().any(|case| case.rows.contains(&row)), "row {row}");
+        }
+        for case in CASES {
+            assert_eq!(Case::named(case.name).unwrap().name, case.name);
+            let labels: Vec<_> = case.steps.iter().filter(|step| step.is_measured()).collect();
+            assert!(!labels.is_empty() && !case.summary.is_empty(), "{}", case.name);
+            for (at, step) in labels.iter().enumerate() {
+                assert!(labels.iter().skip(at + 1).all(|other| other.label != step.label));
+            }
+        }
+        assert!(Case::named("no such case").is_err());
+    }
+
+    /// A quick or tiny run stays one that the driver accepts, and a kept load is one it can assume.
+    #[test]
+    fn every_step_can_run_at_every_scale() {
+        for (case, scale) in CASES
+            .iter()
+            .flat_map(|case| [Scale::Full, Scale::Quick, Scale::Tiny].map(|s| (case, s)))
+        {
+            assert!(case.keys(scale) <= case.keys && case.memory(scale, true) >= 64 * MIB);
+            assert_eq!(Scale::named(scale.name()).unwrap(), scale);
+            for step in case.steps {
+                let options = step.options(case.options(scale, 1), scale);
+                options.check().unwrap();
+                Bench::check(step.bench, &options).unwrap();
+            }
+            assert!(case.load.is_none_or(|load| load.load().is_none() && load.writes()));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One workload of a case, and how it is run.
+
+use super::{Scale, TINY};
+use crate::Distribution;
+use crate::bench::{Name, Options};
+
+/// How much of a step is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// One operation a key of the case.
+    EveryKey,
+    /// This long, seconds.
+    Seconds(u64),
+}
+
+/// One workload of a case. Its label is unique in the case; one without a label prepares the next
+/// and is not reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The name in results.
+    pub label: &'static str,
+    /// What runs.
+    pub bench: Name,
+    /// How much of it; fills write every key in any case.
+    pub length: Length,
+    /// Threads.
+    pub threads: usize,
+    /// Which keys; the workload's own way where none is given.
+    pub distribution: Option<Distribution>,
+    /// Lookups in flight, or in one call where a store has such calls.
+    pub depth: usize,
+    /// Entries read after a seek.
+    pub entries: usize,
+    /// Entries in one write.
+    pub batch: usize,
+    /// Whether background work is waited for, as part of the step.
+    pub settle: bool,
+}
+
+impl Step {
+    pub(super) const fn new(label: &'static str, bench: Name) -> Self {
+        Self {
+            label,
+            bench,
+            length: Length::EveryKey,
+            threads: 1,
+            distribution: None,
+            depth: 32,
+            entries: 1,
+            batch: 1,
+            settle: false,
+        }
+    }
+
+    /// A step that only prepares the next.
+    pub(super) const fn prepare(bench: Name) -> Self {
+        Self::new("", bench)
+    }
+
+    pub(super) const fn seconds(mut self, seconds: u64) -> Self {
+        self.length = Length::Seconds(seconds);
+        self
+    }
+
+    pub(super) const fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    pub(super) const fn zipfian(mut self) -> Self {
+        self.distribution = Some(Distribution::Zipfian { theta: crate::ZIPFIAN_THETA });
+        self
+    }
+
+    pub(super) const fn entries(mut self, entries: usize) -> Self {
+        self.entries = entries;
+        self
+    }
+
+    pub(super) const fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    pub(super) const fn settled(mut self) -> Self {
+        self.settle = true;
+        self
+    }
+
+    /// Whether its figures are reported.
+    #[must_use]
+    pub const fn is_measured(&self) -> bool {
+        !self.label.is_empty()
+    }
+
+    /// The options of the case with those of the step.
+    pub(super) fn options(&self, case: Options, scale: Scale) -> Options {
+        let duration = match (self.length, scale) {
+            (Length::EveryKey, _) | (_, Scale::Tiny) => None,
+            (Length::Seconds(seconds), _) => Some(scale.seconds(seconds)),
+        };
+        Options {
+            ops: (scale == Scale::Tiny).then_some(TINY),
+            threads: self.threads,
+            depth: self.depth,
+            entries: self.entries,
+            batch: self.batch,
+            duration,
+            settle: self.settle,
+            distribution: self.distribution,
+            ..case
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The engine as the drivers see it: one keyspace of an open store.
+//!
+//! The `terrace` tool measures it, the comparison harness does beside other engines, and tests run
+//! the cases of both on it.
+//!
+//! Concurrency: any number of threads; the list of idle read queues is locked while one is taken or
+//! given back.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch};
+
+use crate::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
+
+/// The keyspace that the drivers use.
+const KEYSPACE: &str = "default";
+
+/// How often, and with what pauses, a store is waited for whose merges lack memory.
+const SETTLE_TRIES: usize = 120;
+const SETTLE_PAUSE: Duration = Duration::from_millis(500);
+
+/// A store of this engine.
+pub struct Engine {
+    db: Db,
+    keyspace: Keyspace,
+    /// Read queues between calls, each with its depth: one call, one queue.
+    queues: Mutex<Vec<ReadQueue>>,
+}
+
+impl Engine {
+    /// The default keyspace of `db`, created if missing.
+    ///
+    /// # Errors
+    /// As the store's.
+    pub fn new(db: Db) -> Result<Self> {
+        let keyspace = db.keyspace(KEYSPACE)?;
+        Ok(Self { db, keyspace, queues: Mutex::default() })
+    }
+
+    /// The store.
+    #[must_use]
+    pub const fn db(&self) -> &Db {
+        &self.db
+    }
+
+    fn queue(&self, depth: usize) -> Result<ReadQueue> {
+        let idle = self.queues.lock().ok().and_then(|mut queues| {
+            let at = queues.iter().position(|queue| queue.depth() == depth)?;
+            Some(queues.swap_remove(at))
+        });
+        idle.map_or_else(|| self.db.read_queue(depth), Ok)
+    }
+}
+
+const fn durability(sync: bool) -> Durability {
+    if sync { Durability::Sync } else { Durability::None }
+}
+
+impl Store for Engine {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        self.keyspace.put_with(key, value, durability(sync))
+    }
+
+    fn put_batch(&self, entries: &[(&[u8], &[u8])], sync: bool) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in entries {
+            batch.put(&self.keyspace, key, value)?;
+        }
+        self.db.write_with(&batch, durability(sync))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.keyspace.get(key)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        depth: usize,
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut queue = self.queue(depth)?;
+        let mut done: Vec<Completed> = Vec::new();
+        let mut left = keys.len();
+        let mut next = 0u64;
+        let mut keys = keys.iter();
+        while left > 0 {
+            while queue.room() > 0 {
+                let Some(key) = keys.next() else { break };
+                self.keyspace.submit(&mut queue, key, next)?;
+                next += 1;
+            }
+            queue.wait(1, &mut done)?;
+            left -= done.len();
+            for completed in done.drain(..) {
+                visit(completed.token as usize, completed.result?.as_deref());
+            }
+        }
+        if let Ok(mut queues) = self.queues.lock() {
+            queues.push(queue);
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
+        self.keyspace.delete_with(key, durability(sync))
+    }
+
+    fn scan(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<usize> {
+        let mut cursor = self.keyspace.cursor()?;
+        let mut valid = match (direction, from) {
+            (Direction::Forward, None) => cursor.seek_to_first()?,
+            (Direction::Forward, Some(key)) => cursor.seek(key)?,
+            (Direction::Reverse, None) => cursor.seek_to_last()?,
+            (Direction::Reverse, Some(key)) => {
+                (cursor.seek(key)? && cursor.key() == Some(key)) || cursor.seek_before(key)?
+            }
+        };
+        let mut shown = 0;
+        while valid && shown < limit {
+            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else { break };
+            shown += 1;
+            if visit(key, value) == ControlFlow::Break(()) || shown == limit {
+                break;
+            }
+            valid = match direction {
+                Direction::Forward => cursor.next()?,
+                Direction::Reverse => cursor.prev()?,
+            };
+        }
+        Ok(shown)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush()
+    }
+
+    /// A merge that lacked memory is tried again by the store, later; whoever measures how long it
+    /// takes to settle waits for that.
+    fn settle(&self) -> Result<()> {
+        for _ in 0..SETTLE_TRIES {
+            match self.db.wait_until_settled() {
+                Err(error) if error.is_retryable() => thread::sleep(SETTLE_PAUSE),
+                outcome => return outcome,
+            }
+        }
+        self.db.wait_until_settled()
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact()
+    }
+
+    fn counters(&self) -> Counters {
+        let statistics = self.db.statistics();
+        let mut device = BTreeMap::new();
+        let mut foreground_read_ops = 0;
+        for (purpose, counts) in statistics.device.by_purpose() {
+            let media::Counts { read_ops, read_bytes, write_ops, write_bytes, .. } = counts;
+            device.insert(purpose.name(), Traffic { read_ops, read_bytes, write_ops, write_bytes });
+            if purpose.class() == media::Class::Read && purpose != media::Purpose::Replay {
+                foreground_read_ops += read_ops;
+            }
+        }
+        let terracedb::Hits { memtable, row, page, scm, flash } = statistics.hits;
+        let tables: u64 = statistics.keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum();
+        Counters {
+            device,
+            foreground_read_ops,
+            hits: Hits { row: memtable + row, page, scm, flash },
+            stalls: BTreeMap::from([
+                ("memory", statistics.stalled),
+                ("buffers", statistics.delays.buffers),
+                ("runs", statistics.delays.runs),
+                ("space", statistics.delays.space),
+            ]),
+            memory_bytes: statistics.memory.used,
+            space_bytes: tables + statistics.log_bytes,
+            logical_bytes: None,
+        }
+    }
+}

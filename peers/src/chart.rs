@@ -1,0 +1,133 @@
+//! A case as a picture: for each step a bar a store, as long as the median of its rate, with a line
+//! from the least to the most of its runs.
+
+use std::fmt::Write as _;
+
+use crate::measured::{CaseResult, Spread, StoreResult};
+use crate::tables::digits;
+
+/// Sizes, pixels.
+const WIDTH: f64 = 760.0;
+const LABEL: f64 = 130.0;
+const VALUE: f64 = 110.0;
+const BAR: f64 = 16.0;
+const GAP: f64 = 5.0;
+const TITLE: f64 = 26.0;
+
+/// Of this engine, and of the others.
+const OWN_COLOUR: &str = "#1f6feb";
+const PEER_COLOUR: &str = "#9aa4b2";
+
+/// The chart, as SVG.
+pub(crate) fn draw(result: &CaseResult) -> String {
+    let mut body = String::new();
+    let mut y = GAP;
+    for step in &result.steps {
+        let bars: Vec<(&str, Spread)> = result
+            .stores
+            .iter()
+            .filter_map(|(name, store)| Some((name.as_str(), rate(store, step)?)))
+            .collect();
+        let most = bars.iter().map(|(_, spread)| spread.most).fold(0.0, f64::max);
+        if most <= 0.0 {
+            continue;
+        }
+        let scale = (WIDTH - LABEL - VALUE) / most;
+        let _never = writeln!(
+            body,
+            r#"<text x="0" y="{:.0}" font-weight="bold">{}</text>"#,
+            y + TITLE - 9.0,
+            escape(step)
+        );
+        y += TITLE;
+        for (name, spread) in bars {
+            bar(&mut body, y, name, spread, scale);
+            y += BAR + GAP;
+        }
+        y += GAP;
+    }
+    format!(
+        concat!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1:.0}" "#,
+            r#"viewBox="0 0 {0} {1:.0}" "#,
+            r##"font-family="sans-serif" font-size="12" fill="#24292f">"##,
+            "\n",
+            r##"<rect width="100%" height="100%" fill="#ffffff"/>"##,
+            "\n{2}</svg>\n"
+        ),
+        WIDTH, y, body
+    )
+}
+
+fn bar(body: &mut String, y: f64, name: &str, spread: Spread, scale: f64) {
+    let colour = if name == "terrace" { OWN_COLOUR } else { PEER_COLOUR };
+    let middle = y + BAR / 2.0;
+    let _never = writeln!(
+        body,
+        concat!(
+            r#"<text x="{:.0}" y="{:.0}" text-anchor="end">{}</text>"#,
+            r#"<rect x="{}" y="{:.0}" width="{:.1}" height="{}" fill="{}"/>"#,
+            r##"<line x1="{:.1}" x2="{:.1}" y1="{:.0}" y2="{:.0}" stroke="#24292f"/>"##,
+            r#"<text x="{:.1}" y="{:.0}">{}</text>"#
+        ),
+        LABEL - 6.0,
+        y + BAR - 4.0,
+        escape(name),
+        LABEL,
+        y,
+        (spread.median * scale).max(1.0),
+        BAR,
+        colour,
+        LABEL + spread.least * scale,
+        LABEL + spread.most * scale,
+        middle,
+        middle,
+        LABEL + spread.most * scale + 6.0,
+        y + BAR - 4.0,
+        digits(spread.median),
+    );
+}
+
+/// What the bars show: raw bytes a compaction goes through for its processor time, else operations.
+fn rate(store: &StoreResult, step: &str) -> Option<Spread> {
+    store
+        .spread(step, |measured| measured.compacted_mb_per_cpu_second)
+        .or_else(|| store.spread(step, |measured| Some(measured.ops_per_sec)))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::Measured;
+
+    #[test]
+    fn bars_are_as_long_as_their_rates() {
+        let store = |rates: &[f64]| {
+            let runs = rates
+                .iter()
+                .map(|ops_per_sec| Measured { ops_per_sec: *ops_per_sec, ..Measured::default() });
+            StoreResult {
+                steps: [("a <b>".to_owned(), runs.collect())].into(),
+                ..Default::default()
+            }
+        };
+        let result = CaseResult {
+            steps: vec!["a <b>".to_owned(), "nobody ran it".to_owned()],
+            stores: vec![
+                ("terrace".to_owned(), store(&[900.0, 1000.0, 1040.0])),
+                ("lmdb".to_owned(), store(&[520.0])),
+            ],
+            ..CaseResult::default()
+        };
+        let svg = draw(&result);
+        assert!(svg.contains("a &lt;b&gt;") && !svg.contains("nobody"));
+        // 520 pixels for 1040 operations a second.
+        assert!(svg.contains(r##"width="500.0" height="16" fill="#1f6feb""##), "{svg}");
+        assert!(svg.contains(r##"width="260.0" height="16" fill="#9aa4b2""##), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 3);
+    }
+}

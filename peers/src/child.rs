@@ -1,0 +1,76 @@
+//! One store in one case: a process of its own, so that memory and processor time are its own.
+//!
+//! It prints a line of JSON for the options, and one for each step that is measured.
+
+use std::path::Path;
+
+use base::{Error, Result};
+use serde::{Deserialize, Serialize};
+use workload::cases::{Case, Progress, Scale};
+
+use crate::device;
+use crate::measured::Measured;
+use crate::stores::{Kind, Setup};
+
+/// What a child tells its parent, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Line {
+    /// The options of the store.
+    Options(Vec<String>),
+    /// A step, with its label.
+    Step(String, Box<Measured>),
+}
+
+/// What a child does.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    /// The case.
+    pub(crate) case: &'static Case,
+    /// The store.
+    pub(crate) kind: Kind,
+    /// The scale.
+    pub(crate) scale: Scale,
+    /// Chooses the keys.
+    pub(crate) seed: u64,
+    /// Whether to make what the case keeps, instead of running it.
+    pub(crate) is_load: bool,
+}
+
+/// Does it, in `dir`.
+pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
+    let Task { case, kind, scale, seed, is_load } = task;
+    let setup = Setup {
+        dir,
+        memory_bytes: case.memory(*scale, *kind == Kind::Terrace),
+        data_bytes: case.data_bytes(*scale),
+        compression: case.compression,
+    };
+    std::fs::create_dir_all(dir).map_err(|error| Error::io("create", dir.display(), error))?;
+    let opened = kind.open(&setup)?;
+    print(&Line::Options(opened.options))?;
+    if *is_load {
+        return case.load(&*opened.store, *scale, *seed).map(drop);
+    }
+    let raw_bytes = case.data_bytes(*scale);
+    let mut reads = 0;
+    let mut printed = Ok(());
+    case.run(&*opened.store, *scale, *seed, &mut |progress| match progress {
+        Progress::Begins(_) => reads = device::reads(dir),
+        Progress::Ended(step, report) if step.is_measured() => {
+            let reads = device::reads(dir).saturating_sub(reads);
+            let measured = Measured::new(report, reads, device::space(dir), raw_bytes);
+            eprintln!("{:<13} {}: {report}", kind.name(), step.label);
+            if printed.is_ok() {
+                printed = print(&Line::Step(step.label.to_owned(), Box::new(measured)));
+            }
+        }
+        Progress::Ended(..) => {}
+    })?;
+    printed
+}
+
+fn print(line: &Line) -> Result<()> {
+    let line = serde_json::to_string(line);
+    println!("{}", line.map_err(|error| Error::invalid("line").caused_by(error))?);
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The comparison: every run of every store in a process of its own, the stores in turn (A B A B), so
+//! that a disturbance of the machine meets them all.
+//!
+//! What a case keeps between runs lies under `load`, one folder a store; a case that changes it works
+//! on a copy. Everything else is made anew for each run and removed after it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use base::{Error, Result};
+use workload::cases::{Case, Scale};
+
+use crate::bound::Bound;
+use crate::child::{Line, Task};
+use crate::measured::{CaseResult, StoreResult};
+use crate::stores::Kind;
+use crate::{floor, machine};
+
+/// What to compare, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison {
+    /// Cases.
+    pub(crate) cases: Vec<&'static Case>,
+    /// The stores, where not those of the case.
+    pub(crate) stores: Option<Vec<Kind>>,
+    /// Runs of each.
+    pub(crate) runs: usize,
+    /// The scale.
+    pub(crate) scale: Scale,
+    /// Where stores lie.
+    pub(crate) data: PathBuf,
+    /// Where results go.
+    pub(crate) results: PathBuf,
+    /// The arguments this was asked for with.
+    pub(crate) command: String,
+}
+
+impl Comparison {
+    /// Runs all cases, and writes a file of results after each.
+    pub(crate) fn run(&self) -> Result<()> {
+        for case in &self.cases {
+            let result = self.case(case)?;
+            let path = result_path(&self.results, case.name, self.scale);
+            let text = serde_json::to_string_pretty(&result);
+            let text = text.map_err(|error| Error::invalid("results").caused_by(error))?;
+            write(&path, &(text + "\n"))?;
+            eprintln!("+ {}", path.display());
+        }
+        Ok(())
+    }
+
+    fn case(&self, case: &'static Case) -> Result<CaseResult> {
+        let kinds = self.stores.clone().unwrap_or_else(|| Kind::of_case(case.name));
+        let mut bound = "not needed: the data fits in memory".to_owned();
+        let mut stores: Vec<(String, StoreResult)> =
+            kinds.iter().map(|kind| (kind.name().to_owned(), StoreResult::default())).collect();
+        let mut floor = StoreResult::default();
+        for run in 0..self.runs {
+            for (kind, (_, result)) in kinds.iter().zip(&mut stores) {
+                eprintln!("+ {} {} run {} of {}", case.name, kind.name(), run + 1, self.runs);
+                let task =
+                    Task { case, kind: *kind, scale: self.scale, seed: run as u64, is_load: false };
+                match self.one(&task, result) {
+                    Ok(Some(how)) => bound = how,
+                    Ok(None) => {}
+                    Err(error) => {
+                        eprintln!("! {}: {error}", kind.name());
+                        result.failures.push(format!("run {}: {error}", run + 1));
+                    }
+                }
+            }
+            if case.rows.contains(&8) {
+                let data = self.load_dir(case, Kind::Terrace);
+                floor::measure(&data, self.scale, &mut floor)?;
+            }
+        }
+        if !floor.steps.is_empty() {
+            stores.push(("fio".to_owned(), floor));
+        }
+        let steps = case.steps.iter().filter(|step| step.is_measured());
+        Ok(CaseResult {
+            case: case.name.to_owned(),
+            scale: self.scale.name().to_owned(),
+            command: self.command.clone(),
+            date: machine::date(),
+            commit: machine::commit(),
+            machine: machine::describe(),
+            bound,
+            steps: steps.map(|step| step.label.to_owned()).collect(),
+            stores,
+        })
+    }
+
+    /// One run of one store; says how memory was bounded where it is to be.
+    fn one(&self, task: &Task, result: &mut StoreResult) -> Result<Option<String>> {
+        let Task { case, kind, scale, .. } = task;
+        let scratch = self.data.join("run").join(kind.name());
+        remove(&scratch)?;
+        let dir = match case.load {
+            None => scratch.clone(),
+            Some(_) => {
+                let kept = self.kept(task)?;
+                if case.changes_load() {
+                    copy(&kept, &scratch)?;
+                    scratch.clone()
+                } else {
+                    kept
+                }
+            }
+        };
+        let (bound, how) = if case.is_held {
+            // Each starts with nothing in the page cache, where the system lets it be emptied.
+            let emptied = empty_page_cache();
+            let bound = Bound::new(case.memory(*scale, *kind == Kind::Terrace));
+            let how = match &bound {
+                Ok(bound) => {
+                    format!("{}; page cache emptied before each run: {emptied}", bound.describe())
+                }
+                Err(reason) => format!("none ({reason})"),
+            };
+            (bound.ok(), Some(how))
+        } else {
+            (None, None)
+        };
+        let outcome = spawn(task, &dir, bound.as_ref(), result);
+        remove(&scratch)?;
+        outcome.map(|()| how)
+    }
+
+    fn load_dir(&self, case: &Case, kind: Kind) -> PathBuf {
+        let load = case.load.map_or("none", |load| load.name());
+        let codec = format!("{:?}", case.compression).to_lowercase();
+        let bytes = case.value_bytes.map_or_else(|| "own".to_owned(), |bytes| bytes.to_string());
+        let name = format!("{load}-{}x{bytes}-{codec}", case.keys(self.scale));
+        self.data.join("load").join(name).join(kind.name())
+    }
+
+    /// The folder of what the case keeps, made if missing.
+    fn kept(&self, task: &Task) -> Result<PathBuf> {
+        let dir = self.load_dir(task.case, task.kind);
+        let done = dir.with_extension("done");
+        if !done.exists() {
+            eprintln!("+ loading {}", dir.display());
+            remove(&dir)?;
+            let load = Task { is_load: true, seed: 0, ..task.clone() };
+            spawn(&load, &dir, None, &mut StoreResult::default())?;
+            write(&done, "")?;
+        }
+        Ok(dir)
+    }
+}
+
+/// The file of a case's results.
+pub(crate) fn result_path(results: &Path, case: &str, scale: Scale) -> PathBuf {
+    match scale {
+        Scale::Full => results.join(format!("{case}.json")),
+        scale => results.join(scale.name()).join(format!("{case}.json")),
+    }
+}
+
+/// Runs `task` as a process and collects what it says.
+fn spawn(task: &Task, dir: &Path, bound: Option<&Bound>, result: &mut StoreResult) -> Result<()> {
+    let io = |error| Error::io("run", "a child", error);
+    let program = std::env::current_exe().map_err(io)?;
+    let mut command = bound.map_or_else(|| Command::new(&program), |bound| bound.command(&program));
+    command.arg(if task.is_load { "load" } else { "run" });
+    command.args([task.case.name, task.kind.name(), task.scale.name(), &task.seed.to_string()]);
+    let mut child = command.arg(dir).stdout(Stdio::piped()).spawn().map_err(io)?;
+    let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+    let mut steps = Vec::new();
+    for line in lines.into_iter().flatten() {
+        let line = line.map_err(io)?;
+        match serde_json::from_str(&line) {
+            Ok(Line::Options(options)) => result.options = options,
+            Ok(Line::Step(label, measured)) => steps.push((label, *measured)),
+            Err(error) => return Err(Error::invalid("a child's line").caused_by(error)),
+        }
+    }
+    let status = child.wait().map_err(io)?;
+    if !status.success() {
+        return Err(Error::invalid("a child").expected("success").got(status));
+    }
+    for (label, measured) in steps {
+        if measured.wrong > 0 {
+            let failure = format!("{label}: {} answers wrong", measured.wrong);
+            result.failures.push(failure);
+        }
+        result.steps.entry(label).or_default().push(measured);
+    }
+    Ok(())
+}
+
+/// Whether it could be emptied.
+fn empty_page_cache() -> bool {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", dir.display(), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies a folder, holes and all.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let io = |error| Error::io("copy", from.display(), error);
+    fs::create_dir_all(to.parent().unwrap_or(to)).map_err(io)?;
+    let mut command = Command::new("cp");
+    command.args(["--recursive", "--reflink=auto", "--sparse=auto"]).args([from, to]);
+    let status = command.status().map_err(io)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::invalid("cp").at(from.display()).expected("success").got(status))
+}
+
+/// Writes a file, and the folders it lies in.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    let io = |error| Error::io("write", path.display(), error);
+    fs::create_dir_all(path.parent().unwrap_or(path)).map_err(io)?;
+    fs::write(path, text).map_err(io)
+}

@@ -1,0 +1,131 @@
+//! The device alone, by `fio` on the tables of a loaded store: what no store can pass.
+
+use std::path::Path;
+use std::process::Command;
+
+use base::{Error, Result};
+use serde_json::Value;
+use workload::cases::Scale;
+
+use crate::measured::{Measured, StoreResult};
+
+/// The engines of `fio` that stand beside the steps of the case, by label.
+const JOBS: [(&str, &[&str]); 2] = [
+    ("get, 32 threads", &["--ioengine=psync", "--numjobs=32", "--iodepth=1"]),
+    ("32 in flight, 1 thread", &["--ioengine=io_uring", "--numjobs=1", "--iodepth=32"]),
+];
+
+/// Files read from at most: fio opens all of them in each job.
+const FILES_MAX: usize = 60;
+
+/// Reads 4 KiB at random over the largest files of `dir`.
+pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Result<()> {
+    let files = largest(dir)?;
+    let seconds = if scale == Scale::Full { 60 } else { 12 };
+    for (label, engine) in JOBS {
+        let mut command = Command::new("fio");
+        command.args(["--name=floor", "--rw=randread", "--bs=4k", "--direct=1", "--time_based"]);
+        command.args(["--file_service_type=random", "--group_reporting", "--output-format=json"]);
+        command.arg("--readonly").args(engine).arg(format!("--runtime={seconds}"));
+        command.arg(format!("--filename={}", files.join(":")));
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => {
+                result.failures.push(format!("fio did not start: {error}"));
+                return Ok(());
+            }
+        };
+        match parse(&output.stdout) {
+            Some(measured) => result.steps.entry(label.to_owned()).or_default().push(measured),
+            None => result.failures.push(format!("{label}: fio's output is none of its reports")),
+        }
+        result.options = vec![
+            "4 KiB at random, direct".to_owned(),
+            format!("the {} largest files of the loaded store", files.len()),
+            "psync, 32 jobs; io_uring, one job, depth 32".to_owned(),
+        ];
+    }
+    Ok(())
+}
+
+fn largest(dir: &Path) -> Result<Vec<String>> {
+    let io = |error| Error::io("list", dir.display(), error);
+    let mut files = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let metadata = entry.metadata().map_err(io)?;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files.push((metadata.len(), entry.path().display().to_string()));
+            }
+        }
+    }
+    files.sort_by(|a, b| b.cmp(a));
+    Ok(files.into_iter().take(FILES_MAX).map(|(_, path)| path).collect())
+}
+
+/// What one report says.
+fn parse(report: &[u8]) -> Option<Measured> {
+    // Notes on standard output come before the report.
+    let start = report.iter().position(|byte| *byte == b'{')?;
+    let report: Value = serde_json::from_slice(report.get(start..)?).ok()?;
+    let job = report.get("jobs")?.get(0)?;
+    let read = job.get("read")?;
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64).unwrap_or(0.0);
+    let percentile = |at: &str| {
+        let latencies = read.get("clat_ns").and_then(|latencies| latencies.get("percentile"));
+        number(latencies.and_then(|percentiles| percentiles.get(at))) / 1000.0
+    };
+    let reads = number(read.get("total_ios"));
+    let seconds = number(read.get("runtime")) / 1000.0;
+    let jobs = number(
+        report
+            .get("jobs")?
+            .get(0)?
+            .get("job options")?
+            .get("numjobs")
+            .and_then(Value::as_str)
+            .and_then(|text| text.parse::<f64>().ok())
+            .map(Value::from)
+            .as_ref(),
+    )
+    .max(1.0);
+    let busy = (number(job.get("usr_cpu")) + number(job.get("sys_cpu"))) / 100.0;
+    let cpu_seconds = busy * seconds * jobs;
+    Some(Measured {
+        ops_per_sec: number(read.get("iops")),
+        p50_us: percentile("50.000000"),
+        p99_us: percentile("99.000000"),
+        p999_us: percentile("99.900000"),
+        max_us: number(read.get("clat_ns").and_then(|latencies| latencies.get("max"))) / 1000.0,
+        cpu_seconds,
+        cpu_seconds_per_million: cpu_seconds * 1e6 / reads.max(1.0),
+        device_reads_per_op: 1.0,
+        read_bytes_per_op: 4096.0,
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let report = br#"note
+{"jobs":[{"job options":{"numjobs":"2"},"usr_cpu":5.0,"sys_cpu":15.0,"read":{"iops":70000.5,
+"total_ios":1000000,"runtime":10000,"clat_ns":{"max":9000000,
+"percentile":{"50.000000":400000,"99.000000":900000,"99.900000":2000000}}}}]}"#;
+        let measured = parse(report).unwrap();
+        assert_eq!(
+            (measured.ops_per_sec, measured.p50_us, measured.max_us),
+            (70000.5, 400.0, 9000.0)
+        );
+        assert!((measured.cpu_seconds - 4.0).abs() < 1e-9);
+        assert!((measured.cpu_seconds_per_million - 4.0).abs() < 1e-9);
+        assert!(parse(b"no report").is_none() && parse(b"{}").is_none());
+    }
+}

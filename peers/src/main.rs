@@ -1,0 +1,162 @@
+//! This engine beside others: the same cases, keys, values, driver and verification for all.
+//!
+//! `cargo xtask peers` builds and runs this. It measures cases ([`workload::cases`]), each store and
+//! run in a process of its own ([`child`]), the stores in turn ([`compare`]); keeps every run in
+//! `results`, and writes the tables and charts of `docs/benchmarks.md` from them ([`tables`]).
+
+mod bound;
+mod chart;
+mod child;
+mod compare;
+mod device;
+mod floor;
+mod machine;
+mod measured;
+mod stores;
+mod tables;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use base::{Error, Result};
+use workload::cases::{CASES, Case, Scale};
+
+use child::Task;
+use compare::Comparison;
+use stores::Kind;
+
+const HELP: &str = "\
+usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs N] [--quick | --tiny]
+                         [--data DIR] [--no-report]
+       cargo xtask peers --list
+       cargo xtask peers --report
+
+  --case       cases to run (default: all)
+  --store      stores to run (default: those of each case)
+  --runs       runs of each store in each case (default: 5; quick: 1)
+  --quick      a look: an eighth of large data and of its memory, a fifth of the time
+  --tiny       a few thousand keys: whether everything runs
+  --data       where stores lie; some 60 GB for all (default: peers-data)
+  --no-report  leave docs/benchmarks.md as it is
+  --report     only write docs/benchmarks.md anew from the results
+  --list       show cases and stores
+";
+
+const RESULTS: &str = "results";
+const DOCUMENT: &str = "docs/benchmarks.md";
+
+fn run(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["run" | "load", case, kind, scale, seed, dir] => {
+            let task = Task {
+                case: Case::named(case)?,
+                kind: Kind::named(kind)?,
+                scale: Scale::named(scale)?,
+                seed: seed.parse().map_err(|_| Error::invalid("seed").got(seed))?,
+                is_load: arguments.first() == Some(&"load"),
+            };
+            child::run(&task, Path::new(dir))
+        }
+        ["--list"] => {
+            for case in CASES {
+                let stores: Vec<_> =
+                    Kind::of_case(case.name).iter().map(|kind| kind.name()).collect();
+                println!("{:<17} {}\n{:18}{}", case.name, case.summary, "", stores.join(", "));
+            }
+            Ok(())
+        }
+        ["--report"] => tables::update(Path::new(RESULTS), Path::new(DOCUMENT)),
+        ["--help" | "-h" | "help"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            let (comparison, is_reported) = comparison(arguments)?;
+            comparison.run()?;
+            if is_reported {
+                tables::update(&comparison.results, Path::new(DOCUMENT))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What the arguments ask for, and whether the document is to be written.
+fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
+    let mut comparison = Comparison {
+        cases: CASES.iter().collect(),
+        stores: None,
+        runs: 0,
+        scale: Scale::Full,
+        data: PathBuf::from("peers-data"),
+        results: PathBuf::from(RESULTS),
+        command: format!("cargo xtask peers {}", arguments.join(" ")).trim().to_owned(),
+    };
+    let mut is_reported = true;
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            let none = || Error::invalid("argument").at(argument).expected("a value");
+            arguments.next().ok_or_else(none)
+        };
+        match *argument {
+            "--case" => {
+                let named: Result<_> = value()?.split(',').map(Case::named).collect();
+                comparison.cases = named?;
+            }
+            "--store" => {
+                let named: Result<_> = value()?.split(',').map(Kind::named).collect();
+                comparison.stores = Some(named?);
+            }
+            "--runs" => {
+                let runs = value()?;
+                comparison.runs = runs.parse().map_err(|_| Error::invalid("runs").got(runs))?;
+            }
+            "--quick" => comparison.scale = Scale::Quick,
+            "--tiny" => comparison.scale = Scale::Tiny,
+            "--data" => comparison.data = PathBuf::from(value()?),
+            "--no-report" => is_reported = false,
+            other => return Err(Error::invalid("argument").expected(HELP).got(other)),
+        }
+    }
+    if comparison.runs == 0 {
+        comparison.runs = if comparison.scale == Scale::Full { 5 } else { 1 };
+    }
+    Ok((comparison, is_reported && comparison_is_shown(&comparison)))
+}
+
+/// Whether the document shows results of this scale.
+fn comparison_is_shown(comparison: &Comparison) -> bool {
+    comparison.scale != Scale::Tiny
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_to_compare() {
+        let arguments = ["--case", "cold,fill-1", "--store", "terrace,lmdb", "--quick"];
+        let (quick, is_reported) = comparison(&arguments).unwrap();
+        let names: Vec<_> = quick.cases.iter().map(|case| case.name).collect();
+        assert_eq!((names, quick.runs, is_reported), (vec!["cold", "fill-1"], 1, true));
+        assert_eq!(quick.stores, Some(vec![Kind::Terrace, Kind::Lmdb]));
+        assert_eq!(comparison(&[]).unwrap().0.runs, 5);
+        assert_eq!(comparison(&["--tiny", "--runs", "2"]).unwrap().0.runs, 2);
+        for wrong in [&["--case", "x"][..], &["--case"], &["--runs", "x"], &["x"]] {
+            assert!(comparison(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The stores under comparison: which there are, what each is opened with, and what they share.
+//!
+//! An adapter says nothing about speed: it hands the driver the store's own cheapest way to do what
+//! is asked, as a careful user would write it, and tells every option it sets, so that a reader of
+//! the results can object.
+
+mod fjall;
+mod foyer;
+mod lmdb;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocks;
+#[cfg(feature = "rocksdb")]
+mod rocks_options;
+mod rocks_profile;
+mod terrace;
+
+use std::fmt::{Debug, Display};
+use std::path::Path;
+
+use base::{Error, Result};
+use workload::Store;
+use workload::cases::Compression;
+
+use rocks_profile::Profile;
+
+/// A store that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// This engine.
+    Terrace,
+    /// RocksDB, in one of its profiles.
+    Rocks(Profile),
+    /// fjall.
+    Fjall,
+    /// LMDB, through heed.
+    Lmdb,
+    /// redb.
+    Redb,
+    /// foyer: a cache, not a store.
+    Foyer,
+}
+
+/// What a store is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup<'a> {
+    /// Its directory.
+    pub(crate) dir: &'a Path,
+    /// Memory of the whole process, bytes.
+    pub(crate) memory_bytes: u64,
+    /// Keys and values at most, bytes: what a map or a cache on disk must hold.
+    pub(crate) data_bytes: u64,
+    /// The codec.
+    pub(crate) compression: Compression,
+}
+
+/// An open store.
+pub(crate) struct Opened {
+    /// For the driver.
+    pub(crate) store: Box<dyn Store>,
+    /// Every option that was set, and its value.
+    pub(crate) options: Vec<String>,
+}
+
+impl Kind {
+    /// Every store, this engine first: ratios are to it.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Terrace,
+        Self::Rocks(Profile::Default),
+        Self::Rocks(Profile::Read),
+        Self::Rocks(Profile::Row),
+        Self::Rocks(Profile::Write),
+        Self::Fjall,
+        Self::Lmdb,
+        Self::Redb,
+        Self::Foyer,
+    ];
+
+    /// The name on the command line and in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Terrace => "terrace",
+            Self::Rocks(Profile::Default) => "rocksdb",
+            Self::Rocks(Profile::Read) => "rocksdb-read",
+            Self::Rocks(Profile::Row) => "rocksdb-row",
+            Self::Rocks(Profile::Write) => "rocksdb-write",
+            Self::Fjall => "fjall",
+            Self::Lmdb => "lmdb",
+            Self::Redb => "redb",
+            Self::Foyer => "foyer",
+        }
+    }
+
+    /// The store of this name.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid("store").expected(names).got(format_args!("`{name}`"))
+        })
+    }
+
+    /// The stores that a case means anything for. A profile of RocksDB runs where it is tuned for
+    /// what the case does, and its default everywhere; those without background merges have no full
+    /// compaction; a cache is read as one.
+    pub(crate) fn of_case(case: &str) -> Vec<Self> {
+        let profiles: &[Profile] = match case {
+            "memory-reads" | "cold" => &[Profile::Read],
+            "zipfian" | "zipfian-sixth" | "mixgraph" => &[Profile::Read, Profile::Row],
+            "ycsb" | "readwhilewriting" => &[Profile::Read, Profile::Row, Profile::Write],
+            _ => &[Profile::Write],
+        };
+        let is_compaction = case.starts_with("compaction");
+        Self::ALL
+            .into_iter()
+            .filter(|kind| cfg!(feature = "rocksdb") || !matches!(kind, Self::Rocks(_)))
+            .filter(|kind| match kind {
+                Self::Terrace | Self::Rocks(Profile::Default) => true,
+                Self::Rocks(profile) => profiles.contains(profile),
+                Self::Fjall => case != "compaction-zstd",
+                Self::Lmdb | Self::Redb => !is_compaction,
+                Self::Foyer => case == "zipfian",
+            })
+            .collect()
+    }
+
+    /// Opens the store, or makes it.
+    pub(crate) fn open(self, setup: &Setup<'_>) -> Result<Opened> {
+        match self {
+            Self::Terrace => terrace::open(setup),
+            #[cfg(feature = "rocksdb")]
+            Self::Rocks(profile) => rocks::open(profile, setup),
+            #[cfg(not(feature = "rocksdb"))]
+            Self::Rocks(_) => Err(Error::invalid("rocksdb").expected("a build with it")),
+            Self::Fjall => fjall::open(setup),
+            Self::Lmdb => lmdb::open(setup),
+            Self::Redb => redb::open(setup),
+            Self::Foyer => foyer::open(setup),
+        }
+    }
+}
+
+/// What another engine says went wrong.
+fn failed(what: &'static str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
+    move |error| Error::invalid(what).caused_by(ForeignError(error.to_string()))
+}
+
+/// An error of another engine, as it reads.
+#[derive(Debug)]
+struct ForeignError(String);
+
+impl Display for ForeignError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ForeignError {}
+
+/// Turns another engine's results into ours.
+trait Foreign<T> {
+    /// The value, or an error about `what`.
+    fn of(self, what: &'static str) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Foreign<T>
+    for std::result::Result<T, E>
+{
+    fn of(self, what: &'static str) -> Result<T> {
+        self.map_err(|error| failed(what)(error.into()))
+    }
+}
+
+/// Notes an option and its value.
+fn option(options: &mut Vec<String>, name: &str, value: impl Debug) {
+    options.push(format!("{name} = {value:?}"));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! RocksDB's options, profile by profile. Every option is noted where it is set.
+//!
+//! Sources: the comments of `options.h`, `table.h` and `cache.h` of RocksDB 11.8, and the pages of
+//! its wiki on basic tuning, memory use, partitioned index and filters, write-ahead log performance
+//! and direct I/O.
+
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, Options,
+};
+use workload::cases::Compression;
+
+use super::{Profile, Setup, option};
+
+const MIB: u64 = 1 << 20;
+
+/// Memory beside the block cache, bytes: write buffers, table readers, the allocator's slack. With
+/// 341 MiB of block cache the process takes 550 MiB.
+const BESIDE_CACHE: u64 = 209 * MIB;
+
+/// The part of the cache that single rows get, where there are any.
+const ROW_PART: f64 = 0.5;
+
+/// The options of `profile`, and what they are.
+pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<String>) {
+    let mut notes = Vec::new();
+    let (mut options, mut table) = (Options::default(), BlockBasedOptions::default());
+    macro_rules! set {
+        ($on:ident.$call:ident($value:expr)) => {{
+            $on.$call($value);
+            option(&mut notes, stringify!($call).trim_start_matches("set_"), $value);
+        }};
+    }
+    set!(options.create_if_missing(true));
+    // Tables stay open: what is read is bounded by the block cache, not by the table cache.
+    let cache_bytes = setup.memory_bytes.saturating_sub(BESIDE_CACHE).max(setup.memory_bytes / 2);
+    let row_bytes =
+        if profile == Profile::Row { (cache_bytes as f64 * ROW_PART) as u64 } else { 0 };
+    let block_bytes = cache_bytes - row_bytes;
+    let cache = if profile == Profile::Read {
+        option(&mut notes, "block_cache: HyperClockCache, bytes", block_bytes);
+        Cache::new_hyper_clock_cache(block_bytes as usize, 0)
+    } else {
+        option(&mut notes, "block_cache: LRUCache, bytes", block_bytes);
+        Cache::new_lru_cache(block_bytes as usize)
+    };
+    table.set_block_cache(&cache);
+    if row_bytes > 0 {
+        option(&mut notes, "row_cache: LRUCache, bytes", row_bytes);
+        options.set_row_cache(&Cache::new_lru_cache(row_bytes as usize));
+    }
+    table.set_bloom_filter(10.0, false);
+    option(&mut notes, "bloom_filter, bits a key", 10.0);
+    // Index and filters count against the memory that was given.
+    set!(table.set_cache_index_and_filter_blocks(true));
+    set!(table.set_pin_l0_filter_and_index_blocks_in_cache(true));
+    compress(&mut options, &mut notes, setup.compression);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) as i32;
+    // The wiki: as many background jobs as cores, at least.
+    set!(options.set_max_background_jobs(threads.max(2)));
+    set!(options.set_bytes_per_sync(MIB));
+    match profile {
+        Profile::Default | Profile::Row => {}
+        Profile::Read => {
+            set!(table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch));
+            set!(table.set_partition_filters(true));
+            set!(table.set_metadata_block_size(4096));
+            set!(table.set_pin_top_level_index_and_filter(true));
+            set!(table.set_cache_index_and_filter_blocks_with_high_priority(true));
+            set!(table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash));
+            set!(table.set_data_block_hash_ratio(0.75));
+            set!(table.set_optimize_filters_for_memory(true));
+            // Data in memory is served from the block cache either way; larger data is not cached
+            // twice, and a read is one read of the device.
+            set!(options.set_use_direct_reads(true));
+            set!(options.set_use_direct_io_for_flush_and_compaction(true));
+        }
+        Profile::Write => {
+            let buffer = (setup.memory_bytes / 8).clamp(16 * MIB, 128 * MIB) as usize;
+            set!(options.set_write_buffer_size(buffer));
+            set!(options.set_max_write_buffer_number(4));
+            set!(options.set_min_write_buffer_number_to_merge(1));
+            set!(options.set_level_zero_file_num_compaction_trigger(4));
+            set!(options.set_max_bytes_for_level_base(4 * buffer as u64));
+            set!(options.set_target_file_size_base(buffer as u64 / 2));
+            set!(options.set_max_subcompactions(threads.max(1) as u32));
+            set!(options.set_enable_pipelined_write(true));
+            set!(options.set_compaction_readahead_size(2 << 20));
+            // Upper levels are rewritten soon.
+            if setup.compression == Compression::Lz4 {
+                let (none, lz4) = (DBCompressionType::None, DBCompressionType::Lz4);
+                let levels = [none, none, lz4, lz4, lz4, lz4, lz4];
+                options.set_compression_per_level(&levels);
+                option(&mut notes, "compression_per_level", "none, none, lz4 ..");
+            }
+        }
+    }
+    options.set_block_based_table_factory(&table);
+    // A report of all counters every ten minutes is no part of a store's work.
+    set!(options.set_stats_dump_period_sec(0));
+    set!(options.set_stats_persist_period_sec(0));
+    (options, notes)
+}
+
+fn compress(options: &mut Options, notes: &mut Vec<String>, compression: Compression) {
+    match compression {
+        Compression::Lz4 => {
+            options.set_compression_type(DBCompressionType::Lz4);
+            option(notes, "compression", "lz4");
+        }
+        Compression::Zstd => {
+            options.set_compression_type(DBCompressionType::Zstd);
+            // Window bits as the library chooses, level 1, 16 KiB of dictionary trained on 100 times
+            // as much, as the wiki advises.
+            options.set_compression_options(-14, 1, 0, 16 << 10);
+            options.set_zstd_max_train_bytes(100 * (16 << 10));
+            option(notes, "compression", "zstd level 1, dictionary 16 KiB, trained on 1600 KiB");
+        }
+    }
+}

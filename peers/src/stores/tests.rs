@@ -1,0 +1,46 @@
+//! Every store on every case it runs in, tiny, every value verified.
+
+use super::*;
+use workload::cases::{CASES, Progress, Scale};
+
+fn setup<'a>(dir: &'a Path, case: &workload::cases::Case) -> Setup<'a> {
+    let data_bytes = case.data_bytes(Scale::Tiny);
+    Setup { dir, memory_bytes: 128 << 20, data_bytes, compression: case.compression }
+}
+
+#[test]
+fn every_store_answers_rightly_in_every_case() {
+    for case in CASES {
+        for kind in Kind::of_case(case.name) {
+            let dir = std::env::temp_dir().join(format!("peers-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            let setup = setup(&dir, case);
+            let what = format!("{} in {}", kind.name(), case.name);
+            if case.load.is_some() {
+                let opened = kind.open(&setup).unwrap();
+                assert!(!opened.options.is_empty(), "{what}");
+                case.load(&*opened.store, Scale::Tiny, 3).unwrap();
+            }
+            let opened = kind.open(&setup).unwrap();
+            let mut steps = 0;
+            case.run(&*opened.store, Scale::Tiny, 3, &mut |progress| {
+                let Progress::Ended(_, report) = progress else { return };
+                steps += 1;
+                assert_eq!(report.figures.wrong, 0, "{what}: {report}");
+                assert!(report.figures.ops > 0, "{what}: {report}");
+            })
+            .unwrap();
+            assert!(steps > 0, "{what}");
+            drop(opened);
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+}
+
+#[test]
+fn names_lead_back_to_stores() {
+    for kind in Kind::ALL {
+        assert_eq!(Kind::named(kind.name()).unwrap(), kind);
+    }
+    assert!(Kind::named("no such store").is_err());
+}

@@ -1,0 +1,203 @@
+//! Results as tables: the part of `docs/benchmarks.md` between its markers.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use base::{Error, Result};
+use workload::cases::{CASES, Scale};
+
+use crate::compare::{result_path, write};
+use crate::measured::{CaseResult, Measured, Spread, StoreResult};
+use crate::{chart, stores};
+
+/// What the tables stand between.
+const BEGIN: &str = "<!-- peers: written by `cargo xtask peers` -->";
+const END: &str = "<!-- peers end -->";
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// Writes the tables of all results into `document`, and a chart of each case beside it. A case that
+/// has no full results is shown by its quick ones, and says so.
+pub(crate) fn update(results: &Path, document: &Path) -> Result<()> {
+    let mut tables = String::new();
+    for case in CASES {
+        let found = [Scale::Full, Scale::Quick]
+            .into_iter()
+            .find_map(|scale| std::fs::read_to_string(result_path(results, case.name, scale)).ok());
+        let Some(text) = found else { continue };
+        let result: CaseResult = serde_json::from_str(&text)
+            .map_err(|error| Error::invalid("results").at(case.name).caused_by(error))?;
+        let chart = Path::new("charts").join(format!("{}.svg", case.name));
+        let folder = document.parent().unwrap_or(document);
+        write(&folder.join(&chart), &chart::draw(&result))?;
+        let rows: Vec<String> = case.rows.iter().map(u8::to_string).collect();
+        let _never = writeln!(
+            tables,
+            "\n### Row{} {}: {}\n",
+            if rows.len() > 1 { "s" } else { "" },
+            rows.join(", "),
+            case.summary
+        );
+        tables += &table(&result, &chart.display().to_string());
+    }
+    let io = |error| Error::io("read", document.display(), error);
+    let text = std::fs::read_to_string(document).map_err(io)?;
+    let text = between(&text, &tables).ok_or_else(|| {
+        Error::invalid("document").at(document.display()).expected(format_args!("{BEGIN} .. {END}"))
+    })?;
+    write(document, &text)
+}
+
+/// `text` with `tables` between the markers.
+fn between(text: &str, tables: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+}
+
+/// The table of a case.
+fn table(result: &CaseResult, chart: &str) -> String {
+    let runs = result.stores.iter().flat_map(|(_, store)| store.steps.values().map(Vec::len));
+    let runs = runs.max().unwrap_or(0);
+    let mut text = String::new();
+    let _never = write!(
+        text,
+        "`{}` - {}, {} run{} of each store, in turn; {}, commit {}, {}. Memory bound: {}.\n\n\
+         ![{}]({chart})\n\n",
+        result.command,
+        match result.scale.as_str() {
+            "full" => "full",
+            _ => "a quick look (large data and its memory divided by 8, a fifth of the time)",
+        },
+        runs,
+        if runs == 1 { "" } else { "s" },
+        result.date,
+        result.commit,
+        result.machine,
+        result.bound,
+        result.case,
+    );
+    text += "| step | store | ops/s (least - most) | ours / theirs | P50 / P99 / P99.9 us | worst ms \
+             | CPU s per M | device reads per op | bytes written per byte | peak RSS MiB | space MiB |\n";
+    text += "|---|---|---|---|---|---|---|---|---|---|---|\n";
+    let own = result.stores.iter().find(|(name, _)| name == stores::Kind::Terrace.name());
+    for step in &result.steps {
+        for (name, store) in &result.stores {
+            let own = own.filter(|(own, _)| own != name).map(|(_, store)| store);
+            if let Some(row) = row(step, name, store, own) {
+                text += &row;
+            }
+        }
+    }
+    let failures = result.stores.iter().flat_map(|(name, store)| {
+        store.failures.iter().map(move |failure| format!("- {name}: {failure}\n"))
+    });
+    let failures: String = failures.collect();
+    if !failures.is_empty() {
+        let _never = write!(text, "\nRuns that did not end well:\n\n{failures}");
+    }
+    text += "\n<details><summary>Options</summary>\n\n";
+    for (name, store) in &result.stores {
+        let _never = writeln!(text, "- **{name}**: {}", store.options.join("; "));
+    }
+    text + "\n</details>\n"
+}
+
+fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -> Option<String> {
+    // What a compaction gives is not operations.
+    let rate = |store: &StoreResult| {
+        store
+            .spread(step, |m| m.compacted_mb_per_cpu_second)
+            .map(|spread| (spread, " MB per CPU s"))
+            .or_else(|| store.spread(step, |m| Some(m.ops_per_sec)).map(|spread| (spread, "")))
+    };
+    let (spread, unit) = rate(store)?;
+    let ratio = own.and_then(|own| rate(own)).map(|(own, _)| own.median / spread.median);
+    let of = |figure: fn(&Measured) -> Option<f64>, show: fn(f64) -> String| {
+        store.spread(step, figure).map_or_else(|| "-".to_owned(), |spread| show(spread.median))
+    };
+    let Spread { median, least, most } = spread;
+    let latency = [
+        of(|m| Some(m.p50_us), digits),
+        of(|m| Some(m.p99_us), digits),
+        of(|m| Some(m.p999_us), digits),
+    ];
+    let found =
+        store.spread(step, |m| m.found).filter(|found| name == "foyer" && found.median < 1.0);
+    let note =
+        found.map_or_else(String::new, |found| format!(" ({:.0} % hits)", found.median * 100.0));
+    Some(format!(
+        "| {step} | {name}{note} | {}{unit} ({} - {}) | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        digits(median),
+        digits(least),
+        digits(most),
+        ratio.map_or_else(|| "-".to_owned(), |ratio| format!("**{ratio:.2}**")),
+        latency.join(" / "),
+        of(|m| Some(m.max_us / 1000.0), digits),
+        of(|m| Some(m.cpu_seconds_per_million), digits),
+        of(|m| Some(m.device_reads_per_op), |reads| format!("{reads:.3}")),
+        of(|m| m.write_amplification, digits),
+        of(|m| Some(m.peak_rss_bytes / MIB), digits),
+        of(|m| Some(m.space_bytes / MIB), digits),
+    ))
+}
+
+/// Three digits at least, thousands set apart.
+pub(crate) fn digits(value: f64) -> String {
+    if value < 100.0 {
+        let places = if value < 1.0 {
+            3
+        } else if value < 10.0 {
+            2
+        } else {
+            1
+        };
+        return format!("{value:.places$}");
+    }
+    let whole = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        let shown = [0.0123, 1.234, 45.67, 999.6, 1_234_567.0].map(digits);
+        assert_eq!(shown, ["0.012", "1.23", "45.7", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn tables_stand_between_their_markers() {
+        let text = format!("a\n{BEGIN}\nold\n{END}\nz\n");
+        assert_eq!(between(&text, "new").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
+        assert_eq!(between("no markers", "new"), None);
+    }
+
+    #[test]
+    fn a_ratio_is_ours_by_theirs() {
+        let store = |ops_per_sec| {
+            let measured = Measured { ops_per_sec, ..Measured::default() };
+            let steps = [("get".to_owned(), vec![measured; 3])].into();
+            StoreResult { steps, options: vec!["cache = 1".to_owned()], failures: Vec::new() }
+        };
+        let result = CaseResult {
+            steps: vec!["get".to_owned()],
+            stores: vec![("terrace".to_owned(), store(3000.0)), ("lmdb".to_owned(), store(1500.0))],
+            scale: "full".to_owned(),
+            ..CaseResult::default()
+        };
+        let table = table(&result, "x.svg");
+        assert!(table.contains("| get | terrace | 3,000 (3,000 - 3,000) | - |"), "{table}");
+        assert!(table.contains("| get | lmdb | 1,500 (1,500 - 1,500) | **2.00** |"), "{table}");
+        assert!(table.contains("3 runs of each store") && table.contains("- **lmdb**: cache = 1"));
+    }
+}
