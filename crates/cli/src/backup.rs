@@ -9,7 +9,7 @@ use crate::args::{self, BackupCommand};
 use crate::config::Config;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, check};
+use crate::{Outcome, check, time};
 
 /// The repository in `dir`, which is made only by a backup.
 fn repository(dir: &Path, create: bool, rate: Option<u64>, name: &str) -> Result<Backup> {
@@ -121,7 +121,7 @@ fn list(args: &args::BackupList) -> Result<Outcome> {
         } else {
             out.line(format_args!(
                 "{id}\t{}\t{} in {files} files, {} of its own\t{label}",
-                created_unix_ms / 1000,
+                time::moment(created_unix_ms / 1000),
                 format_bytes(*bytes),
                 format_bytes(*unique_bytes)
             ))?;

@@ -20,6 +20,12 @@ pub(crate) fn look(dir: &Path) -> Result<Arc<dyn Medium>> {
 
 /// Refuses a directory without a store, so that a mistyped path is not written to.
 pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
+    let refused = |got: &str| {
+        Err(Error::invalid("store").at(dir.display()).expected("one to exist").got(got))
+    };
+    if !dir.exists() {
+        return refused("no such directory");
+    }
     let is_store = |name: &str| {
         name.starts_with("manifest-")
             || table::parse_file_name(name).is_some()
@@ -29,7 +35,7 @@ pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
     if look(dir)?.list()?.iter().any(|file| is_store(&file.name)) {
         return Ok(());
     }
-    Err(Error::invalid("store").at(dir.display()).expected("one to exist").got("none"))
+    refused("none")
 }
 
 /// Refuses a directory that holds any file: a measurement destroys nothing.

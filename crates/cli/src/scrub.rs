@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
 use serde_json::json;
-use terracedb::{Db, Result, ScrubReport, format_bytes};
+use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes};
 
 use crate::config::{Config, Flags};
 use crate::output::Output;
@@ -29,42 +29,38 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
     let report = watched(&db)?;
-    // A table that could not be opened has no pages that a scrub could read.
-    let unopened = &db.recovery().damaged_tables;
-    let damages = report.damages + unopened.len() as u64;
     let mut out = Output::new();
     if args.json {
         out.line(json!({
-            "clean": damages == 0,
+            "clean": report.damages == 0,
             "tables": report.tables,
+            "value_files": report.value_files,
             "pages": report.pages,
             "bytes": report.bytes,
             "seconds": report.took.as_secs_f64(),
-            "unopened": unopened.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "damages": damages,
+            "damages": report.damages,
             "problems": report.problems.iter().map(check::problem_to_json).collect::<Vec<_>>(),
         }))?;
     } else {
         out.line(format_args!(
-            "{} tables of {} with {} pages, in {:.3} s",
+            "{} tables and {} value files of {} with {} pages, in {:.3} s",
             report.tables,
+            report.value_files,
             format_bytes(report.bytes),
             report.pages,
             report.took.as_secs_f64()
         ))?;
-        for error in unopened {
-            out.line(format_args!("a table cannot be opened: {error}"))?;
-        }
         check::print_problems(&report.problems, report.damages, &mut out)?;
-        check::print_count(damages, &mut out)?;
+        check::print_count(report.damages, &mut out)?;
     }
     out.flush()?;
-    Ok(if damages == 0 { Outcome::Done } else { Outcome::Negative })
+    Ok(if report.damages == 0 { Outcome::Done } else { Outcome::Negative })
 }
 
 /// Scrubs `db`, with a bar that shows how far it is.
 fn watched(db: &Db) -> Result<ScrubReport> {
-    let total = db.statistics().keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum();
+    let bytes = |keyspace: &KeyspaceStatistics| keyspace.table_bytes + keyspace.value_file_bytes;
+    let total = db.statistics().keyspaces.iter().map(bytes).sum();
     let bar = Progress::of_bytes("scrub");
     thread::scope(|scope| {
         let scrub = scope.spawn(|| db.scrub());

@@ -32,9 +32,42 @@ pub(crate) fn show(time: Duration) -> String {
         .map_or_else(|| format!("{seconds}s"), |(name, unit)| format!("{}{name}", seconds / unit))
 }
 
+/// Writes a moment, seconds since 1970, as date and time of day in UTC.
+pub(crate) fn moment(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Years that begin in March end with the leap day; 400 of them have 146,097 days (Hinnant,
+    // "chrono-compatible low-level date algorithms").
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The expected ones are what `date -u -d @N +%FT%TZ` prints.
+    #[test]
+    fn moments_are_dates() {
+        for (unix_seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (68_169_599, "1972-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_189_816, "2026-11-20T15:50:16Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(moment(unix_seconds), text);
+        }
+    }
 
     #[test]
     fn times_read_as_people_write_them() {

@@ -29,7 +29,10 @@ fn a_store_is_backed_up_verified_pruned_and_restored() {
     assert!(terrace(&["check", &restored]).good().ends_with("clean\n"));
     let refused = terrace(&["restore", &repository, "2", &restored]).bad(2);
     assert!(refused.contains("empty"), "{refused}");
-    terrace(&["restore", &repository, "7", &scratch.arg("none")]).bad(2);
+    let text = terrace(&["backup", "list", &repository]).good();
+    assert!(text.starts_with("2\t20") && text.contains("Z\t"), "{text}");
+    let refused = terrace(&["restore", &repository, "7", &scratch.arg("none")]).bad(2);
+    assert_eq!(refused, "terrace: backup: expected one that exists, got 7\n");
     terrace(&["backup", "list", &scratch.arg("none")]).bad(2);
     assert!(!scratch.path("none").exists());
 }

@@ -4,7 +4,7 @@
 //! that no single flipped byte costs a backup.
 
 use base::limits::PAGE_BYTES;
-use base::{Cursor, Error, Result, StoreId, hash64};
+use base::{Cursor, Error, ErrorKind, Result, StoreId, hash64};
 use base::{put_bytes, put_u32, put_u64, put_u128, put_varint};
 use media::{Access, Buf, Medium, Purpose};
 
@@ -208,8 +208,9 @@ impl Index {
     /// copies are damaged.
     pub(super) fn read(medium: &dyn Medium, id: u64) -> Result<Self> {
         let name = file_name(id);
-        let file = medium.open(&name, Access::Direct).map_err(|error| {
-            Error::invalid("backup").expected("one that exists").got(id).caused_by(error)
+        let file = medium.open(&name, Access::Direct).map_err(|error| match error.kind() {
+            ErrorKind::Invalid => Error::invalid("backup").expected("one that exists").got(id),
+            _ => error,
         })?;
         let size = file.size()?;
         let most = 2 * (BODY_BYTES_MAX + HEADER_BYTES).next_multiple_of(PAGE_BYTES) as u64;
@@ -300,9 +301,9 @@ mod tests {
         }
         medium.insert(&file_name(4), good).unwrap();
         let error = Index::read(&medium, 4).unwrap_err();
-        assert_eq!(error.kind(), base::ErrorKind::Corrupt, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         let error = Index::read(&medium, 5).unwrap_err();
-        assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
 
     #[test]
@@ -317,7 +318,7 @@ mod tests {
         let checksum = hash64(hash64(0, &newer[..16]), &newer[24..24 + length]);
         newer[16..24].copy_from_slice(&checksum.to_le_bytes());
         let error = Index::decode(&newer).unwrap_err();
-        assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
 
     #[test]
