@@ -18,6 +18,8 @@ use crate::ordered_map::OrderedMap;
 
 /// How many slots ahead an entry is asked for: enough steps to hide a cache miss.
 const AHEAD: usize = 4;
+/// How many slots ahead all of it is asked for: its first line is there by then.
+const WHOLE_AHEAD: usize = 2;
 
 /// A position in an [`OrderedMap`], which it keeps alive.
 pub struct Cursor {
@@ -174,6 +176,9 @@ fn stand(leaf: Node<'_>, version: Version, slot: usize) -> Option<Option<At>> {
         }
         if let Some(ahead) = leaf.entry(slot + AHEAD) {
             ahead.prefetch(leaf.region());
+        }
+        if let Some(ahead) = leaf.entry(slot + WHOLE_AHEAD) {
+            ahead.prefetch_rest(leaf.region());
         }
         return leaf.unchanged(version).then_some(Some(At {
             entry,

@@ -118,6 +118,15 @@ impl EntryAt {
         crate::prefetch::line(region.address(self.0));
     }
 
+    /// Asks the processor for the rest of the entry, whose first line is there, as far as that is
+    /// worth asking for at once.
+    #[inline]
+    pub(crate) fn prefetch_rest(self, region: &Region) {
+        let (start, header) = self.header(region);
+        let bytes = size_of::<Header>() + (header.key_bytes + header.value_bytes) as usize;
+        crate::prefetch::lines(start, bytes.min(AHEAD_BYTES_MAX));
+    }
+
     #[inline]
     fn header(self, region: &Region) -> (NonNull<u8>, Header) {
         let start = region.address(self.0);
@@ -125,6 +134,9 @@ impl EntryAt {
         (start, unsafe { start.cast::<Header>().read() })
     }
 }
+
+/// The most that is asked for of one entry: processors follow longer ones by themselves.
+const AHEAD_BYTES_MAX: usize = 512;
 
 fn offset(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
     // SAFETY: the callers stay within one entry's allocation.

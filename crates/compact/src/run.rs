@@ -12,6 +12,7 @@
 mod lone;
 mod outputs;
 mod read_ahead;
+mod reads;
 mod source;
 mod survey;
 mod tournament;
@@ -28,6 +29,7 @@ use table::{Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 use crate::{Apart, Below, Job, Operators, Outcome, Retention, Rules};
 use lone::{Lone, is_plain};
 use outputs::Outputs;
+use reads::Reads;
 use source::{Reading, Source};
 use survey::Survey;
 use tournament::Tournament;
@@ -76,6 +78,7 @@ impl Env {
 pub struct Run {
     job: Job,
     reading: Reading,
+    reads: Reads,
     stage: Stage,
     sources: Vec<Source>,
     retention: Retention,
@@ -160,6 +163,7 @@ impl Run {
         };
         Ok(Self {
             retention: Retention::new(rules, &env.account)?,
+            reads: Reads::new(&*env.medium, runs),
             reading,
             stage: Stage::Survey(Survey::new(&job)),
             sources: job.inputs.iter().map(|run| Source::new(run.tables.clone())).collect(),
@@ -220,11 +224,14 @@ impl Run {
                 let (all, kept) = survey.range_deletes(&mut self.retention, &mut self.charge)?;
                 self.range_deletes = all;
                 self.outputs.set_range_deletes(kept);
+                for (number, source) in self.sources.iter_mut().enumerate() {
+                    source.set_opened(survey.take_opened(number));
+                }
                 self.stage = Stage::Start(0);
             }
             Stage::Start(number) => match self.sources.get_mut(*number) {
                 Some(source) => {
-                    let moved = source.advance(&self.reading);
+                    let moved = source.advance(&self.reading, &mut self.reads);
                     moved.inspect_err(|error| self.blame = source.blame(error))?;
                     *number += 1;
                 }
@@ -309,7 +316,7 @@ impl Run {
             self.blame = if is_writing { None } else { source.blame(&error) };
             return Err(error);
         }
-        let moved = source.advance(&self.reading);
+        let moved = source.advance(&self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         tournament.replay(&|a, b| order(sources, a, b));
         Ok(Some(bytes))
@@ -348,7 +355,7 @@ impl Run {
         self.pages_passed += run_pages(block.payload().len()) as u64;
         let (last, trailer) = block.last();
         self.retention.kept_elsewhere(entries, last, trailer.seqno());
-        let moved = source.pass_block(entries, &self.reading);
+        let moved = source.pass_block(entries, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         tournament.replay(&|a, b| order(sources, a, b));
         Ok(Some(bytes))

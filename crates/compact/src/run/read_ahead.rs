@@ -8,15 +8,18 @@ use std::sync::Arc;
 use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{Account, Error, PageSeed, Result};
-use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Request};
+use bytes::Bytes;
+use media::Buf;
 use table::{Pages, Span, Table, verify_page};
 
-const PURPOSE: Purpose = Purpose::Compaction;
+use super::reads::{PURPOSE, Reads, Ticket};
+use crate::KeyRange;
 
 /// Consecutive pages in memory.
 #[derive(Debug)]
 struct Chunk {
-    buf: Buf,
+    /// Shared with the pages handed out of it.
+    buf: Arc<Buf>,
     first: u32,
 }
 
@@ -37,44 +40,52 @@ impl Chunk {
 
 /// The pages of a table, for a walk forward.
 pub(super) struct ReadAhead {
-    file: Arc<dyn File>,
+    table: Arc<Table>,
     seed: PageSeed,
-    /// The first page that no walk needs.
+    /// The key before which the walk ends.
+    end_key: Option<Bytes>,
+    /// The first page that it does not need, as far as is known.
     end: u32,
     chunk_pages: u32,
     chunk: Option<Chunk>,
     /// The buffer of the chunk before.
     spare: Option<Buf>,
     /// The first page of the chunk in flight.
-    ahead: Option<u32>,
-    /// Where the device has no queue to give, each read is waited for.
-    queue: Option<Box<dyn Queue>>,
-    completions: Vec<Completion>,
+    ahead: Option<(u32, Ticket)>,
+    /// The metadata page of the next partition, in flight: it lies behind that partition's data.
+    meta_ahead: Option<(u32, Ticket)>,
     account: Account,
     bytes_read: u64,
 }
 
 impl ReadAhead {
-    /// Reads `table` in chunks of `chunk_pages`.
+    /// Reads the keys of `table` in `bounds`, in chunks of `chunk_pages`.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table's top level is damaged.
     pub(super) fn new(
-        table: &Table,
-        medium: &dyn Medium,
+        table: &Arc<Table>,
+        bounds: &KeyRange,
         chunk_pages: u32,
         account: &Account,
-    ) -> Self {
-        Self {
-            file: Arc::clone(table.file()),
+    ) -> Result<Self> {
+        let end = match &bounds.end {
+            Some(end) => table.pages_before(end)?,
+            None => table.footer().top,
+        };
+        Ok(Self {
+            table: Arc::clone(table),
             seed: table.seed(),
-            end: table.footer().top,
+            end_key: bounds.end.clone(),
+            end,
             chunk_pages,
             chunk: None,
             spare: None,
             ahead: None,
-            queue: medium.queue(1).ok(),
-            completions: Vec::new(),
+            meta_ahead: None,
             account: account.clone(),
             bytes_read: 0,
-        }
+        })
     }
 
     /// Bytes read so far.
@@ -82,15 +93,23 @@ impl ReadAhead {
         self.bytes_read
     }
 
+    /// Waits for what is in flight, which nobody needs any more.
+    pub(super) fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+        let left = [self.ahead.take(), self.meta_ahead.take()];
+        left.into_iter().flatten().try_for_each(|(_, ticket)| reads.wait(ticket).map(drop))
+    }
+
     /// The pages of `span`, verified.
     ///
     /// # Errors
     /// `Corrupt` where one is damaged or the device cannot read it.
-    pub(super) fn pages(&mut self, span: Span) -> Result<Pages> {
-        // A partition's metadata lies behind its data, and a long block is longer than a chunk:
-        // these are read for themselves, and the walk over the chunks goes on where it was.
-        let apart = span.pages > self.chunk_pages || (span.meta && !self.holds(span));
-        if apart {
+    pub(super) fn pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+        if span.meta {
+            return self.meta(span, reads);
+        }
+        // A long block is longer than a chunk: it is read for itself, and the walk over the chunks
+        // goes on where it was.
+        if span.pages > self.chunk_pages {
             return self.read_apart(span);
         }
         // A span may start on the last pages of a chunk and go on in the next.
@@ -103,10 +122,11 @@ impl ReadAhead {
                 joined = Some((buf, head.len()));
             }
             let from = joined.as_ref().map_or(0, |(_, length)| (length / PAGE_BYTES) as u32);
-            self.next_chunk(Span { first: span.first + from, pages: span.pages - from, ..span })?;
+            let rest = Span { first: span.first + from, pages: span.pages - from, ..span };
+            self.next_chunk(rest, reads)?;
         }
         if let Some((mut buf, length)) = joined {
-            let rest = self.chunk.as_ref().map(|chunk| &*chunk.buf).unwrap_or_default();
+            let rest = self.chunk.as_ref().map(|chunk| &**chunk.buf).unwrap_or_default();
             if buf.len() - length > rest.len() {
                 return Err(self.short(span));
             }
@@ -114,17 +134,41 @@ impl ReadAhead {
             self.verify(span.first, &buf)?;
             return Ok(Pages::Run(buf));
         }
-        let pages = self.chunk.as_ref().and_then(|chunk| chunk.pages(span));
-        let pages = pages.ok_or_else(|| self.short(span))?;
-        self.verify(span.first, pages)?;
-        match pages.as_array::<PAGE_BYTES>() {
-            Some(page) => Ok(Pages::Frame(Frame::heap(&self.account, page))),
-            None => {
-                let mut buf = Buf::pages(span.pages as usize);
-                buf.copy_from_slice(pages);
-                Ok(Pages::Run(buf))
-            }
+        let chunk = self.chunk.as_ref().filter(|chunk| chunk.pages(span).is_some());
+        let chunk = chunk.ok_or_else(|| self.short(span))?;
+        self.verify(span.first, chunk.pages(span).unwrap_or_default())?;
+        let (buf, at) = (Arc::clone(&chunk.buf), (span.first - chunk.first) as usize);
+        Ok(Pages::Part { buf, at: at * PAGE_BYTES, pages: span.pages })
+    }
+
+    /// A partition's metadata page: copied, since it is needed for longer than a chunk. The next
+    /// partition's is put in flight.
+    fn meta(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+        let ahead = match self.meta_ahead.take() {
+            Some((page, ticket)) => Some((page, self.arrive(page, ticket, reads)?)),
+            None => None,
+        };
+        if let Some(next) = self.table.partition_after(span.first)
+            && next.first_page < self.end
+        {
+            let ticket = reads.submit(self.table.file(), next.meta_page, Buf::pages(1));
+            self.meta_ahead = ticket.map(|ticket| (next.meta_page, ticket));
         }
+        let ahead = ahead.filter(|(page, _)| *page == span.first).map(|(_, buf)| buf);
+        let in_chunk = self.chunk.as_ref().and_then(|chunk| chunk.pages(span));
+        let page = match (&ahead, in_chunk) {
+            (Some(buf), _) => buf,
+            (None, Some(pages)) => pages,
+            (None, None) => return self.read_apart(span),
+        };
+        self.verify(span.first, page)?;
+        let page = page.as_array::<PAGE_BYTES>().ok_or_else(|| self.short(span))?;
+        // The partition in which the walk ends tells where.
+        if let Some(end) = self.end_key.as_ref().filter(|_| span.first + 1 == self.end) {
+            let known = self.table.pages_before_within(page, end);
+            self.end = known.map_err(|error| self.place(error, span.first))?;
+        }
+        Ok(Pages::Frame(Frame::heap(&self.account, page)))
     }
 
     fn holds(&self, span: Span) -> bool {
@@ -132,19 +176,27 @@ impl ReadAhead {
     }
 
     /// Goes to a chunk that holds `span`: the one read ahead, or else one that starts there.
-    fn next_chunk(&mut self, span: Span) -> Result<()> {
-        let ahead = self.take_ahead()?;
-        self.spare = self.chunk.take().map(|chunk| chunk.buf);
+    fn next_chunk(&mut self, span: Span, reads: &mut Reads) -> Result<()> {
+        let ahead = match self.ahead.take() {
+            Some((first, ticket)) => {
+                let buf = Arc::new(self.arrive(first, ticket, reads)?);
+                Some(Chunk { buf, first })
+            }
+            None => None,
+        };
+        // A block stored as it is keeps its chunk; every other chunk's memory is used again.
+        self.spare = self.chunk.take().and_then(|chunk| Arc::into_inner(chunk.buf));
         let chunk = match ahead.filter(|chunk| chunk.pages(span).is_some()) {
             Some(chunk) => chunk,
             None => {
                 let pages = self.chunk_pages.min(self.end.saturating_sub(span.first));
                 let buf = self.buffer(pages.max(span.pages));
-                Chunk { buf: self.read(span.first, buf)?, first: span.first }
+                Chunk { buf: Arc::new(self.read(span.first, buf)?), first: span.first }
             }
         };
         self.chunk = Some(chunk);
-        self.read_on()
+        self.read_on(reads);
+        Ok(())
     }
 
     /// A buffer of so many pages: the spare one, where it fits.
@@ -154,36 +206,23 @@ impl ReadAhead {
         spare.unwrap_or_else(|| Buf::pages(pages))
     }
 
-    /// Waits for the chunk in flight.
-    fn take_ahead(&mut self) -> Result<Option<Chunk>> {
-        let (Some(first), Some(queue)) = (self.ahead.take(), &mut self.queue) else {
-            return Ok(None);
-        };
-        queue.complete(1, &mut self.completions)?;
-        let Some(Completion { buf, result, .. }) = self.completions.pop() else { return Ok(None) };
+    /// Waits for the read of the pages from `first` on.
+    fn arrive(&mut self, first: u32, ticket: Ticket, reads: &mut Reads) -> Result<Buf> {
+        let (buf, result) = reads.wait(ticket)?;
         result.map_err(|error| self.place(error, first))?;
         self.bytes_read += buf.len() as u64;
-        Ok(Some(Chunk { buf, first }))
+        Ok(buf)
     }
 
     /// Puts the chunk after the present one in flight.
-    fn read_on(&mut self) -> Result<()> {
+    fn read_on(&mut self, reads: &mut Reads) {
         let first = self.chunk.as_ref().map_or(self.end, Chunk::end);
         let pages = self.chunk_pages.min(self.end.saturating_sub(first));
-        if pages == 0 {
-            return Ok(());
+        if pages > 0 {
+            let buf = self.buffer(pages);
+            let ticket = reads.submit(self.table.file(), first, buf);
+            self.ahead = ticket.map(|ticket| (first, ticket));
         }
-        let buf = self.buffer(pages);
-        let Some(queue) = &mut self.queue else { return Ok(()) };
-        let at = u64::from(first) * PAGE_BYTES as u64;
-        let op = Op::Read { at, buf };
-        let request = Request { file: Arc::clone(&self.file), op, purpose: PURPOSE, token: at };
-        if queue.submit(request).is_ok() {
-            self.ahead = Some(first);
-            // Hands it to the device without waiting.
-            queue.complete(0, &mut self.completions)?;
-        }
-        Ok(())
     }
 
     fn read_apart(&mut self, span: Span) -> Result<Pages> {
@@ -194,7 +233,7 @@ impl ReadAhead {
 
     fn read(&mut self, first: u32, buf: Buf) -> Result<Buf> {
         let at = u64::from(first) * PAGE_BYTES as u64;
-        let (buf, result) = self.file.read(at, buf, PURPOSE);
+        let (buf, result) = self.table.file().read(at, buf, PURPOSE);
         result.map_err(|error| self.place(error, first))?;
         self.bytes_read += buf.len() as u64;
         Ok(buf)
@@ -208,7 +247,7 @@ impl ReadAhead {
     }
 
     fn place(&self, error: Error, page: u32) -> Error {
-        error.at(format_args!("page {page} of {}", self.file.name()))
+        error.at(format_args!("page {page} of {}", self.table.file().name()))
     }
 
     fn short(&self, span: Span) -> Error {

@@ -8,6 +8,7 @@ use table::{Bounds, RawBlock, Step, Table, TableCursor};
 
 use super::Env;
 use super::read_ahead::ReadAhead;
+use super::reads::Reads;
 use crate::KeyRange;
 use crate::job::Input;
 
@@ -23,12 +24,15 @@ pub(super) struct Reading {
     pub(super) prefix_bytes: usize,
 }
 
+/// A piece of a run: its table, and the keys of it that are merged.
+pub(super) type Opened = (Arc<Table>, KeyRange);
+
 impl Reading {
-    /// Opens a piece: its table, and the keys of it that are merged.
+    /// Opens a piece.
     ///
     /// # Errors
     /// `Corrupt` where it is not the table that the job means; otherwise as [`Table::open`].
-    pub(super) fn open(&self, piece: &Input) -> Result<(Arc<Table>, KeyRange)> {
+    pub(super) fn open(&self, piece: &Input) -> Result<Opened> {
         let Input { id, file_bytes, digest, bounds, seqno } = piece;
         let Env { medium, dictionaries, account, .. } = &self.env;
         let dictionaries = Arc::clone(dictionaries);
@@ -51,9 +55,11 @@ impl Reading {
 pub(super) struct Source {
     /// The pieces to come, the next one last.
     pieces: Vec<Input>,
+    /// The next piece, where it is open.
+    opened: Option<Opened>,
     present: Option<Present>,
     /// The table opened last.
-    reads: Option<TableId>,
+    read_last: Option<TableId>,
     /// The eight bytes of the key behind the prefix, as a number that orders as they do.
     head: u64,
     trailer: Trailer,
@@ -77,12 +83,17 @@ impl Source {
     pub(super) fn new(mut pieces: Vec<Input>) -> Self {
         pieces.reverse();
         let (head, trailer) = (u64::MAX, Trailer::from_word(0));
-        Self { pieces, present: None, reads: None, head, trailer, bytes_read: 0 }
+        Self { pieces, opened: None, present: None, read_last: None, head, trailer, bytes_read: 0 }
+    }
+
+    /// Takes in its first piece, which is open already.
+    pub(super) fn set_opened(&mut self, first: Option<Opened>) {
+        self.opened = first;
     }
 
     /// The table that was read when `error` came of it.
     pub(super) fn blame(&self, error: &Error) -> Option<TableId> {
-        self.reads.filter(|_| error.kind() == ErrorKind::Corrupt)
+        self.read_last.filter(|_| error.kind() == ErrorKind::Corrupt)
     }
 
     /// Bytes read so far.
@@ -94,15 +105,15 @@ impl Source {
     ///
     /// # Errors
     /// As [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
-    pub(super) fn advance(&mut self, reading: &Reading) -> Result<()> {
+    pub(super) fn advance(&mut self, reading: &Reading, reads: &mut Reads) -> Result<()> {
         loop {
             if let Some(present) = &mut self.present {
-                if present.advance()? {
+                if present.advance(reads)? {
                     self.head = head(present.cursor.key(), reading.prefix_bytes);
                     self.trailer = present.cursor.trailer().unwrap_or(self.trailer);
                     return Ok(());
                 }
-                present.finish()?;
+                present.finish(reads)?;
                 self.bytes_read += present.pages.bytes_read();
                 self.present = None;
             }
@@ -110,10 +121,13 @@ impl Source {
                 self.head = u64::MAX;
                 return Ok(());
             };
-            self.reads = Some(piece.id);
-            let (table, bounds) = reading.open(&piece)?;
+            self.read_last = Some(piece.id);
+            let (table, bounds) = match self.opened.take() {
+                Some(opened) => opened,
+                None => reading.open(&piece)?,
+            };
             if table.properties().entries > 0 && !bounds.is_empty() {
-                self.present = Some(Present::new(table, &bounds, reading));
+                self.present = Some(Present::new(&table, &bounds, reading)?);
             }
         }
     }
@@ -149,11 +163,16 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::advance`].
-    pub(super) fn pass_block(&mut self, entries: u64, reading: &Reading) -> Result<()> {
+    pub(super) fn pass_block(
+        &mut self,
+        entries: u64,
+        reading: &Reading,
+        reads: &mut Reads,
+    ) -> Result<()> {
         if let Some(present) = &mut self.present {
             present.passing = entries;
         }
-        self.advance(reading)
+        self.advance(reading, reads)
     }
 
     /// The entry; `None` at the end.
@@ -178,18 +197,17 @@ impl Source {
 }
 
 impl Present {
-    fn new(table: Arc<Table>, bounds: &KeyRange, reading: &Reading) -> Self {
-        let Env { medium, account, .. } = &reading.env;
-        let pages = ReadAhead::new(&table, &**medium, reading.chunk_pages, account);
+    fn new(table: &Arc<Table>, bounds: &KeyRange, reading: &Reading) -> Result<Self> {
+        let pages = ReadAhead::new(table, bounds, reading.chunk_pages, &reading.env.account)?;
         let properties = table.properties();
         let whole = bounds.holds(&properties.first_key) && bounds.holds(&properties.last_key);
         let expected = whole.then_some(properties.entries);
-        let mut cursor = TableCursor::with_bounds(table, Bounds::from(bounds));
+        let mut cursor = TableCursor::with_bounds(Arc::clone(table), Bounds::from(bounds));
         cursor.seek_first();
-        Self { cursor, pages, met: 0, expected, keeps_stored: false, passing: 0 }
+        Ok(Self { cursor, pages, met: 0, expected, keeps_stored: false, passing: 0 })
     }
 
-    fn advance(&mut self) -> Result<bool> {
+    fn advance(&mut self, reads: &mut Reads) -> Result<bool> {
         match std::mem::take(&mut self.passing) {
             0 if self.met == 0 => {}
             0 => self.cursor.next(),
@@ -202,7 +220,7 @@ impl Present {
         let mut supplied = None;
         loop {
             match self.cursor.step(supplied.take())? {
-                Step::Need(span) => supplied = Some(self.pages.pages(span)?),
+                Step::Need(span) => supplied = Some(self.pages.pages(span, reads)?),
                 Step::Ready(valid) => {
                     self.met += u64::from(valid);
                     return Ok(valid);
@@ -212,7 +230,8 @@ impl Present {
     }
 
     /// Checks that no entry was passed over.
-    fn finish(&self) -> Result<()> {
+    fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+        self.pages.finish(reads)?;
         match self.expected {
             Some(expected) if expected != self.met => Err(Error::corrupt("entries of a table")
                 .at(table::file_name(self.cursor.table().id()))

@@ -7,7 +7,7 @@ use base::{Charge, Error, Result, TableId};
 use bytes::Bytes;
 use table::{Bounds, Properties, RangeDelete, RangeDeletes};
 
-use super::source::Reading;
+use super::source::{Opened, Reading};
 use crate::job::{Input, Job};
 use crate::{Horizon, Retention};
 
@@ -15,6 +15,8 @@ use crate::{Horizon, Retention};
 pub(super) struct Survey {
     /// The pieces to come with the number of their run, the next one last.
     pieces: Vec<(usize, Input)>,
+    /// The first piece of each run, open.
+    opened: Vec<Option<Opened>>,
     /// The piece looked at last.
     blame: Option<TableId>,
     /// The run and the end of the piece looked at last.
@@ -35,6 +37,7 @@ impl Survey {
         pieces.reverse();
         Self {
             pieces,
+            opened: job.inputs.iter().map(|_| None).collect(),
             blame: None,
             before: None,
             keys: None,
@@ -42,6 +45,11 @@ impl Survey {
             bytes: 0,
             horizon: job.horizon.clone(),
         }
+    }
+
+    /// The first piece of run `number`, which is opened only once.
+    pub(super) fn take_opened(&mut self, number: usize) -> Option<Opened> {
+        self.opened.get_mut(number)?.take()
     }
 
     /// The piece that was looked at when a step failed.
@@ -56,7 +64,11 @@ impl Survey {
     pub(super) fn step(&mut self, reading: &Reading) -> Result<bool> {
         let Some((run, piece)) = self.pieces.pop() else { return Ok(false) };
         self.blame = Some(piece.id);
-        let (table, bounds) = reading.open(&piece)?;
+        let opened = reading.open(&piece)?;
+        if let Some(first @ None) = self.opened.get_mut(run) {
+            *first = Some(opened.clone());
+        }
+        let (table, bounds) = opened;
         let Properties { first_key, last_key, entries, .. } = table.properties();
         let first = (&*bounds.first).max(first_key);
         let end_key = table.properties().end_key();

@@ -4,8 +4,11 @@
 //! the pages (in a cache, or on the medium, verifying them) and hands them to the next step. So
 //! one thread can keep many reads in flight, and every caller shares one read path.
 
+use std::sync::Arc;
+
 use arena::Frame;
 use base::TableId;
+use base::limits::PAGE_BYTES;
 use media::Buf;
 
 /// Consecutive pages of one table that a read needs.
@@ -30,6 +33,15 @@ pub enum Pages {
     Frames(Vec<Frame>),
     /// The pages of a run as a device returned them. The buffer may be longer than the span.
     Run(Buf),
+    /// Pages that lie in a longer read, shared with whoever made it.
+    Part {
+        /// The read.
+        buf: Arc<Buf>,
+        /// Where in it the span begins, bytes.
+        at: usize,
+        /// How many pages it has.
+        pages: u32,
+    },
 }
 
 impl Pages {
@@ -38,7 +50,11 @@ impl Pages {
         let (one, many, run) = match self {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
             Self::Frames(frames) => (None, Some(frames), None),
-            Self::Run(buf) => (None, None, Some(buf.chunks_exact(base::limits::PAGE_BYTES))),
+            Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),
+            Self::Part { buf, at, pages } => {
+                let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES).unwrap_or_default();
+                (None, None, Some(part.chunks_exact(PAGE_BYTES)))
+            }
         };
         let many = many.into_iter().flatten().map(|frame| &**frame as &[u8]);
         one.into_iter().chain(many).chain(run.into_iter().flatten())

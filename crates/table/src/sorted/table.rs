@@ -169,6 +169,39 @@ impl Table {
         *entries > 0 && key >= &**first_key && key <= &**last_key
     }
 
+    /// The first page that no walk over the keys before `end` needs. Takes no read.
+    ///
+    /// # Errors
+    /// `Corrupt` where the top level is damaged.
+    pub fn pages_before(&self, end: &[u8]) -> Result<u32> {
+        let top = self.top()?;
+        if top.partitions() == 0 {
+            return Ok(0);
+        }
+        let last = top.search(end, Trailer::from_word(u64::MAX))?;
+        Ok(top.partition(last)?.meta_page + 1)
+    }
+
+    /// As [`Table::pages_before`], told more exactly by `meta`, the metadata page of the partition in
+    /// which `end` lies.
+    ///
+    /// # Errors
+    /// `Corrupt` where that page is damaged.
+    pub fn pages_before_within(&self, meta: &[u8], end: &[u8]) -> Result<u32> {
+        let meta = MetaPage::parse(meta)?;
+        let last = meta.search(end, Trailer::from_word(u64::MAX))?;
+        let (first, pages) = meta.block_pages(last)?;
+        Ok(first + pages)
+    }
+
+    /// The partition behind the one that page `page` belongs to. Takes no read.
+    #[must_use]
+    pub fn partition_after(&self, page: u32) -> Option<Partition> {
+        let top = self.top().ok()?;
+        let next = top.holding(page) + 1;
+        (next < top.partitions()).then(|| top.partition(next).ok())?
+    }
+
     /// Keys that cut the table in parts, ascending, and the bytes of the file before each: at most
     /// 64, about evenly apart, none where it is smaller than two partitions. Takes no read.
     #[must_use]

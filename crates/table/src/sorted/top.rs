@@ -92,6 +92,12 @@ impl<'a> Top<'a> {
         Ok(Partition { first_page, meta_page: self.meta_page(index)? })
     }
 
+    /// The partition that page `page` belongs to; their number for a page behind all of them.
+    pub(crate) fn holding(&self, page: u32) -> usize {
+        let (metas, _) = self.metas.as_chunks();
+        metas.partition_point(|meta| u32::from_le_bytes(*meta) < page)
+    }
+
     /// The one partition in which the newest version of `key` at or below `at` lies if it exists.
     pub(crate) fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
         self.separators.search(key, at)

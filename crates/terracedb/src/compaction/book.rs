@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 /// Planning in vain takes at most one part in so many of a thread's time, for each keyspace.
-const LOOK_PART: u32 = 10;
+const LOOK_PART: u32 = 40;
 
 /// Time passes, snapshots go and space comes back without a new version.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::limits::VALUE_APART_BYTES;
-use base::{Account, Codec, EntryKind, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId, Trailer};
 use cache::PageCache;
 use compact::{Apart, Below, Retention, Rules};
 use media::{Medium, Purpose};
@@ -243,11 +243,10 @@ impl Output {
 
     /// The writers of the table and of what lies apart, created with the first that survives.
     fn writer(&mut self, env: &FlushEnv) -> Result<&mut (Writer, Apart)> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => self.create(env)?,
-        };
-        Ok(self.writer.insert(writer))
+        if self.writer.is_none() {
+            self.writer = Some(self.create(env)?);
+        }
+        self.writer.as_mut().ok_or_else(|| Error::retry("a table writer"))
     }
 
     fn create(&self, env: &FlushEnv) -> Result<(Writer, Apart)> {
