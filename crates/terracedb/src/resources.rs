@@ -109,6 +109,16 @@ impl ResourcesBuilder {
 pub(crate) struct CompactionMemory {
     resources: Resources,
     bytes: u64,
+    /// What all jobs together might take when this was promised.
+    most: u64,
+}
+
+impl CompactionMemory {
+    /// Whether all jobs together may take less than when this was promised: one that kept within its
+    /// promise may find no room.
+    pub(crate) fn is_curtailed(&self) -> bool {
+        self.resources.compaction_bytes() < self.most
+    }
 }
 
 impl Drop for CompactionMemory {
@@ -210,7 +220,7 @@ impl Resources {
             (others == 0 || all <= most).then_some(all)
         };
         self.0.promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, promise).ok()?;
-        Some(CompactionMemory { resources: self.clone(), bytes })
+        Some(CompactionMemory { resources: self.clone(), bytes, most })
     }
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {

@@ -75,6 +75,35 @@ fn stores_that_share_memory_merge_in_turns() {
     }
 }
 
+/// Memory is taken away while merges run that were promised more: they give way to each other, begin
+/// again with less, and whoever waits for them hears of no failure.
+#[test]
+fn merges_under_way_bear_that_memory_is_taken_away() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..6 {
+        let stepped = Stepped::new(seed + round);
+        // Whatever is merged is merged when it is asked for.
+        let options = Options { fanout: 1000, space_max: 1000.0, ..Options::default() };
+        let builder = stepped.on(common::memory()).compaction_options(options);
+        let db = builder.open().unwrap();
+        db.resources().set_memory(400 << 20).unwrap();
+        let spaces = ["one", "two"].map(|name| db.keyspace(name).unwrap());
+        let mut models = [Model::new(), Model::new()];
+        for (keyspace, model) in spaces.iter().zip(&mut models) {
+            fill(keyspace, model, &mut rng, 12);
+        }
+        let started = db.start_compaction().unwrap();
+        stepped.work(2 + rng.below(12));
+        db.resources().set_memory(common::MEMORY).unwrap();
+        let done = started.wait();
+        done.unwrap_or_else(|error| panic!("TERRACE_SEED={seed}, round {round}: {error}"));
+        assert_eq!(db.statistics().compaction.failed, 0, "TERRACE_SEED={seed}");
+        for (keyspace, model) in spaces.iter().zip(&models) {
+            assert_same(keyspace, model, "merged with less memory");
+        }
+    }
+}
+
 #[test]
 fn a_settled_tree_is_low_and_holds_what_was_written() {
     let (mut rng, seed) = Rng::from_env();

@@ -404,10 +404,11 @@ impl Compactor {
         self.job_ended(self.state.lock());
     }
 
-    /// `job` failed: nothing happened.
+    /// `job` failed: nothing happened. One that found no memory because some was taken away while it
+    /// ran is planned again, for what there is now.
     pub(crate) fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
-        if tree.is_dropped() {
+        if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
             return self.cancelled(job);
         }
         let error = error.at(job.place());

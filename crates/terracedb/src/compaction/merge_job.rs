@@ -55,7 +55,7 @@ pub(crate) struct MergeJob {
     compact: compact::Env,
     stage: Stage,
     /// Given back when the stage, which charges it, is gone.
-    _memory: CompactionMemory,
+    memory: CompactionMemory,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl MergeJob {
             job,
             compact: compact.clone(),
             stage: Stage::Running(Box::new(run)),
-            _memory: memory,
+            memory,
         }))
     }
 
@@ -315,6 +315,12 @@ impl MergeJob {
     /// About the memory that a job with inputs of so many runs may take, bytes.
     pub(super) fn memory_for(runs: usize, env: &compact::Env) -> u64 {
         (runs * compact::Env::RUN_BYTES_MIN + env.read_bytes + WRITER_BYTES) as u64
+    }
+
+    /// Whether it was promised more memory than there is now for all merges: it may begin again with
+    /// less.
+    pub(super) fn is_curtailed(&self) -> bool {
+        self.memory.is_curtailed()
     }
 
     /// Whether damage was met in an input, which is out of all later jobs now.
