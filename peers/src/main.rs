@@ -122,12 +122,9 @@ fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
     if comparison.runs == 0 {
         comparison.runs = if comparison.scale == Scale::Full { 5 } else { 1 };
     }
-    Ok((comparison, is_reported && comparison_is_shown(&comparison)))
-}
-
-/// Whether the document shows results of this scale.
-fn comparison_is_shown(comparison: &Comparison) -> bool {
-    comparison.scale != Scale::Tiny
+    // What a tiny run measures is nothing.
+    let is_reported = is_reported && comparison.scale != Scale::Tiny;
+    Ok((comparison, is_reported))
 }
 
 fn main() -> ExitCode {

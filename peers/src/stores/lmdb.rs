@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 use base::Result;
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions};
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 use workload::{Counters, Direction, ScanVisitor, Store};
 
 use super::{Foreign, Opened, Setup, option};
@@ -23,7 +23,7 @@ const MAP_FACTOR: u64 = 4;
 
 struct Lmdb {
     env: Env,
-    db: Database<Bytes, Bytes>,
+    db: Database<'static, Bytes, Bytes>,
 }
 
 pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
@@ -43,9 +43,12 @@ pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
     // SAFETY: the directory is this process's alone, on a local file system, and syncs are made where
     // they are asked for.
     let env = unsafe { builder.flags(flags).open(setup.dir) }.of("lmdb")?;
-    let mut txn = env.write_txn().of("lmdb write_txn")?;
-    let db = env.create_database(&mut txn, None).of("lmdb create_database")?;
-    txn.commit().of("lmdb commit")?;
+    let txn = env.write_txn().of("lmdb write_txn")?;
+    let made = env.create_databases_and_commit(txn, |opener, txn| {
+        let db = opener.create_database::<Bytes, Bytes>(txn, None)?;
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(db))
+    });
+    let db = made.of("lmdb create_database")?.unwrap_commit();
     Ok(Opened { store: Box::new(Lmdb { env, db }), options })
 }
 

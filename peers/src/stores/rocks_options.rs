@@ -29,6 +29,12 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
             $on.$call($value);
             option(&mut notes, stringify!($call).trim_start_matches("set_"), $value);
         }};
+        // Where the value's type does not print.
+        ($on:ident.$call:ident($value:path) named) => {{
+            $on.$call($value);
+            let name = stringify!($call).trim_start_matches("set_");
+            notes.push(format!("{name} = {}", stringify!($value)));
+        }};
     }
     set!(options.create_if_missing(true));
     // Tables stay open: what is read is bounded by the block cache, not by the table cache.
@@ -61,12 +67,12 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     match profile {
         Profile::Default | Profile::Row => {}
         Profile::Read => {
-            set!(table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch));
+            set!(table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch) named);
             set!(table.set_partition_filters(true));
             set!(table.set_metadata_block_size(4096));
             set!(table.set_pin_top_level_index_and_filter(true));
             set!(table.set_cache_index_and_filter_blocks_with_high_priority(true));
-            set!(table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash));
+            set!(table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash) named);
             set!(table.set_data_block_hash_ratio(0.75));
             set!(table.set_optimize_filters_for_memory(true));
             // Data in memory is served from the block cache either way; larger data is not cached
