@@ -61,6 +61,10 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         statistics.log.segments_live,
         statistics.device_backend
     ))?;
+    if let Some(space) = statistics.device_space {
+        let (free, total) = (format_bytes(space.free), format_bytes(space.total));
+        out.line(format_args!("{free} free of {total} on the device"))?;
+    }
     let merges = &statistics.compaction;
     out.line(format_args!(
         "{} to merge until settled, {} merges running",
@@ -108,6 +112,9 @@ fn to_json(db: &Db, statistics: &Statistics) -> Value {
         "keyspaces": statistics.keyspaces.iter().map(keyspace_to_json).collect::<Vec<_>>(),
         "log": { "bytes": statistics.log_bytes, "segments": statistics.log.segments_live },
         "device_backend": statistics.device_backend,
+        "device_space": statistics.device_space.map(|space| {
+            json!({ "total": space.total, "free": space.free })
+        }),
         "compaction": compaction_to_json(&statistics.compaction),
         "recovery": {
             "seconds": recovery.elapsed.as_secs_f64(),

@@ -158,6 +158,17 @@ impl Lane {
         // The header, the Begin, a Mark with the bytes, and a Mark behind them.
         let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
         let fresh = self.supply.take(3 * PAGE + bytes)?;
+        self.enter(fresh)
+    }
+
+    /// Starts the segment with which the log is opened, as long as the device has space for.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        self.shared.check()?;
+        let fresh = self.supply.take_first(4 * PAGE)?;
+        self.enter(fresh).map(drop)
+    }
+
+    fn enter(&mut self, fresh: Fresh) -> Result<Option<(Arc<dyn File>, u64)>> {
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
         let first = Begin { sequence: self.sequence, durable, opened };

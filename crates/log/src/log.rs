@@ -117,15 +117,24 @@ impl Log {
             let id = newest.checked_add(1).ok_or_else(|| {
                 Error::corrupt("log segment's number").expected("one below").got(newest)
             })?;
+            let bytes = (bytes, options.leave_bytes);
             let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
             let sequence = chain.sequence();
-            let tail = settle(chain, &source, &retention, &mut stale)?;
+            let mut tail = settle(chain, &source, &retention, &mut stale)?;
+            // After damage the rest stays where it is, for whoever wants to look at it.
+            if recovery.damage.is_some() {
+                tail = None;
+            }
             shared.set_durable(sequence, next - 1);
             let mut lane = Lane::new(identity.1, supply, shared, &retention, sequence, next);
-            match lane.rotate(0) {
-                // After damage the rest stays where it is, for whoever wants to look at it.
-                Ok(_) if recovery.damage.is_none() => trim(tail)?,
-                Ok(_) => {}
+            let mut started = lane.start();
+            trim(tail)?;
+            if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+                // What the last segment did not use may be enough.
+                started = lane.start();
+            }
+            match started {
+                Ok(()) => {}
                 Err(error) if appended && error.kind() == ErrorKind::NoSpace => {}
                 Err(error) => return Err(error),
             }

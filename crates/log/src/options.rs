@@ -21,13 +21,17 @@ pub struct Options {
     pub floor: Seqno,
     /// What to do about damage to records that were durable.
     pub recover: Recover,
+    /// What a new segment must leave free of the device, bytes, but never more than an eighth of it:
+    /// space in which what the log holds can be written elsewhere, so that the log can be freed.
+    pub leave_bytes: u64,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor.
+    /// Segments of 64 MiB, strict recovery, no floor, nothing left free.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
-        Self { store, segment_bytes: 64 << 20, floor: Seqno::ZERO, recover: Recover::Strict }
+        let (floor, recover) = (Seqno::ZERO, Recover::Strict);
+        Self { store, segment_bytes: 64 << 20, floor, recover, leave_bytes: 0 }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -6,16 +6,23 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, LaneId, Result, SegmentId, StoreId, limits::KEYSPACES_MAX};
+use base::{
+    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes,
+    limits::KEYSPACES_MAX,
+};
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
 use crate::header::SegmentHeader;
 use crate::name::segment_name;
+use crate::options::SEGMENT_BYTES_MIN;
 use crate::shared::{Shared, count};
 
 /// What one live segment may take in memory: its pins, and room for its file and name.
 pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
+
+/// At most this part of a device is left free.
+const LEAVE_PART: u64 = 8;
 
 /// A segment that holds nothing yet.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub(crate) struct Supply {
     store: StoreId,
     lane: LaneId,
     segment_bytes: u64,
+    /// As [`crate::Options::leave_bytes`].
+    leave_bytes: u64,
     account: Account,
     shared: Arc<Shared>,
     /// Held while a segment is made: a writer that runs out meanwhile waits for that segment
@@ -52,7 +61,7 @@ impl Supply {
     pub(crate) fn new(
         medium: &Arc<dyn Medium>,
         (store, lane): (StoreId, LaneId),
-        segment_bytes: u64,
+        (segment_bytes, leave_bytes): (u64, u64),
         next: u64,
         account: &Account,
         shared: &Arc<Shared>,
@@ -62,6 +71,7 @@ impl Supply {
             store,
             lane,
             segment_bytes,
+            leave_bytes,
             account: account.clone(),
             shared: Arc::clone(shared),
             state: Mutex::new(State { next, ready: None }),
@@ -74,8 +84,25 @@ impl Supply {
         if state.ready.is_some() {
             return Ok(false);
         }
+        self.leave(self.segment_bytes)?;
         state.ready = Some(self.make(&mut state.next, self.segment_bytes)?);
         Ok(true)
+    }
+
+    /// The segment with which a log is opened: a shorter one where the device has no space for a
+    /// whole one, whatever it leaves, so that a full device can be deleted from.
+    pub(crate) fn take_first(&self, needed: u64) -> Result<Fresh> {
+        let mut state = self.state.lock();
+        let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
+        let mut capacity = self.segment_bytes.max(least);
+        loop {
+            match self.make(&mut state.next, capacity) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
+                    capacity = (capacity / 2).next_multiple_of(PAGE_BYTES as u64).max(least);
+                }
+                made => return made,
+            }
+        }
     }
 
     /// A segment of at least `needed` bytes: the one made ahead, or a new one.
@@ -90,7 +117,23 @@ impl Supply {
         }
         count(&self.shared.counters.segments_inline, 1);
         let capacity = self.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
+        self.leave(capacity)?;
         self.make(&mut state.next, capacity)
+    }
+
+    /// Refuses a segment that would not leave what is to be left of the device.
+    fn leave(&self, capacity: u64) -> Result<()> {
+        if self.leave_bytes == 0 {
+            return Ok(());
+        }
+        let Some(space) = self.medium.space()? else { return Ok(()) };
+        let least = capacity.saturating_add(self.leave_bytes.min(space.total / LEAVE_PART));
+        if space.free >= least {
+            return Ok(());
+        }
+        Err(Error::no_space("log segment")
+            .expected(format_args!("{} free", format_bytes(least)))
+            .got(format_bytes(space.free)))
     }
 
     fn make(&self, next: &mut u64, capacity: u64) -> Result<Fresh> {

@@ -7,8 +7,8 @@ use base::limits::PAGE_BYTES;
 use base::{ErrorKind, ManualClock, Rng};
 
 use crate::{
-    Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Medium, MemoryMedium, Metered,
-    Op, Pace, Purpose, Queue, Rate, Request, Throttled,
+    Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Holding, Medium, MemoryMedium,
+    Metered, Op, Pace, Purpose, Queue, Rate, Request, Space, Throttled,
 };
 
 /// A medium and what must live as long as it.
@@ -121,6 +121,28 @@ fn linking(one: &dyn Medium, other: &dyn Medium) {
     assert_eq!(read(&*linked, 0, 1).unwrap()[..], page(1, 0)[..]);
     assert_eq!(linked.size().unwrap(), PAGE_BYTES as u64);
     assert!(one.list().unwrap().is_empty());
+}
+
+#[test]
+fn space_is_what_the_device_underneath_says() {
+    let (disk, _directory) = on_disk(FileOptions::default());
+    let space = disk.space().unwrap().unwrap();
+    assert!(space.free > 0 && space.free <= space.total, "{space:?}");
+    assert_eq!(MemoryMedium::new().space().unwrap(), None);
+    let device = Arc::new(Faulty::new(1));
+    let pace = Pace::manual(Arc::new(ManualClock::default()));
+    let throttled = Throttled::new(Arc::clone(&device) as _, Rate::default(), Duration::ZERO, pace);
+    let medium = Metered::new(Arc::new(Holding::new(Arc::new(throttled))));
+    assert_eq!(medium.space().unwrap(), None);
+    medium.create("a", Access::Bytes, 3 * PAGE_BYTES as u64).unwrap();
+    device.set_capacity(Some(10 * PAGE_BYTES as u64));
+    let left = |pages: u64| Space { total: 10 << 12, free: pages << 12 };
+    assert_eq!(medium.space().unwrap(), Some(left(7)));
+    medium.remove("a").unwrap();
+    assert_eq!(medium.space().unwrap(), Some(left(10)));
+    medium.create("b", Access::Bytes, 10 << 12).unwrap();
+    device.set_capacity(Some(4 << 12));
+    assert_eq!(medium.space().unwrap(), Some(Space { total: 4 << 12, free: 0 }), "over what it has");
 }
 
 #[test]

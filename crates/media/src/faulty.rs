@@ -26,7 +26,8 @@ use parking_lot::Mutex;
 use crate::immediate::Immediate;
 use crate::memory::{self, Guard};
 use crate::{
-    Access, Buf, Capabilities, File, Listing, Medium, MemoryMedium, Pace, Purpose, Queue, check,
+    Access, Buf, Capabilities, File, Listing, Medium, MemoryMedium, Pace, Purpose, Queue, Space,
+    check,
 };
 use device::{Device, Verdict, failed, flip_any};
 use platter::{Inode, NameChange, Platter};
@@ -241,6 +242,13 @@ impl Medium for Faulty {
         let device = self.device.lock();
         let listing = |(name, len): (&String, u64)| Listing { name: name.clone(), len };
         Ok(device.platter.list().map(listing).collect())
+    }
+
+    /// What [`Faulty::set_capacity`] leaves; none without it.
+    fn space(&self) -> Result<Option<Space>> {
+        let device = self.device.lock();
+        let space = |total: u64| Space { total, free: total.saturating_sub(device.platter.used()) };
+        Ok(device.capacity.map(space))
     }
 
     fn sync_names(&self) -> Result<()> {

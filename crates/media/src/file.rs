@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 
-use crate::{Access, Capabilities, File, Listing, Medium, Queue, check};
+use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
 use pool::Pool;
 use queue::FileQueue;
@@ -270,6 +270,16 @@ impl Medium for FileMedium {
         }
         files.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(files)
+    }
+
+    /// What the file system leaves to those without privileges.
+    fn space(&self) -> Result<Option<Space>> {
+        let failed = |error: rustix::io::Errno| failed("statvfs", self.path.display(), error.into());
+        let fs = fstatvfs(&self.directory).map_err(failed)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(fs.f_frsize);
+        // Some file systems, made as they are needed, do not count blocks.
+        let space = || Space { total: bytes(fs.f_blocks), free: bytes(fs.f_bavail) };
+        Ok((fs.f_blocks > 0).then(space))
     }
 
     fn sync_names(&self) -> Result<()> {

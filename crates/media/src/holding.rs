@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::Result;
 use parking_lot::Mutex;
 
-use crate::{Access, Capabilities, File, Listing, Medium, Queue};
+use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
 
 /// See the module.
 pub struct Holding {
@@ -145,6 +145,10 @@ impl Medium for Holding {
 
     fn list(&self) -> Result<Vec<Listing>> {
         self.inner.list()
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.inner.space()
     }
 
     fn sync_names(&self) -> Result<()> {

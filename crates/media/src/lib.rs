@@ -26,7 +26,7 @@ pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};
 pub use holding::{Hold, Holding};
 pub use medium::{
-    Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request,
+    Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,
 };
 pub use memory::MemoryMedium;
 pub use metered::Metered;

@@ -50,6 +50,15 @@ pub struct Listing {
     pub len: u64,
 }
 
+/// How much a device holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, bytes.
+    pub total: u64,
+    /// What may still be written, bytes; others who use the device take of it too.
+    pub free: u64,
+}
+
 /// A storage device: a flat set of named files.
 pub trait Medium: Send + Sync + fmt::Debug {
     /// What the device promises.
@@ -94,6 +103,12 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the device's.
     fn list(&self) -> Result<Vec<Listing>>;
+
+    /// How much the device holds now; none where nothing bounds it, or it does not say.
+    ///
+    /// # Errors
+    /// As the device's.
+    fn space(&self) -> Result<Option<Space>>;
 
     /// Makes every earlier create, rename and remove durable.
     ///

@@ -16,7 +16,7 @@ use base::{Error, Result, format_bytes};
 use parking_lot::{Mutex, RwLock};
 
 use crate::immediate::Immediate;
-use crate::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, check};
+use crate::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space, check};
 
 /// The longest file in memory, bytes: a wild offset is an error, not an abort.
 const FILE_BYTES_MAX: u64 = 16 << 30;
@@ -128,6 +128,11 @@ impl Medium for MemoryMedium {
             len: bytes.read().len() as u64,
         };
         Ok(self.names.lock().iter().map(listing).collect())
+    }
+
+    /// None: what bounds it is the machine's memory.
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
     }
 
     fn sync_names(&self) -> Result<()> {

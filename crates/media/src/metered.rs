@@ -17,7 +17,7 @@ use base::limits::PAGE_BYTES;
 
 use crate::{
     Access, Buf, Capabilities, Completion, Counts, File, Listing, Medium, Op, Purpose, Queue,
-    Refused, Request, Usage,
+    Refused, Request, Space, Usage,
 };
 
 /// Counts what reaches the medium underneath.
@@ -133,6 +133,10 @@ impl Medium for Metered {
 
     fn list(&self) -> Result<Vec<Listing>> {
         self.inner.list()
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.inner.space()
     }
 
     fn sync_names(&self) -> Result<()> {

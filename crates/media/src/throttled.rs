@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Access, Buf, Capabilities, Completion, File, Listing, Medium, Pace, Purpose, Queue, Refused,
-    Request,
+    Request, Space,
 };
 
 /// The most of both; 0 stands for no limit.
@@ -119,6 +119,10 @@ impl Medium for Throttled {
 
     fn list(&self) -> Result<Vec<Listing>> {
         self.inner.list()
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.inner.space()
     }
 
     fn sync_names(&self) -> Result<()> {

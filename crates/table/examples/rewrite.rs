@@ -131,6 +131,10 @@ impl Medium for Sink {
         Ok(Vec::new())
     }
 
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
     fn sync_names(&self) -> Result<()> {
         Ok(())
     }

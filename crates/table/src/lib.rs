@@ -16,6 +16,7 @@ mod name;
 mod page;
 mod pointer;
 mod range_deletes;
+mod reread;
 mod sorted;
 mod values;
 
@@ -26,6 +27,7 @@ pub use name::{file_name, parse_file_name, parse_values_file_name, values_file_n
 pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
 pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
+pub use reread::reread;
 pub use sorted::*;
 pub use values::{
     ValueDamage, ValueRead, Values, ValuesFooter, ValuesReport, ValuesSpec, ValuesSummary,

@@ -308,10 +308,10 @@ fn open_manifest(
             || parse_values_file_name(&file.name).is_some()
             || log::parse_segment_name(&file.name).is_some()
     });
-    let (id, state, number) = match manifest::recover(&**medium, others.is_none())? {
+    let (id, state, number, found) = match manifest::recover(&**medium, others.is_none())? {
         Ok(found) => {
             recovery.manifest_repairs = found.repaired;
-            (found.store, found.state, found.number)
+            (found.store, found.state.clone(), found.number, Some(found))
         }
         Err(number) => {
             if let Some(file) = others {
@@ -323,13 +323,19 @@ fn open_manifest(
                 return Err(Error::invalid("store").expected("one to exist").got("none"));
             }
             recovery.created = true;
-            (StoreId::random()?, State::default(), number)
+            (StoreId::random()?, State::default(), number, None)
         }
     };
     let next = number
         .checked_add(1)
         .ok_or_else(|| Error::corrupt("manifest number").expected("one below").got(number))?;
-    let manifest = Manifest::start(Arc::clone(medium), id, state, next)?;
+    let started = Manifest::start(Arc::clone(medium), id, state, next);
+    let manifest = match (started, found) {
+        (Err(error), Some(found)) if error.kind() == ErrorKind::NoSpace => {
+            Manifest::resume(Arc::clone(medium), found)?
+        }
+        (started, _) => started?,
+    };
     Ok((id, Arc::new(manifest)))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
 use cache::CacheStatistics;
-use media::Usage;
+use media::{Space, Usage};
 use table::Table;
 
 use crate::compaction::CompactionStatistics;
@@ -24,6 +24,9 @@ pub struct Statistics {
     pub device: Usage,
     /// How operations reach the device: `io_uring`, `pread pool`, `memory`.
     pub device_backend: &'static str,
+    /// How much the device holds, and what is left of it; none where nothing bounds it, or it does
+    /// not say.
+    pub device_space: Option<Space>,
     /// The memory of all stores of the same resources, by component.
     pub memory: Memory,
     /// The page cache, shared by all stores of the same resources.
@@ -169,6 +172,7 @@ impl Statistics {
         Self {
             device: store.metered.snapshot(),
             device_backend: store.medium.capabilities().backend,
+            device_space: store.medium.space().ok().flatten(),
             memory: store.resources.memory_usage().with_metadata(metadata),
             cache: store.resources.cache().statistics(),
             hits: Hits {

@@ -232,7 +232,8 @@ fn what_is_deleted_of_one_table_gives_its_space_back() {
 fn a_failed_merge_is_told_and_leaves_nothing() {
     let on = |on| Rule::new(on, Fault::Io);
     let rules = [
-        on(OpKind::Read).purpose(Purpose::Compaction),
+        // As often as it is read again.
+        on(OpKind::Read).purpose(Purpose::Compaction).times(3),
         on(OpKind::Write).purpose(Purpose::Compaction),
         on(OpKind::Sync).purpose(Purpose::Compaction),
         on(OpKind::Names).name(".table"),
@@ -284,6 +285,58 @@ fn a_failed_merge_is_told_and_leaves_nothing() {
         }
     }
     assert!(struck > 12, "{struck} merges failed");
+}
+
+/// A device that cannot read once, or reads a wrong bit once, costs no table its place in merges;
+/// neither when its pages are read nor when it is opened for the merge.
+#[test]
+fn a_read_that_fails_once_is_no_damage() {
+    let rules = [(Purpose::Compaction, Fault::Io), (Purpose::Compaction, Fault::Flip)];
+    let rules = [(Purpose::Meta, Fault::Io), (Purpose::Meta, Fault::Flip)].into_iter().chain(rules);
+    for (purpose, fault) in rules {
+        let mut struck = 0;
+        for after in [0, 1, 2, 5, 9, 20] {
+            let why = format!("{purpose:?} {fault:?} after {after}");
+            let device = Arc::new(Faulty::new(after));
+            let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+            let db = open(&medium);
+            let keyspace = db.keyspace("fruit").unwrap();
+            let mut model = Model::new();
+            fill(&keyspace, &mut model, &mut Rng::new(after), 2);
+            // Only of what is merged: an output that cannot be read is written again.
+            let input = tables(&*medium).remove(0);
+            let rule = Rule::new(OpKind::Read, fault.clone()).purpose(purpose).name(input);
+            device.inject(rule.after(after).times(2)).unwrap();
+            db.compact().unwrap_or_else(|error| panic!("{why}: {error}"));
+            device.heal();
+            let CompactionStatistics { failed, damaged_tables, .. } = db.statistics().compaction;
+            assert_eq!((failed, damaged_tables), (0, 0), "{why}");
+            assert_same(&keyspace, &model, &why);
+            struck += device.struck();
+        }
+        assert!(struck > 2, "{purpose:?} {fault:?}: {struck}");
+    }
+}
+
+/// Who asks for a settled tree is not told of a failure of long ago: what failed is tried again.
+#[test]
+fn settling_does_not_wait_out_the_pause_after_a_failure() {
+    let device = Arc::new(Faulty::new(3));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let db = open(&medium);
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut model = Model::new();
+    fill(&keyspace, &mut model, &mut Rng::new(3), 12);
+    let rule = Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Compaction);
+    device.inject(rule.times(1000)).unwrap();
+    for _ in 0..8 {
+        assert_eq!(db.wait_until_settled().unwrap_err().kind(), ErrorKind::NoSpace);
+    }
+    device.heal();
+    // No time passed: the clock stands still.
+    db.wait_until_settled().unwrap();
+    assert_eq!(db.statistics().compaction.failing, None);
+    assert_same(&keyspace, &model, "settled");
 }
 
 /// A merge meets a bad page: the keys of that page are lost, as they were before, and no others; the

@@ -9,7 +9,7 @@ use super::columns::{Cell, Column, Edge, Runs};
 use super::shape::Shape;
 use super::summary::{Area, ManualRange};
 use super::values::Garbage;
-use super::{place, slice};
+use super::{place, slice, thin};
 
 /// Runs of one column that could be merged.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,11 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
     if !dropped.is_empty() {
         return Some(Plan::Drop(dropped));
     }
+    if shape.is_tight()
+        && let Some(merge) = thin::rewrite(shape)
+    {
+        return Some(Plan::Merge(merge));
+    }
     let garbage = Garbage::of(shape);
     if garbage.is_pressing
         && let Some(merge) = garbage.collection(shape)
@@ -63,6 +68,12 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
         return Some(Plan::Merge(merge));
     }
     if let Some(merge) = garbage.collection(shape) {
+        return Some(Plan::Merge(merge));
+    }
+    if shape.is_tight()
+        && over_space(shape) > 1.0
+        && let Some(merge) = slice::pair(shape)
+    {
         return Some(Plan::Merge(merge));
     }
     let moves = place::moves(shape);
@@ -89,6 +100,11 @@ pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
     (all + place::droppable(shape).len() as u64, manual)
 }
 
+/// How far the space that the tree takes is over the most it should: 1 is just too much.
+fn over_space(shape: &Shape<'_>) -> f64 {
+    (shape.space() - 1.0) / (shape.space_max() - 1.0).max(0.01)
+}
+
 /// How full the fullest level of a column is.
 pub(super) fn fullness(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
     let groups = column.cells.chunk_by(|a, b| a.level == b.level);
@@ -106,7 +122,7 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     let runs = shape.summary.runs.len();
     let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
     let whole = Runs { newest: 0, oldest };
-    let over_space = (shape.space() - 1.0) / (shape.space_max() - 1.0).max(0.01);
+    let over_space = over_space(shape);
     let settle_space = quiet && !shape.is_space_settled();
     let mut found = Vec::new();
     for (number, column) in shape.columns.all.iter().enumerate() {

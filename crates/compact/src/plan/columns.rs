@@ -117,7 +117,8 @@ impl<'a> Columns<'a> {
     }
 
     /// Gives each cell its part of what its file has in no piece any more: merging all that is left
-    /// of a file frees that too, so a series that cut it goes on beside where it was.
+    /// of a file frees that too, so a series that cut it goes on beside where it was. Where a file
+    /// has too few splits to tell its pieces apart they share it: together they are not longer.
     fn spread_dead(&mut self) {
         let mut live: HashMap<TableId, u64> = HashMap::new();
         for cell in self.all.iter().flat_map(|column| &column.cells) {
@@ -127,6 +128,10 @@ impl<'a> Columns<'a> {
         for cell in self.all.iter_mut().flat_map(|column| &mut column.cells) {
             let file = &cell.piece.file;
             let live = live.get(&file.id).copied().unwrap_or(0);
+            if live > file.bytes {
+                let part = u128::from(cell.bytes) * u128::from(file.bytes) / u128::from(live);
+                cell.bytes = u64::try_from(part).unwrap_or(u64::MAX);
+            }
             let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes.max(1));
             cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
         }

@@ -37,6 +37,7 @@ mod place;
 mod shape;
 mod slice;
 mod summary;
+mod thin;
 mod turnover;
 mod values;
 

@@ -69,7 +69,7 @@ impl<'a> Shape<'a> {
             }
         }
         // A few tables are soon merged; what they waste is nothing to wait for.
-        let is_small = self.stored < self.summary.unit_bytes.saturating_mul(32);
+        let is_small = self.stored < self.summary.unit_bytes.saturating_mul(32) && !self.is_tight();
         let fullness = columns.iter().map(|column| candidate::fullness(self, column));
         Debt {
             bytes,
@@ -98,11 +98,19 @@ impl<'a> Shape<'a> {
 
     /// The most that [`Self::space`] should be: less where the device is nearly full.
     pub(super) fn space_max(&self) -> f64 {
-        let Some(free) = self.summary.free_bytes else { return self.options.space_max };
-        // From a fifth of the tree left free downwards to none, garbage is given less and less room.
-        let ease = (free as f64 / (self.stored as f64 / 5.0).max(1.0)).min(1.0);
+        let ease = self.ease();
         let least = 1.05f64.min(self.options.space_max);
         least + (self.options.space_max - least) * ease
+    }
+
+    /// From a fifth of the tree left free to jobs downwards to none: 1 to 0.
+    pub(super) fn ease(&self) -> f64 {
+        (self.room() as f64 / (self.stored as f64 / 5.0).max(1.0)).min(1.0)
+    }
+
+    /// Whether so little space is left that garbage is given less and less room.
+    pub(super) fn is_tight(&self) -> bool {
+        self.ease() < 1.0
     }
 
     /// Whether newer runs are a small enough part of a tree that nobody writes to.
@@ -113,9 +121,20 @@ impl<'a> Shape<'a> {
 
     /// How many bytes a job may write now, where free space bounds it.
     pub(super) fn room(&self) -> u64 {
-        let Some(free) = self.summary.free_bytes else { return u64::MAX };
-        let taken: u64 = self.summary.busy.iter().map(|area| area.bytes).sum();
         // Flushes need space too, and a log's segment.
-        free.saturating_sub(taken).saturating_sub(self.summary.unit_bytes.saturating_mul(4))
+        let flushes = if self.summary.free_bytes.is_some() { 4 } else { 0 };
+        self.free().saturating_sub(self.summary.unit_bytes.saturating_mul(flushes))
+    }
+
+    /// As [`Self::room`], for a job that gives back more than it takes: where flushes have no space left
+    /// to speak of, most of what there is, since nothing else brings any back.
+    pub(super) fn room_to_free(&self) -> u64 {
+        self.room().max(self.free() / 4 * 3)
+    }
+
+    /// Bytes that running jobs leave free.
+    pub(super) fn free(&self) -> u64 {
+        let Some(free) = self.summary.free_bytes else { return u64::MAX };
+        free.saturating_sub(self.summary.busy.iter().map(|area| area.bytes).sum())
     }
 }

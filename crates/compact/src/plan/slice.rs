@@ -31,7 +31,9 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
     from += region.iter().position(is_used)?;
-    let most = shape.slice.min(shape.room());
+    let frees = candidate.bottom && candidate.reason == Reason::Space;
+    let room = if frees { shape.room_to_free() } else { shape.room() };
+    let most = shape.slice.min(room);
     let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
     let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
     // Never beyond the columns that were found free for all of the runs.
@@ -39,7 +41,7 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let region = columns.get(from..end)?;
     // A column is the least there is, wherever it cannot be cut; without the space for it, none.
     let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
-    if bytes > shape.room() {
+    if bytes > room {
         return None;
     }
     make(
@@ -49,6 +51,27 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
         region,
         (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?),
     )
+}
+
+/// The merge of two runs in one column that gives most back for each byte it costs: where there is no
+/// space for whole columns.
+pub(super) fn pair(shape: &Shape<'_>) -> Option<Merge> {
+    let room = shape.room_to_free();
+    let columns = shape.columns.all.iter().enumerate();
+    let pairs = columns.flat_map(|(number, column)| {
+        column.cells.windows(2).filter_map(move |cells| {
+            let [newer, older] = cells else { return None };
+            let (runs, bytes) =
+                (Runs { newest: newer.run, oldest: older.run }, newer.bytes + older.bytes);
+            let fits = newer.bytes > 0 && bytes <= room && column.is_free(runs);
+            let gain =
+                (newer.bytes.min(older.bytes) + newer.dead + older.dead) as f64 / bytes as f64;
+            fits.then_some((number, runs, gain))
+        })
+    });
+    let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let edges = (*shape.columns.edges.get(number)?, *shape.columns.edges.get(number + 1)?);
+    make(shape, Reason::Space, runs, shape.columns.all.get(number..=number)?, edges)
 }
 
 /// How many of the columns make one slice of about `most` bytes.

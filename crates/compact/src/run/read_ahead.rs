@@ -10,7 +10,7 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Error, PageSeed, Result};
 use bytes::Bytes;
 use media::Buf;
-use table::{Pages, Span, Table, verify_page};
+use table::{Pages, Span, Table, reread, verify_page};
 
 use super::reads::{PURPOSE, Reads, Ticket};
 use crate::KeyRange;
@@ -99,11 +99,17 @@ impl ReadAhead {
         left.into_iter().flatten().try_for_each(|(_, ticket)| reads.wait(ticket).map(drop))
     }
 
-    /// The pages of `span`, verified.
+    /// The pages of `span`, verified. What fails is read again by itself: a device that fails once
+    /// is no damage, and must not cost the table its place in merges.
     ///
     /// # Errors
     /// `Corrupt` where one is damaged or the device cannot read it.
     pub(super) fn pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+        let read = self.read_pages(span, reads);
+        read.or_else(|first| reread(first, || self.read_apart(span)))
+    }
+
+    fn read_pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
         if span.meta {
             return self.meta(span, reads);
         }

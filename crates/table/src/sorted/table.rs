@@ -30,6 +30,7 @@ use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{PageKind, verify_page};
 use crate::range_deletes::RangeDeletes;
+use crate::reread::reread;
 
 /// The pages read first: the end of the file. It holds all that opening needs for tables of up to
 /// some 100,000 pages.
@@ -56,7 +57,8 @@ pub struct Table {
 
 impl Table {
     /// Opens `table` of `store`. With `seqno`, every entry and range delete reads as of that
-    /// sequence number; such a table stores 0 in each, and no key twice.
+    /// sequence number; such a table stores 0 in each, and no key twice. What cannot be read is read
+    /// again ([`reread`]).
     ///
     /// # Errors
     /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
@@ -71,13 +73,29 @@ impl Table {
         dictionaries: Arc<dyn Dictionaries>,
         accounts: impl Into<Accounts>,
     ) -> Result<Arc<Self>> {
-        let Accounts { pinned, values } = accounts.into();
+        let accounts = accounts.into();
+        let open = || {
+            let dictionaries = Arc::clone(&dictionaries);
+            Self::open_once(medium, store, table, expected_bytes, seqno, dictionaries, &accounts)
+        };
+        open().or_else(|first| reread(first, open))
+    }
+
+    fn open_once(
+        medium: &dyn Medium,
+        store: StoreId,
+        table: TableId,
+        expected_bytes: Option<u64>,
+        seqno: Option<Seqno>,
+        dictionaries: Arc<dyn Dictionaries>,
+        Accounts { pinned, values }: &Accounts,
+    ) -> Result<Arc<Self>> {
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
         let place = |error: Error| error.at(&name);
-        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
+        let mut tail = Tail::read(&*file, expected_bytes, pinned).map_err(place)?;
         let footer = tail.footer.expect(store, table).map_err(place)?;
-        tail.complete(&*file, &pinned).map_err(place)?;
+        tail.complete(&*file, pinned).map_err(place)?;
         let Sections { top, properties, range_deletes, charge } = tail.sections().map_err(place)?;
         let table = Self {
             seed: PageSeed::new(store, table),
@@ -88,7 +106,7 @@ impl Table {
             range_deletes,
             seqno: None,
             dictionaries,
-            account: values,
+            account: values.clone(),
             charge,
         };
         match seqno {

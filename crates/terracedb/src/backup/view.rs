@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue};
+use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space};
 
 use super::index::{Entry, Index};
 
@@ -74,6 +74,10 @@ impl Medium for View {
         };
         // A file whose object is lost is not there.
         Ok(self.files.values().filter_map(listing).collect())
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.repository.space()
     }
 
     fn sync_names(&self) -> Result<()> {

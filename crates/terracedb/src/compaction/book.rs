@@ -26,6 +26,10 @@ pub(super) struct Book {
     pub(super) debt: Debt,
     /// Why the last merge failed, until one succeeds.
     pub(super) failure: Option<Error>,
+    /// That the last look found no space for what is to be merged.
+    pub(super) short: Option<Error>,
+    /// Bytes that running jobs may write.
+    pub(super) working: u64,
     failures: u32,
     not_before: Duration,
     /// Looks before this one would cost more than they are worth.
@@ -92,6 +96,11 @@ impl Book {
 
     pub(super) fn set_fruitless(&mut self, seen: Seen) {
         self.fruitless = Some(seen);
+    }
+
+    /// What failed is tried again at once.
+    pub(super) fn try_again(&mut self) {
+        self.not_before = Duration::ZERO;
     }
 
     pub(super) fn succeeded(&mut self) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Error, ErrorKind, Result, Seqno, TaskHandle};
+use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, TaskHandle, format_bytes};
 use compact::Operators;
 use compact::plan::{self, Plan};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -215,11 +215,17 @@ impl Compactor {
                 None => {}
             }
             let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
+            let short = match &plan {
+                None if debt.bytes > 0 && !is_busy => without_space(&summary, &options),
+                _ => None,
+            };
             let mut state = self.state.lock();
             state.running += usize::from(job.is_some());
             state.ended += u64::from(is_changed);
             let book = state.books.entry(tree.id()).or_default();
             book.debt = debt;
+            book.working += job.as_ref().map_or(0, MergeJob::bytes);
+            book.short = short.clone();
             if job.is_none() && !is_changed {
                 book.looked_in_vain(start, took);
             }
@@ -231,8 +237,11 @@ impl Compactor {
             }
             if let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) {
                 request.set_left(debt.manual_bytes);
-                // What is left then cannot be merged: it is damaged.
+                // What is left then cannot be merged: it is damaged, or there is no space to.
                 if debt.manual_bytes == 0 || (plan.is_none() && !is_busy) {
+                    if let Some(short) = short {
+                        request.damage.get_or_insert(short);
+                    }
                     request.end();
                     self.changed.notify_all();
                 }
@@ -300,12 +309,17 @@ impl Compactor {
             return None;
         }
         let superseding = book.turnover.superseding();
+        let elsewhere =
+            state.working_bytes() - state.books.get(&tree.id()).map_or(0, |it| it.working);
         drop(state);
+        // A device that does not say how much is left is one on which merges find out by failing.
+        let space = self.env.medium.space().ok().flatten();
+        let free_bytes = space.map(|space| space.free.saturating_sub(elsewhere));
         let summary = plan::Summary {
             runs: summary::runs(&version),
             values: summary::values(&version),
             busy: summary::areas(shape.busy()),
-            free_bytes: None,
+            free_bytes,
             now_ms: self.env.timekeeper.coming(),
             oldest_reader: horizon.seqnos().first().copied().unwrap_or(Seqno::ZERO),
             quiet,
@@ -386,7 +400,7 @@ impl Compactor {
     /// `job` is installed.
     pub(crate) fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
-        let id = job.tree().id();
+        let (id, bytes) = (job.tree().id(), job.bytes());
         drop(job);
         let mut state = self.state.lock();
         let book = state.books.entry(id).or_default();
@@ -394,14 +408,15 @@ impl Compactor {
         if let Some((newer, oldest)) = merged.turnover {
             book.turnover.merged(newer, oldest, merged.bytes_written);
         }
-        self.job_ended(state);
+        self.job_ended(state, id, bytes);
     }
 
     /// `job` was given up.
     pub(crate) fn cancelled(&self, job: MergeJob) {
         self.counters.cancelled();
+        let (id, bytes) = (job.tree().id(), job.bytes());
         job.cancel(&self.env);
-        self.job_ended(self.state.lock());
+        self.job_ended(self.state.lock(), id, bytes);
     }
 
     /// `job` failed: nothing happened. One that found no memory because some was taken away while it
@@ -412,13 +427,17 @@ impl Compactor {
             return self.cancelled(job);
         }
         let error = error.at(job.place());
-        let is_kept_out = job.has_damaged_input();
+        let (bytes, is_kept_out) = (job.bytes(), job.has_damaged_input());
         drop(job);
         self.note_failure(&tree, error, is_kept_out);
-        self.job_ended(self.state.lock());
+        self.job_ended(self.state.lock(), tree.id(), bytes);
     }
 
-    fn job_ended(&self, mut state: MutexGuard<'_, State>) {
+    /// A job of `keyspace` ended, which might have written `bytes`.
+    fn job_ended(&self, mut state: MutexGuard<'_, State>, keyspace: KeyspaceId, bytes: u64) {
+        if let Some(book) = state.books.get_mut(&keyspace) {
+            book.working = book.working.saturating_sub(bytes);
+        }
         state.running -= 1;
         state.ended += 1;
         self.changed.notify_all();
@@ -451,7 +470,7 @@ impl Compactor {
 
     /// Why merges fail, while they do.
     pub(crate) fn failing(&self) -> Option<Error> {
-        self.state.lock().books.values().find_map(|book| book.failure.clone())
+        self.state.lock().failing().cloned()
     }
 
     pub(crate) fn statistics(&self) -> CompactionStatistics {
@@ -461,7 +480,7 @@ impl Compactor {
         };
         let damaged_tables = self.trees.all().iter().map(damaged).sum();
         let state = self.state.lock();
-        let failure = state.books.values().find_map(|book| book.failure.as_ref());
+        let failure = state.failing();
         CompactionStatistics {
             running: state.running,
             failing: failure.map(ToString::to_string),
@@ -470,6 +489,18 @@ impl Compactor {
             ..self.counters.statistics()
         }
     }
+}
+
+/// Why nothing is merged of a tree for which nothing was planned, where that is for want of space.
+fn without_space(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
+    let free = summary.free_bytes?;
+    let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
+    let Some(Plan::Merge(merge)) = plan::plan(&unbounded, options) else { return None };
+    Some(
+        Error::no_space("merge")
+            .expected(format_args!("{} free, and what flushes need", format_bytes(merge.bytes)))
+            .got(format_bytes(free)),
+    )
 }
 
 impl fmt::Debug for Compactor {

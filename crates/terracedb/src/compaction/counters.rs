@@ -13,7 +13,8 @@ pub struct CompactionStatistics {
     pub running: usize,
     /// Merges that were installed.
     pub done: u64,
-    /// Merges that failed, and why the last one did, until one succeeds.
+    /// Merges that failed, and why the last one did, until one succeeds; or that there is no space
+    /// for what is to be merged.
     pub failed: u64,
     /// See `failed`.
     pub failing: Option<String>,

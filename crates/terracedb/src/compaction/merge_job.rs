@@ -193,6 +193,11 @@ impl MergeJob {
         self.inputs.iter().map(|piece| piece.entry().id).collect()
     }
 
+    /// About the bytes that it may write.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.rectangle.bytes
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::{KeyspaceId, Seqno};
+use base::{Error, KeyspaceId, Seqno};
 
 use super::book::Book;
 use super::request::Request;
@@ -36,6 +36,16 @@ impl State {
     pub(super) fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// Bytes that running jobs may write.
+    pub(super) fn working_bytes(&self) -> u64 {
+        self.books.values().map(|book| book.working).sum()
+    }
+
+    /// Why merges fail, or cannot begin.
+    pub(super) fn failing(&self) -> Option<&Error> {
+        self.books.values().find_map(|book| book.failure.as_ref().or(book.short.as_ref()))
     }
 
     pub(super) fn is_quiet(&mut self, visible: Seqno, now: Duration) -> bool {

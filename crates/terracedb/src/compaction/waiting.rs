@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle};
 use compact::plan::ManualRange;
 
+use super::book::Book;
 use super::request::Request;
 use super::state::State;
 use super::{CompactionProgress, Compactor};
@@ -66,14 +67,16 @@ impl Compactor {
         })
     }
 
-    /// Waits until no keyspace has anything to merge, as if nobody wrote.
+    /// Waits until no keyspace has anything to merge, as if nobody wrote. What failed before is tried
+    /// again at once.
     ///
     /// # Errors
-    /// Why merges fail.
+    /// Why merges fail, or that there is no space for them.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         let start = {
             let mut state = self.state.lock();
             state.settling += 1;
+            state.books.values_mut().for_each(Book::try_again);
             state.idle_looks
         };
         self.wake();
@@ -83,7 +86,9 @@ impl Compactor {
             if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
                 return Some(Err(error));
             }
-            (state.idle_looks > start + 1).then_some(Ok(()))
+            let is_over = state.idle_looks > start + 1;
+            let short = || state.books.values().find_map(|book| book.short.clone());
+            is_over.then(|| short().map_or(Ok(()), Err))
         });
         self.state.lock().settling -= 1;
         waited

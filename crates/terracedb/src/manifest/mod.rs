@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 
 pub(crate) use compact::KeyRange;
 pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
-pub(crate) use reader::recover;
 pub use reader::{ManifestRecord, inspect};
+pub(crate) use reader::{Recovered, recover};
 pub(crate) use salvage::salvage_state;
 pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, State};
 pub(crate) use table_entry::{TableEntry, range_of};
@@ -107,6 +107,31 @@ impl Manifest {
         let manifest = Self { medium, store, inner: Mutex::new(inner) };
         manifest.remove_older(number)?;
         Ok(manifest)
+    }
+
+    /// Goes on in the manifest that was read: where there is no space for a new one, since nothing
+    /// is needed for this until its own space is used up. The others are removed.
+    pub(crate) fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
+        let Recovered { store, state, in_force, .. } = found;
+        let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
+        let name = file_name(number);
+        for listing in medium.list()? {
+            if parse_file_name(&listing.name).is_some_and(|other| other != number) {
+                medium.remove(&listing.name)?;
+            }
+        }
+        medium.sync_names()?;
+        let file = medium.open(&name, Access::Bytes)?;
+        // What a torn append left must not look like the end of a record to come.
+        if torn > end {
+            let zeros = vec![0; usize::try_from(torn - end).unwrap_or(usize::MAX)];
+            file.store(end, &zeros, Purpose::Manifest)?;
+        }
+        // What was read may be on no device yet, where a process died.
+        file.sync(Purpose::Manifest)?;
+        let (next_table, poison) = (state.tables_below, None);
+        let inner = Inner { state, number, file, seed, end, limit, sequence, next_table, poison };
+        Ok(Self { medium, store, inner: Mutex::new(inner) })
     }
 
     /// Appends `edits` as one record; durable on return.

@@ -18,6 +18,22 @@ pub(crate) struct Recovered {
     pub(crate) number: u64,
     /// Frames that were bad while their twin was good.
     pub(crate) repaired: usize,
+    /// The manifest in force, to go on in where there is no space for a new one.
+    pub(crate) in_force: InForce,
+}
+
+/// Where a manifest that was read ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InForce {
+    pub(crate) number: u64,
+    pub(crate) seed: u32,
+    /// The number of its next record.
+    pub(crate) sequence: u64,
+    /// Where its last record ends, where what a torn append left behind it ends, and the length of
+    /// the file; bytes.
+    pub(crate) end: u64,
+    pub(crate) torn: u64,
+    pub(crate) limit: u64,
 }
 
 /// Reads the manifest in force. `Err(number)` within `Ok` where there is none: no store is here,
@@ -39,12 +55,13 @@ pub(crate) fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recover
     for (number, name) in numbers.into_iter().rev() {
         match read(medium, name, number) {
             Ok(Some((store, records))) => {
+                let in_force = records.in_force;
                 let mut state = State::default();
                 for edit in records.edits.into_iter().flatten() {
                     state.apply(edit).map_err(|error| error.at(name))?;
                 }
                 let repaired = records.repaired;
-                return Ok(Ok(Recovered { store, state, number: highest, repaired }));
+                return Ok(Ok(Recovered { store, state, number: highest, repaired, in_force }));
             }
             // Never finished: the one before is still there.
             Ok(None) => {
@@ -66,6 +83,7 @@ pub(crate) fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recover
 struct Records {
     edits: Vec<Vec<Edit>>,
     repaired: usize,
+    in_force: InForce,
 }
 
 /// Reads one manifest file; `None` where its first record was never finished.
@@ -80,8 +98,19 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
         return Ok(None);
     }
     repaired += records.repaired;
+    let end = records.end;
+    let rest = bytes.get(end..).unwrap_or_default();
+    let torn = rest.iter().rposition(|byte| *byte != 0).map_or(end, |last| end + last + 1);
+    let in_force = InForce {
+        number,
+        seed,
+        sequence: records.bodies.len() as u64,
+        end: end as u64,
+        torn: torn as u64,
+        limit: bytes.len() as u64,
+    };
     let edits: Result<Vec<_>> = records.bodies.iter().map(|body| Edit::decode_all(body)).collect();
-    Ok(Some((store, Records { edits: edits.map_err(|error| error.at(name))?, repaired })))
+    Ok(Some((store, Records { edits: edits.map_err(|error| error.at(name))?, repaired, in_force })))
 }
 
 /// The store and checksum seed the headers state; `None` where both copies are unwritten.

@@ -53,6 +53,8 @@ pub(super) fn replay_log(
             log::Recover::Strict
         },
         floor: state.floor(),
+        // Two memtables: the one that fills up, and the one before it that is flushed.
+        leave_bytes: 2 * resources.memtable_bytes(),
         ..log::Options::new(env.store)
     };
     let replay = &mut |first: Seqno, body: &[u8]| {

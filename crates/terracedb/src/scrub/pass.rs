@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::limits::PAGE_BYTES;
 use base::{Charge, Error, Result, TableId};
 use media::{Buf, Purpose};
-use table::verify_page;
+use table::{reread, verify_page};
 
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
@@ -16,9 +16,6 @@ use crate::read::PageFile;
 
 /// Pages read at once.
 const CHUNK_PAGES: u32 = 64;
-
-/// How often a page that fails is read again before it is called damaged.
-const RETRIES: usize = 2;
 
 /// Damages listed in a report.
 const LISTED_MAX: usize = 1000;
@@ -112,7 +109,8 @@ impl Pass {
             let whole = read.clone().and_then(|()| verify_page(file.seed, page, bytes));
             let Err(error) = whole else { continue };
             scrubber.statistics.lock().retries += 1;
-            let Err(error) = read_again(file, page, error) else { continue };
+            let again = || verify_one(file, page);
+            let Err(error) = reread(error, again) else { continue };
             match damages.last_mut() {
                 Some(((from, pages), _)) if *from + *pages == page => *pages += 1,
                 _ => damages.push(((page, 1), error)),
@@ -144,16 +142,9 @@ impl Pass {
     }
 }
 
-/// Reads a page that failed by itself; its last error.
-fn read_again(file: &PageFile, page: u32, first: Error) -> Result<()> {
-    let mut last = Err(first);
-    for _ in 0..RETRIES {
-        let at = u64::from(page) * PAGE_BYTES as u64;
-        let (buf, read) = file.file.read(at, Buf::pages(1), Purpose::Scrub);
-        last = read.and_then(|()| verify_page(file.seed, page, &buf));
-        if last.is_ok() {
-            break;
-        }
-    }
-    last
+/// Reads one page by itself.
+fn verify_one(file: &PageFile, page: u32) -> Result<()> {
+    let at = u64::from(page) * PAGE_BYTES as u64;
+    let (buf, read) = file.file.read(at, Buf::pages(1), Purpose::Scrub);
+    read.and_then(|()| verify_page(file.seed, page, &buf))
 }

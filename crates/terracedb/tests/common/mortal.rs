@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Error, Result};
-use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue};
+use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space};
 
 /// One process's view of a device.
 #[derive(Debug)]
@@ -77,6 +77,10 @@ impl Medium for Mortal {
     fn list(&self) -> Result<Vec<Listing>> {
         self.living()?;
         self.device.list()
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.device.space()
     }
 
     fn sync_names(&self) -> Result<()> {
