@@ -16,7 +16,7 @@ fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
     let (shared, retention) = (Arc::new(Shared::default()), Arc::new(Retention::default()));
     let account = Account::unlimited("log");
     let identity = (options().store, LaneId(lane));
-    let supply = Supply::new(medium, identity, options().segment_bytes, 1, &account, &shared);
+    let supply = Supply::new(medium, identity, (options().segment_bytes, 0), 1, &account, &shared);
     // The shared counter of seqnos: a lane is told where each record stands.
     let mut writer = Lane::new(LaneId(lane), supply, shared, &retention, 0, begin);
     writer.rotate(0).unwrap();
