@@ -16,7 +16,7 @@ use base::{
 };
 use media::{
     Access, Buf, Capabilities, Completion, File, Listing, Medium, MemoryMedium, Purpose, Queue,
-    Refused, Request,
+    Refused, Request, Space,
 };
 use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
