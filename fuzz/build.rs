@@ -5,13 +5,15 @@ use std::fs;
 use std::path::Path;
 
 /// Target, golden file, and the bytes left out at its beginning.
-const SEEDS: [(&str, &str, usize); 9] = [
+const SEEDS: [(&str, &str, usize); 11] = [
     ("batch", "terracedb/golden/batch.hex", 0),
     ("batch", "terracedb/golden/batch_kinds.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
     // The target puts the frame around its input.
     ("job", "compact/golden/job.hex", 12),
     ("job", "compact/golden/outcome.hex", 12),
+    ("job", "compact/golden/job-2.hex", 12),
+    ("job", "compact/golden/outcome-2.hex", 12),
     // The Begin record, and the batch behind it.
     ("log_record", "log/golden/segment.hex", 4096),
     ("log_record", "log/golden/segment.hex", 4096 + 37),

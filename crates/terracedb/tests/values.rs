@@ -128,6 +128,36 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
     common::assert_same(&db.keyspace("k").unwrap(), &model, &format!("seed {seed}"));
 }
 
+/// So too where nobody asks for a compaction: tables weigh what they point at, and such as are mostly
+/// pointers are merged whole.
+#[test]
+fn dead_values_of_a_settled_tree_are_bounded() {
+    const KEYS: u64 = 200;
+    const BYTES: usize = 40_000;
+    let (mut rng, seed) = Rng::from_env();
+    let medium = common::memory();
+    let db = common::stepped(&medium, seed).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let live = KEYS * BYTES as u64;
+    let mut value = vec![0; BYTES];
+    for round in 0..12 {
+        for number in 0..KEYS {
+            let number = if round == 0 { number } else { rng.below(KEYS) };
+            rng.fill(&mut value);
+            ks.put(format!("key{number:03}"), &value).unwrap();
+            if number % 25 == 0 {
+                db.flush().unwrap();
+            }
+        }
+        db.flush().unwrap();
+        db.wait_until_settled().unwrap();
+        let dead = total(&medium).saturating_sub(live);
+        assert!(dead <= live, "seed {seed}, round {round}: {dead} for {live}");
+    }
+    let compaction = db.statistics().compaction;
+    assert_eq!(compaction.failed, 0, "seed {seed}: {compaction:?}");
+}
+
 /// What nothing points into goes with the merge that drops the last pointer; no value is read for it.
 #[test]
 fn a_value_file_goes_with_the_last_pointer_into_it() {

@@ -1,7 +1,7 @@
 //! Jobs and outcomes as bytes.
 
 use base::{ErrorKind, Rng, hash64};
-use table::{Properties, Summary};
+use table::{Properties, Summary, ValuesSummary};
 
 use super::*;
 use crate::{Counts, Outcome};
@@ -98,6 +98,34 @@ fn golden_bytes() {
     assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome());
 }
 
+/// The job with rules for long values, which make it one of the second version.
+fn job_2() -> Job {
+    let values = ValueRules {
+        bytes_min: 16 << 10,
+        ids: TableId(32)..TableId(33),
+        collect: vec![TableId(6), TableId(8)],
+    };
+    Job { values, ..job() }
+}
+
+/// The outcome with a value file.
+fn outcome_2() -> Outcome {
+    let (file, file_bytes, values, value_bytes) = (TableId(32), 40960, 2, 34000);
+    let digest = 0x3333_3333_3333_3333;
+    let values = ValuesSummary { file, file_bytes, values, value_bytes, digest };
+    Outcome { values: Some(values), ..outcome() }
+}
+
+/// As [`golden_bytes`], of the second version.
+#[test]
+fn golden_bytes_of_version_2() {
+    let (job_bytes, outcome_bytes) = (job_2().encode(), outcome_2().encode());
+    assert_eq!(hex(&job_bytes), hex(&golden(include_str!("../../golden/job-2.hex"))));
+    assert_eq!(hex(&outcome_bytes), hex(&golden(include_str!("../../golden/outcome-2.hex"))));
+    assert_eq!(Job::decode(&job_bytes).unwrap(), job_2());
+    assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome_2());
+}
+
 /// `message` with its checksum put right, so that what is behind it is read.
 fn sealed(mut message: Vec<u8>) -> Vec<u8> {
     let body = message.len().saturating_sub(8);
@@ -110,7 +138,7 @@ fn sealed(mut message: Vec<u8>) -> Vec<u8> {
 #[test]
 fn damage_is_refused_and_nothing_panics() {
     let (mut rng, seed) = Rng::from_env();
-    for message in [job().encode(), outcome().encode()] {
+    for message in [job().encode(), outcome().encode(), job_2().encode(), outcome_2().encode()] {
         let read = |bytes: &[u8]| match message[5] {
             b'J' => Job::decode(bytes).map(|job| job.encode()),
             _ => Outcome::decode(bytes).map(|outcome| outcome.encode()),
@@ -144,7 +172,7 @@ fn damage_is_refused_and_nothing_panics() {
 
 #[test]
 fn other_versions_and_other_messages_are_refused_by_name() {
-    for (mut message, what) in [(job().encode(), "job"), (outcome().encode(), "outcome")] {
+    for (mut message, what) in [(job_2().encode(), "job"), (outcome_2().encode(), "outcome")] {
         message[8] = 3;
         let decode = |bytes: &[u8]| match what {
             "job" => Job::decode(bytes).map(drop),
@@ -170,6 +198,12 @@ fn jobs_that_make_no_sense_are_refused() {
     refused(|job| job.horizon = Horizon::default());
     refused(|job| job.output.ids.end = job.output.ids.start);
     refused(|job| job.output.ids.start = TableId(9));
+    refused(|job| job.values.ids = TableId(31)..TableId(33));
+    refused(|job| {
+        job.values.ids = TableId(32)..TableId(34);
+        job.values.collect = vec![TableId(33)];
+    });
+    refused(|job| job.values.collect = vec![TableId(8), TableId(6)]);
     refused(|job| job.output.codec = Codec::Lz4);
     refused(|job| job.output.table_bytes_max = 1);
     refused(|job| job.bounds.end = Some(b"a".to_vec().into()));

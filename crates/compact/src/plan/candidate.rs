@@ -167,9 +167,9 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     found
 }
 
-/// What merging all of a column gives back, as far as is known, for each byte it costs.
+/// What merging all of a column gives back, as far as is known, for each byte it holds.
 pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
-    let (all, oldest) = (column.bytes(), column.cells.last().map_or(0, |cell| cell.bytes));
+    let (all, oldest) = (column.weight(), column.oldest_weight());
     let superseded = (all - oldest) as f64 * shape.summary.superseding;
     let dead: u64 = column.cells.iter().map(|cell| cell.dead).sum();
     if all == 0 { 0.0 } else { (superseded + dead as f64) / all as f64 }

@@ -27,13 +27,23 @@ pub(super) struct Cell<'a> {
     /// The position of its run: 0 is the newest.
     pub(super) run: usize,
     pub(super) piece: &'a Piece,
-    /// About its bytes in this column.
+    /// About its bytes in this column: what a merge reads and writes of it.
     pub(super) bytes: u64,
+    /// About the bytes of the long values that it points at from here: what a merge lets go beside its
+    /// own where they are superseded.
+    pub(super) values: u64,
     /// About the bytes that go with these: of its file, in no piece any more.
     pub(super) dead: u64,
     /// The piece's level, or that of a newer one above it where that is higher: levels only grow with
     /// age, so that those of one level stand together.
     pub(super) level: u8,
+}
+
+impl Cell<'_> {
+    /// What it holds, wherever it lies.
+    pub(super) const fn weight(&self) -> u64 {
+        self.bytes.saturating_add(self.values)
+    }
 }
 
 /// Positions of runs, newest to oldest, both included.
@@ -61,6 +71,16 @@ pub(super) struct Column<'a> {
 impl<'a> Column<'a> {
     pub(super) fn bytes(&self) -> u64 {
         self.cells.iter().map(|cell| cell.bytes).sum()
+    }
+
+    /// What it holds, long values and all.
+    pub(super) fn weight(&self) -> u64 {
+        self.cells.iter().map(Cell::weight).sum()
+    }
+
+    /// What its oldest cell holds.
+    pub(super) fn oldest_weight(&self) -> u64 {
+        self.cells.last().map_or(0, Cell::weight)
     }
 
     /// The cells of these runs: they stand together.
@@ -137,10 +157,10 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Bytes of pieces, and of their files beside them.
+    /// Bytes that pieces hold, and of their files beside them.
     pub(super) fn live_and_dead(&self) -> (u64, u64) {
         let cells = self.all.iter().flat_map(|column| &column.cells);
-        cells.fold((0, 0), |(live, dead), cell| (live + cell.bytes, dead + cell.dead))
+        cells.fold((0, 0), |(live, dead), cell| (live + cell.weight(), dead + cell.dead))
     }
 
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
@@ -156,12 +176,15 @@ impl<'a> Columns<'a> {
                 let range = columns(&piece.first, piece.end.as_ref());
                 let own = edges.get(range.start..=range.end).unwrap_or_default();
                 let marks = marks(piece, own);
+                let pointed = piece.file.value_bytes();
                 let columns = all.get_mut(range).unwrap_or_default();
                 for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
                     let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
+                    let part = bytes as f64 / piece.file.bytes.max(1) as f64;
+                    let values = (pointed as f64 * part) as u64;
                     let above = column.cells.last().map_or(0, |cell| cell.level);
                     let level = piece.level.max(above);
-                    column.cells.push(Cell { run: number, piece, bytes, dead: 0, level });
+                    column.cells.push(Cell { run: number, piece, bytes, values, dead: 0, level });
                 }
             }
         }
@@ -180,7 +203,7 @@ impl<'a> Columns<'a> {
 }
 
 /// A shorter file has less than ten splits: one for each partition of some hundred pages.
-const SMALL_BYTES: u64 = 4 << 20;
+pub(super) const SMALL_BYTES: u64 = 4 << 20;
 
 /// About the bytes of `piece`'s file before each of `edges`, the first and last of which are the
 /// piece's own. A small file has few splits; edges between two of them are taken to lie evenly there:

@@ -1,7 +1,7 @@
 //! A tree as the planner sees it: in columns, with its totals.
 
 use super::candidate;
-use super::columns::Columns;
+use super::columns::{Column, Columns};
 use super::{Options, Plan, Summary};
 
 /// A tree's shape at one moment: made once, asked for a plan and for the debt.
@@ -12,11 +12,11 @@ pub struct Shape<'a> {
     pub(super) columns: Columns<'a>,
     /// About how much one job takes in, bytes.
     pub(super) slice: u64,
-    /// Bytes of all files.
+    /// Bytes of all tables, and of the long values that they point at.
     pub(super) stored: u64,
-    /// Bytes in pieces.
+    /// Of these, what pieces hold.
     pub(super) live: u64,
-    /// Bytes in pieces above the oldest of their columns.
+    /// Of these, what pieces above the oldest of their columns hold.
     pub(super) newer: u64,
 }
 
@@ -46,8 +46,7 @@ impl<'a> Shape<'a> {
         let slice = options.slice_of(pieces.map(|piece| piece.file.bytes).sum());
         let columns = Columns::new(summary, slice / 4);
         let (live, dead) = columns.live_and_dead();
-        let oldest = |cells: &[super::columns::Cell<'_>]| cells.last().map_or(0, |cell| cell.bytes);
-        let newer = live - columns.all.iter().map(|column| oldest(&column.cells)).sum::<u64>();
+        let newer = live - columns.all.iter().map(Column::oldest_weight).sum::<u64>();
         Self { summary, options, columns, slice, stored: live + dead, live, newer }
     }
 
@@ -82,14 +81,16 @@ impl<'a> Shape<'a> {
     }
 
     /// Stored bytes over what would be left if all were merged, as far as is known. What lies in no
-    /// piece any more counts until its file goes.
+    /// piece any more counts until its file goes. Long values count where tables point at them, so that
+    /// a merge of pointers is worth what it lets die; what nothing points at is no merge's to free, but
+    /// collections' (`values`).
     pub(super) fn space(&self) -> f64 {
         let garbage = self.newer as f64 * self.summary.superseding;
         let content = self.live as f64 - garbage;
         if self.live == 0 { 1.0 } else { (self.stored as f64 / content.max(1.0)).min(100.0) }
     }
 
-    /// What merging all of it would give back for each byte it costs.
+    /// What merging all of it would give back for each byte it holds.
     pub(super) fn gain(&self) -> f64 {
         let dead = self.stored - self.live;
         let superseded = self.newer as f64 * self.summary.superseding;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::action::{Merge, Reason};
 use super::candidate::{Candidate, deletes_share, deletes_share_max, gain, is_reducible};
-use super::columns::{Column, Edge, Runs};
+use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
 use super::{Options, Piece};
@@ -38,6 +38,7 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
     // Never beyond the columns that were found free for all of the runs.
     let end = cut(columns.get(from..end)?, runs, most)? + from;
+    let (from, end) = with_whole_pointers(columns, runs, (from, end), most);
     let region = columns.get(from..end)?;
     // A column is the least there is, wherever it cannot be cut; without the space for it, none.
     let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
@@ -109,6 +110,43 @@ fn with_small(shape: &Shape<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
         }
         wide = wider;
     }
+}
+
+/// The columns `from` to `end` and those beside them into which tables of pointers reach. Such a table
+/// is short, so nobody can tell how much of it a cut leaves; and what it leaves pins the values that all
+/// of it points at. To write it anew costs next to nothing.
+fn with_whole_pointers(
+    columns: &[Column<'_>],
+    runs: Runs,
+    (mut from, mut end): (usize, usize),
+    most: u64,
+) -> (usize, usize) {
+    let region = columns.get(from..end).unwrap_or_default();
+    let mut bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
+    // Whether the column `next`, beside `edge`, is taken in.
+    let mut joins = |edge: usize, next: Option<usize>| {
+        let (Some(edge), Some(next)) = (columns.get(edge), next.and_then(|next| columns.get(next)))
+        else {
+            return false;
+        };
+        let reaches = |cell: &Cell<'_>| {
+            cell.piece.file.is_of_pointers()
+                && next.within(runs).iter().any(|other| std::ptr::eq(other.piece, cell.piece))
+        };
+        let more = taken(next, runs);
+        let is_one = edge.within(runs).iter().any(reaches)
+            && next.is_free(runs)
+            && bytes.saturating_add(more) <= most;
+        bytes += if is_one { more } else { 0 };
+        is_one
+    };
+    while joins(from, from.checked_sub(1)) {
+        from -= 1;
+    }
+    while joins(end.saturating_sub(1), Some(end)) {
+        end += 1;
+    }
+    (from, end)
 }
 
 fn taken(column: &Column<'_>, runs: Runs) -> u64 {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 
+use super::columns::SMALL_BYTES;
+
 /// A table file. Immutable: made once for each table and shared by all summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSummary {
@@ -26,6 +28,19 @@ pub struct FileSummary {
     pub splits: Vec<(Bytes, u64)>,
     /// Value files it points into, with the bytes it uses of each.
     pub values: Vec<(TableId, u64)>,
+}
+
+impl FileSummary {
+    /// The bytes of the long values it points at.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        self.values.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Whether it is short and holds more by pointing at it than itself.
+    pub(super) fn is_of_pointers(&self) -> bool {
+        self.bytes < SMALL_BYTES && self.value_bytes() > self.bytes
+    }
 }
 
 /// What a run has of a table file: its keys from `first` on and before `end`.

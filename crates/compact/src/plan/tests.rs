@@ -58,6 +58,8 @@ impl Model {
             range_deletes: u64::from(self.rng.one_in(10)),
             seqno_max: Seqno::new(self.next),
             splits: splits.collect(),
+            // Some are mostly pointers.
+            values: vec![(TableId(0), self.rng.below(3) * 100 * content.len() as u64)],
             ..FileSummary::default()
         });
         self.files.insert(file.id.0, content);
@@ -353,6 +355,69 @@ fn a_job_fits_the_free_space() {
     assert_eq!(plan(&summary, &Options::default()), None, "1000 bytes to write and 40 for flushes");
     summary.free_bytes = Some(1100);
     assert!(plan(&summary, &Options::default()).is_some());
+}
+
+/// A table that points at `used` bytes of each of these value files.
+fn pointing(mut piece: Piece, files: &[u64], used: u64) -> Piece {
+    let values = files.iter().map(|file| (TableId(*file), used)).collect();
+    Arc::make_mut(&mut piece.file).values = values;
+    piece
+}
+
+fn value_file(id: u64, bytes: u64) -> ValueFileSummary {
+    ValueFileSummary { id: TableId(id), bytes, stays: false }
+}
+
+#[test]
+fn pointers_weigh_what_they_point_at() {
+    // A few pointers over many entries: as bytes of tables little, as bytes of values half of all.
+    let upper = pointing(table(5, 1, "a", "z", 10), &[50], 1000);
+    let oldest = pointing(table(1, 2, "a", "z", 100), &[51], 1000);
+    let mut summary = tree(vec![vec![upper.clone()], vec![oldest.clone()]]);
+    summary.values = vec![value_file(50, 1000), value_file(51, 1000)];
+    let job = merge(&summary, &Options::default());
+    assert_eq!((job.reason, job.oldest, job.bytes), (Reason::Space, true, 110));
+    assert!(job.collect.is_empty(), "nothing of a file is dead yet");
+    let fresh = Summary { superseding: 0.1, ..summary };
+    assert_eq!(plan(&fresh, &Options::default()), None, "new keys are no garbage");
+    let light = tree(vec![vec![table(5, 1, "a", "z", 10)], vec![oldest]]);
+    assert_eq!(plan(&light, &Options::default()), None);
+}
+
+#[test]
+fn tables_of_pointers_are_merged_whole() {
+    // The columns are a-h, h-k and k-z; only the middle one has two cells.
+    let runs = |used| {
+        let upper = pointing(table(5, 1, "h", "k", 100), &[50], used);
+        vec![vec![upper], vec![pointing(table(1, 2, "a", "z", 100), &[51], used)]]
+    };
+    let job = merge(&tree(runs(1000)), &Options::default());
+    assert_eq!((&*job.first, job.end.as_deref()), (&b"a"[..], Some(&b"z"[..])));
+    let job = merge(&tree(runs(10)), &Options::default());
+    assert_eq!((&*job.first, job.end.as_deref()), (&b"h"[..], Some(&b"k"[..])));
+}
+
+#[test]
+fn a_value_file_is_collected_once_enough_of_it_is_dead() {
+    let of = |live: u64| {
+        let runs = vec![vec![pointing(table(1, 2, "a", "k", 100), &[50, 51], live)]];
+        let mut summary = tree(runs);
+        summary.values = vec![value_file(50, 1000), value_file(51, live)];
+        summary
+    };
+    assert_eq!(plan(&of(600), &Options::default()), None, "four tenths are dead, and no more");
+    let job = merge(&of(599), &Options::default());
+    assert_eq!((job.reason, &job.collect[..]), (Reason::Values, &[TableId(50)][..]));
+    assert_eq!((&*job.first, job.end.as_deref()), (&b"a"[..], Some(&b"k"[..])));
+    assert!(debt(&of(599), &Options::default()).bytes > 0);
+    // What is damaged stays, and what no copy fits beside waits.
+    let mut stays = of(599);
+    stays.values[0].stays = true;
+    assert_eq!(plan(&stays, &Options::default()), None);
+    let full = Summary { free_bytes: Some(400), ..of(599) };
+    assert_eq!(plan(&full, &Options::default()), None);
+    let room = Summary { free_bytes: Some(800), ..of(599) };
+    assert!(plan(&room, &Options::default()).is_some());
 }
 
 #[test]

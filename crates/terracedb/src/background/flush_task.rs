@@ -90,8 +90,9 @@ impl FlushTask {
             Ok(Some(flushed)) => {
                 self.log.flushed(job.tree().id(), flushed.below);
                 self.counters.flushes.add(1);
-                self.counters.flush_bytes.add(flushed.file_bytes + flushed.values_bytes);
-                self.compactor.flushed(job.tree(), flushed.file_bytes);
+                let bytes = flushed.file_bytes + flushed.values_bytes;
+                self.counters.flush_bytes.add(bytes);
+                self.compactor.flushed(job.tree(), bytes);
                 let name = job.tree().name().to_owned();
                 // The memtable's memory is given back before the writers that wait for it wake.
                 drop(job);

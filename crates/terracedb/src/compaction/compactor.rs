@@ -21,7 +21,7 @@ use super::state::State;
 use super::{CompactionStatistics, Counters, MergeJob, summary};
 use crate::Resources;
 use crate::manifest::Edit;
-use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree};
+use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, TableFile, Tree};
 use crate::pace::Pace;
 use crate::trees::Trees;
 
@@ -101,10 +101,11 @@ impl Compactor {
         self.flushing.load(Ordering::Relaxed)
     }
 
-    /// A flush of `tree` wrote a table of `bytes`.
+    /// A flush of `tree` wrote `bytes`, of a table and of long values.
     pub(crate) fn flushed(&self, tree: &Tree, bytes: u64) {
         let version = Arc::clone(&tree.view().version);
-        let all: u64 = version.files().iter().map(|file| file.entry().file_bytes).sum();
+        let held = |file: &Arc<TableFile>| file.facts().bytes + file.facts().value_bytes();
+        let all: u64 = version.files().into_iter().map(held).sum();
         self.state.lock().books.entry(tree.id()).or_default().turnover.flushed(bytes, all);
         self.wake();
     }
@@ -405,8 +406,8 @@ impl Compactor {
         let mut state = self.state.lock();
         let book = state.books.entry(id).or_default();
         book.succeeded();
-        if let Some((newer, oldest)) = merged.turnover {
-            book.turnover.merged(newer, oldest, merged.bytes_written);
+        if let Some((newer, oldest, out)) = merged.turnover {
+            book.turnover.merged(newer, oldest, out);
         }
         self.job_ended(state, id, bytes);
     }

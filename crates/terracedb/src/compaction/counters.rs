@@ -87,8 +87,9 @@ pub(crate) struct Merged {
     pub(crate) values_bytes: u64,
     pub(crate) counts: Counts,
     pub(crate) pages_passed: u64,
-    /// Bytes of inputs above the oldest run, and in it, where that is the keyspace's oldest.
-    pub(crate) turnover: Option<(u64, u64)>,
+    /// What inputs above the oldest run hold, in it, and what the outputs hold, bytes; where that is the
+    /// keyspace's oldest.
+    pub(crate) turnover: Option<(u64, u64, u64)>,
 }
 
 /// Adds up what merges did. One short lock a merge.

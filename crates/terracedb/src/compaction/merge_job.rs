@@ -25,7 +25,7 @@ use compact::{Job, Outcome, Run, Verification};
 use table::Table;
 
 use super::counters::Merged;
-use super::summary::bytes_of;
+use super::summary::weight_of;
 use crate::Problem;
 use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
@@ -47,7 +47,7 @@ pub(crate) struct MergeJob {
     reason: Reason,
     /// The pieces merged.
     inputs: Vec<Arc<Piece>>,
-    /// Bytes of inputs above the oldest run, and in it, where nothing older lies below.
+    /// What inputs above the oldest run hold, and in it, bytes; where nothing older lies below.
     turnover: Option<(u64, u64)>,
     /// When its first step was due.
     began: Duration,
@@ -96,7 +96,7 @@ impl MergeJob {
         let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
-            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) += bytes_of(piece);
+            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) += weight_of(piece);
         }
         Ok(Some(Self {
             tree: Arc::clone(tree),
@@ -286,6 +286,8 @@ impl MergeJob {
             let collected = |file: &&Arc<ValueFile>| self.job.values.collect.contains(&file.id());
             output.file().values().iter().filter(collected).for_each(|file| file.mark_staying());
         }
+        let pointed = outputs.iter().map(|(_, output)| output.file().facts().value_bytes());
+        let held = outcome.bytes_written() + pointed.sum::<u64>();
         let inputs = self.inputs.iter().map(|piece| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         shape.install_changed(&change);
@@ -297,7 +299,7 @@ impl MergeJob {
             values_bytes: outcome.values.map_or(0, |values| values.file_bytes),
             counts: outcome.counts,
             pages_passed: outcome.pages_passed,
-            turnover: self.turnover,
+            turnover: self.turnover.map(|(newer, oldest)| (newer, oldest, held)),
         })
     }
 

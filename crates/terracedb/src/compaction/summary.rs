@@ -66,6 +66,13 @@ pub(crate) fn facts(file: &TableFile) -> plan::FileSummary {
     }
 }
 
+/// About what `piece` holds: its bytes, and those of the long values that it points at.
+pub(crate) fn weight_of(piece: &Piece) -> u64 {
+    let (file, bytes) = (piece.file().facts(), bytes_of(piece));
+    let part = bytes as f64 / file.bytes.max(1) as f64;
+    bytes.saturating_add((file.value_bytes() as f64 * part) as u64)
+}
+
 /// About the bytes that `piece` has of its file.
 pub(crate) fn bytes_of(piece: &Piece) -> u64 {
     let (file, range) = (piece.file().facts(), piece.range());
