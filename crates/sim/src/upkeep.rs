@@ -111,9 +111,14 @@ impl World {
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
         let report = terracedb::check(&medium, &mut |_, _| ());
         let checked = report.map(|report| (report.is_clean(), report.problems));
+        // Opening heals a device that it finds broken.
+        let was_broken = self.broken;
         self.open(crate::history::Left::Process)?;
-        let (clean, problems) = checked?;
-        ensure!(clean || self.broken, "check: {problems:?}");
+        let (clean, problems) = match checked {
+            Err(_) if was_broken => return Ok(()),
+            checked => checked?,
+        };
+        ensure!(clean || was_broken, "check: {problems:?}");
         Ok(())
     }
 
