@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Target, golden file, and the bytes left out at its beginning.
-const SEEDS: [(&str, &str, usize); 11] = [
+const SEEDS: &[(&str, &str, usize)] = &[
     ("batch", "terracedb/golden/batch.hex", 0),
     ("batch", "terracedb/golden/batch_kinds.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
@@ -38,7 +38,7 @@ const TRACES: [(&str, &[u8]); 5] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for (target, golden, skipped) in SEEDS {
+    for &(target, golden, skipped) in SEEDS {
         let path = Path::new("../crates").join(golden);
         let mut bytes = golden_bytes(&path);
         bytes.drain(..skipped);
