@@ -142,7 +142,11 @@ fn space_is_what_the_device_underneath_says() {
     assert_eq!(medium.space().unwrap(), Some(left(10)));
     medium.create("b", Access::Bytes, 10 << 12).unwrap();
     device.set_capacity(Some(4 << 12));
-    assert_eq!(medium.space().unwrap(), Some(Space { total: 4 << 12, free: 0 }), "over what it has");
+    assert_eq!(
+        medium.space().unwrap(),
+        Some(Space { total: 4 << 12, free: 0 }),
+        "over what it has"
+    );
 }
 
 #[test]

@@ -274,7 +274,8 @@ impl Medium for FileMedium {
 
     /// What the file system leaves to those without privileges.
     fn space(&self) -> Result<Option<Space>> {
-        let failed = |error: rustix::io::Errno| failed("statvfs", self.path.display(), error.into());
+        let failed =
+            |error: rustix::io::Errno| failed("statvfs", self.path.display(), error.into());
         let fs = fstatvfs(&self.directory).map_err(failed)?;
         let bytes = |blocks: u64| blocks.saturating_mul(fs.f_frsize);
         // Some file systems, made as they are needed, do not count blocks.
