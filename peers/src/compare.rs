@@ -39,7 +39,11 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Runs all cases, and writes a file of results after each.
+    ///
+    /// # Errors
+    /// `Retry` where another comparison is under way in the same data; as the file system's.
     pub(crate) fn run(&self) -> Result<()> {
+        let _lock = lock(&self.data)?;
         for case in &self.cases {
             let result = self.case(case)?;
             let path = result_path(&self.results, case.name, self.scale);
@@ -192,6 +196,20 @@ fn spawn(task: &Task, dir: &Path, bound: Option<&Bound>, result: &mut StoreResul
     Ok(())
 }
 
+/// Holds the folder of data for this process: two comparisons in one would take each other's stores.
+fn lock(data: &Path) -> Result<fs::File> {
+    let io = |error| Error::io("lock", data.display(), error);
+    fs::create_dir_all(data).map_err(io)?;
+    let file = fs::File::create(data.join("LOCK")).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Error::retry("data").at(data.display()).expected("no other comparison"))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
 /// Whether it could be emptied.
 fn empty_page_cache() -> bool {
     rustix::fs::sync();
@@ -225,4 +243,26 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     let io = |error| Error::io("write", path.display(), error);
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(io)?;
     fs::write(path, text).map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_comparison_at_a_time_has_the_data() {
+        let data = std::env::temp_dir().join(format!("peers-lock-{}", std::process::id()));
+        let held = lock(&data).unwrap();
+        assert!(lock(&data).unwrap_err().is_retryable());
+        drop(held);
+        lock(&data).unwrap();
+        remove(&data).unwrap();
+    }
+
+    #[test]
+    fn quick_results_do_not_replace_full_ones() {
+        let path = |scale| result_path(Path::new("results"), "cold", scale);
+        assert_eq!(path(Scale::Full), Path::new("results/cold.json"));
+        assert_eq!(path(Scale::Quick), Path::new("results/quick/cold.json"));
+    }
 }

@@ -59,7 +59,8 @@ pub struct Figures {
     pub device: Device,
     /// Device reads that callers waited for, for each lookup.
     pub device_reads_per_get: Option<f64>,
-    /// Bytes written to the device for each byte of key and value written, settling included.
+    /// Bytes written to the device for each byte of key and value written, settling included, as the
+    /// store counts them, or the system where it does not.
     pub write_amplification: Option<f64>,
     /// Device space taken at the end, settling included, bytes.
     pub space_bytes: u64,
@@ -203,6 +204,8 @@ impl<'a> Meter<'a> {
         let io = process::io().since(self.io_before);
         let counted = self.store.counters().since(&self.before);
         let device = counted.total();
+        let counts_itself = !counted.device.is_empty();
+        let device_writes = if counts_itself { device.write_bytes } else { io.write_bytes };
         let stall_seconds = counted.stall().as_secs_f64();
         let live_bytes = live_bytes.or(counted.logical_bytes);
         let seconds = elapsed.as_secs_f64();
@@ -222,7 +225,7 @@ impl<'a> Meter<'a> {
             wrong: tally.wrong,
             latency_us: tally.latencies.summary(),
             device_reads_per_get: ratio(counted.foreground_read_ops as f64, tally.lookups as f64),
-            write_amplification: ratio(device.write_bytes as f64, tally.written_bytes as f64),
+            write_amplification: ratio(device_writes as f64, tally.written_bytes as f64),
             space_amplification: live_bytes
                 .and_then(|live| ratio(counted.space_bytes as f64, live as f64)),
             device: Device { total: device, by_purpose: counted.device },
