@@ -124,6 +124,9 @@ impl FramePool {
         })))
     }
 
+    /// What a chunk of frames takes, bytes.
+    pub const CHUNK_BYTES: u64 = CHUNK_BYTES as u64;
+
     const POOL_BYTES: usize = size_of::<Pool>() + TABLES_MAX * size_of::<OnceLock<Table>>();
 
     /// The most frames at once.

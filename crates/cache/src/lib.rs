@@ -3,6 +3,7 @@
 //! Level 2 (docs/ARCHITECTURE.md). Knows nothing of what a page means: the caller verifies a page
 //! before it inserts it (I8), and must expect any page to be gone (I6).
 
+mod balance;
 mod key;
 mod page_cache;
 mod policy;
@@ -10,6 +11,7 @@ pub mod rows;
 mod shard;
 mod statistics;
 
+pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use page_cache::PageCache;
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};

@@ -16,6 +16,8 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Reclaim, Result, TableId};
 use parking_lot::Mutex;
 
+use crate::balance::SHADOW_PART;
+use crate::rows::Ghost;
 use crate::shard::{SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
 use crate::{CacheStatistics, PageKey, PageKind};
 
@@ -51,11 +53,14 @@ impl PageCache {
     /// # Errors
     /// `Retry` where the budget does not hold the slots.
     pub fn new(account: &Account, capacity_bytes: u64) -> Result<Self> {
-        let frames = frames_within(capacity_bytes);
+        let shadow =
+            usize::try_from(capacity_bytes).unwrap_or(usize::MAX) / PAGE_BYTES / SHADOW_PART;
+        let shadow_bytes = Ghost::bytes_of(shadow);
+        let frames = frames_within(capacity_bytes.saturating_sub(shadow_bytes));
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let slots = (frames / shards).min(SLOTS_MAX);
-        let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64)?;
-        let shard = |number| Padded(Mutex::new(Shard::new(number, slots)));
+        let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64 + shadow_bytes)?;
+        let shard = |number| Padded(Mutex::new(Shard::new(number, slots, shadow / shards)));
         Ok(Self {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
@@ -122,6 +127,17 @@ impl PageCache {
         for shard in &self.shards {
             shard.0.lock().remove(|key| key.space == space && key.table == table);
         }
+    }
+
+    /// The memory of pages, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.pool.frames_grown() * PAGE_BYTES) as u64
+    }
+
+    /// Whether it could take another chunk now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.account.has_room(FramePool::CHUNK_BYTES)
     }
 
     /// The counts so far.

@@ -9,6 +9,7 @@ use arena::{Evacuation, Frame, FrameMut, FramePool, Page};
 use hashbrown::HashTable;
 
 use crate::policy::Heat;
+use crate::rows::Ghost;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -22,6 +23,9 @@ pub(crate) struct Shard {
     pub(crate) data: KindStatistics,
     pub(crate) meta: KindStatistics,
     pub(crate) refused: u64,
+    /// What went last, and how many of it were missed soon.
+    shadow: Ghost,
+    pub(crate) missed: u64,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
@@ -57,9 +61,9 @@ pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
 const MOVE_TRIES: usize = 64;
 
 impl Shard {
-    /// An empty shard, the `number`th, of at most `slots` pages: memory for them is taken as they
-    /// are used.
-    pub(crate) fn new(number: usize, slots: usize) -> Self {
+    /// An empty shard, the `number`th, of at most `slots` pages, that remembers the last
+    /// `shadow` that went: memory for pages is taken as they are used.
+    pub(crate) fn new(number: usize, slots: usize, shadow: usize) -> Self {
         Self {
             tag: (number as u32) << SLOT_BITS,
             index: HashTable::with_capacity(slots),
@@ -70,6 +74,8 @@ impl Shard {
             data: KindStatistics::default(),
             meta: KindStatistics::default(),
             refused: 0,
+            shadow: Ghost::new(shadow),
+            missed: 0,
             given_back: 0,
             moved: 0,
         }
@@ -131,6 +137,7 @@ impl Shard {
         if let Some(slot) = self.find(key, hash) {
             return Some(slot.frame.clone());
         }
+        self.missed += u64::from(self.shadow.recall(hash));
         let taken = match self.free_slot() {
             Some(number) => match pool.alloc() {
                 Some(frame) => Some((number, frame)),
@@ -178,6 +185,7 @@ impl Shard {
             }
             let slot = self.take(number as u32)?;
             self.counts(slot.kind).evicted += 1;
+            self.shadow.remember(slot.key.hash());
             match slot.frame.try_thaw() {
                 Ok(frame) => return Some((number as u32, frame)),
                 // Nobody else reaches a slot's frame, and it was unpinned just now.
@@ -203,6 +211,7 @@ impl Shard {
             self.free.push(number);
             self.given_back += 1;
             self.counts(slot.kind).evicted += 1;
+            self.shadow.remember(slot.key.hash());
             hand_over(slot.frame, evacuation);
         }
     }
@@ -265,6 +274,7 @@ impl Shard {
         statistics.data.add(&self.data);
         statistics.meta.add(&self.meta);
         statistics.refused += self.refused;
+        statistics.missed += self.missed;
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
     }

@@ -71,6 +71,15 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         format_bytes(merges.debt_bytes),
         merges.running
     ))?;
+    let rows = &statistics.rows;
+    out.line(format_args!(
+        "{} rows in {} of memory, {} gets from rows, {} rows put in, {} refused",
+        rows.rows,
+        format_bytes(rows.bytes + rows.index_bytes),
+        statistics.hits.row,
+        rows.fills,
+        rows.refused.sum()
+    ))?;
     let recovery = db.recovery();
     out.line(format_args!(
         "opened in {:.3} s: {} batches from {} of log",
@@ -115,6 +124,8 @@ fn to_json(db: &Db, statistics: &Statistics) -> Value {
         "device_space": statistics.device_space.map(|space| {
             json!({ "total": space.total, "free": space.free })
         }),
+        "hits": hits_to_json(statistics),
+        "rows": rows_to_json(statistics),
         "compaction": compaction_to_json(&statistics.compaction),
         "recovery": {
             "seconds": recovery.elapsed.as_secs_f64(),
@@ -145,6 +156,40 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "memtable_bytes": keyspace.memtable_bytes,
         "pinned_bytes": keyspace.pinned_bytes,
         "metadata_bytes": keyspace.metadata_bytes,
+    })
+}
+
+/// Where gets ended.
+fn hits_to_json(statistics: &Statistics) -> Value {
+    let hits = &statistics.hits;
+    json!({
+        "memtable": hits.memtable,
+        "row": hits.row,
+        "page": hits.page,
+        "scm": hits.scm,
+        "flash": hits.flash,
+    })
+}
+
+fn rows_to_json(statistics: &Statistics) -> Value {
+    let rows = &statistics.rows;
+    json!({
+        "rows": rows.rows,
+        "bytes": rows.bytes,
+        "free_bytes": rows.free_bytes,
+        "index_bytes": rows.index_bytes,
+        "bytes_max": rows.bytes_max,
+        "fills": rows.fills,
+        "recalled": rows.recalled,
+        "kept": rows.kept,
+        "evicted": rows.evicted,
+        "refused": {
+            "large": rows.refused.large,
+            "written": rows.refused.written,
+            "seldom": rows.refused.seldom,
+            "memory": rows.refused.memory,
+        },
+        "chunks_given_back": rows.chunks_given_back,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The write path: admit, log, apply, publish, and sync if asked.
 //!
 //! I1: a batch is in the log before it is in a memtable, and there before it is visible. I2: it is
-//! published whole and in order by the [`PublishRing`]. A write is visible before its sync returns,
+//! published whole and in order by the [`PublishRing`]. The rows of what it writes go in between. A write is visible before its sync returns,
 //! so that writers that ask for no sync never wait behind one; it is acknowledged after (I11).
 
 use std::cell::RefCell;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::PublishRing;
-use base::{Durability, Error, Result, Seqno, Trailer};
+use base::{Durability, EntryKind, Error, Result, Seqno, Trailer, key_hash};
+use cache::RowCache;
 use compact::Horizon;
 use log::{Batch, Log};
 
@@ -27,6 +28,7 @@ pub(crate) struct Committer {
     ring: Arc<PublishRing>,
     buffers: Arc<Buffers>,
     snapshots: Arc<SnapshotList>,
+    rows: Arc<RowCache>,
     /// The highest sequence number that the interval sync owes durability.
     pub(crate) owed: Arc<AtomicU64>,
     /// User bytes (keys and values) and operations acknowledged.
@@ -48,10 +50,11 @@ impl Committer {
         ring: Arc<PublishRing>,
         buffers: Arc<Buffers>,
         snapshots: Arc<SnapshotList>,
+        rows: Arc<RowCache>,
     ) -> Self {
         let owed = Arc::default();
         let (user_bytes, ops) = Default::default();
-        Self { log, ring, buffers, snapshots, owed, user_bytes, ops }
+        Self { log, ring, buffers, snapshots, rows, owed, user_bytes, ops }
     }
 
     /// Commits one operation, whose key and value were checked.
@@ -64,6 +67,7 @@ impl Committer {
     ) -> Result<()> {
         usable(tree)?;
         let size = WriteSize::of(key, write);
+        self.rows.prefetch(tree.rows().hash(key_hash(key)));
         self.buffers.admit(tree, size)?;
         let first = BODY.with_borrow_mut(|body| {
             body.clear();
@@ -75,6 +79,7 @@ impl Committer {
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
             view.memtable_for(first).insert(key, trailer, value, || self.readers());
+            self.forget_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok::<_, Error>(first)
         })?;
@@ -122,7 +127,16 @@ impl Committer {
                 let trailer = Trailer::new(seqno, op.kind);
                 let memtable = view.memtable_for(seqno);
                 memtable.insert(op.key, trailer, op.value, || self.readers());
+                self.forget_rows(&part.tree, op.key, seqno, op.kind);
             }
+        }
+    }
+
+    /// Has rows go that a write was made to: after it is in a memtable, before it is visible.
+    fn forget_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
+        match kind {
+            EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
+            _ => self.rows.forget(tree.rows().hash(key_hash(key))),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::iter::Iter;
 use crate::manifest::KeyRange;
 use crate::op::{DeleteRange, Write};
 use crate::ordered::{Tree, View};
-use crate::read::{Completed, Lookup, ReadQueue, Value};
+use crate::read::{Completed, Lookup, Probe, ReadQueue, Value};
 use crate::store::Store;
 
 /// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.
@@ -260,25 +260,37 @@ impl Keyspace {
     }
 
     fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
+        let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.tree.moment(&self.store.ring);
         self.usable()?;
-        self.lookup(Lookup::new(key, view, at, None))
+        self.lookup(key, probe, view, at)
     }
 
     pub(crate) fn get_at(&self, key: Key<'_>, at: Seqno) -> Result<Option<Bytes>> {
         let view = self.tree.view();
         self.usable()?;
-        let value = self.lookup(Lookup::new(key, view, at, None))?;
+        let value = self.lookup(key, Probe::only_looking(key.bytes()), view, at)?;
         Ok(value.map(|value| value.bytes))
     }
 
-    fn lookup<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>>(
+    fn lookup<V: Deref<Target = Arc<View>>>(
         &self,
-        mut lookup: Lookup<K, V>,
+        key: Key<'_>,
+        probe: Probe,
+        view: V,
+        at: Seqno,
     ) -> Result<Option<Value>> {
         let reader = &self.store.reader;
+        if let Some(value) = reader.rows.get(&view, key.bytes(), probe, at, None) {
+            reader.counters.row.add(1);
+            return Ok(Some(value));
+        }
+        let mut lookup = Lookup::new(key, probe, view, at, None);
         let (value, depth) = reader.run(&mut lookup, None)?;
         reader.counters.lookup_ended(depth);
+        if let Some(value) = &value {
+            reader.rows.keep(&lookup, value, depth);
+        }
         Ok(value)
     }
 
@@ -296,8 +308,12 @@ impl Keyspace {
     /// # Errors
     /// `Invalid` where a key is out of bounds. What fails for one key is that key's result.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
+        for key in keys {
+            Key::new(key.as_ref())?;
+        }
+        let probes = self.store.reader.rows.probes(self.tree.rows(), keys);
         let (view, at) = self.now()?;
-        self.multi_get_at(keys, view, at)
+        self.multi_get_with(keys, &probes, view, at)
     }
 
     pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
@@ -309,8 +325,32 @@ impl Keyspace {
         for key in keys {
             Key::new(key.as_ref())?;
         }
-        let mut results: Vec<Result<Option<Bytes>>> = keys.iter().map(|_| Ok(None)).collect();
+        let probes: Vec<_> = keys.iter().map(|key| Probe::only_looking(key.as_ref())).collect();
+        self.multi_get_with(keys, &probes, view, at)
+    }
+
+    fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        probes: &[Probe],
+        view: Arc<View>,
+        at: Seqno,
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
         let now = Some(view.semantics.timekeeper().now());
+        let reader = &self.store.reader;
+        let mut rest = Vec::new();
+        let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
+        for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
+            let row = reader.rows.get(&view, key.as_ref(), *probe, at, now);
+            if row.is_none() {
+                rest.push((token, key.as_ref(), *probe));
+            }
+            results.push(Ok(row.map(|value| value.bytes)));
+        }
+        reader.counters.row.add((keys.len() - rest.len()) as u64);
+        if rest.is_empty() {
+            return Ok(results);
+        }
         let mut done = Vec::new();
         let mut place = |done: &mut Vec<Completed>| {
             for Completed { token, result } in done.drain(..) {
@@ -320,12 +360,12 @@ impl Keyspace {
             }
         };
         self.store.queues.with(&self.store.reader, &*self.store.medium, |queue| {
-            for (token, key) in (0u64..).zip(keys) {
+            for (token, key, probe) in rest {
                 while queue.room() == 0 {
                     queue.wait(1, &mut done)?;
                     place(&mut done);
                 }
-                queue.start(Arc::clone(&view), Key::new(key.as_ref())?, at, now, token)?;
+                queue.start(Arc::clone(&view), Key::new(key)?, probe, at, now, token)?;
             }
             while queue.in_flight() > 0 {
                 queue.wait(1, &mut done)?;
@@ -347,8 +387,9 @@ impl Keyspace {
         if !queue.reads(&self.store.reader) {
             return Err(Error::invalid("read queue").expected("a queue of the keyspace's store"));
         }
+        let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.now()?;
-        queue.start(view, key, at, None, token)
+        queue.start(view, key, probe, at, None, token)
     }
 
     /// Every key and value, in key order, as of now. Also backwards: `.rev()`.

@@ -30,7 +30,7 @@ use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
-use crate::read::{PageReader, QueuePool};
+use crate::read::{PageReader, QueuePool, Rows};
 use crate::scrub::{ScrubTask, Scrubber};
 use crate::settings::{LiveSettings, Settings};
 use crate::snapshot_list::SnapshotList;
@@ -152,6 +152,7 @@ pub(crate) fn open(
         Arc::clone(&ring),
         Arc::clone(&buffers),
         Arc::clone(&snapshots),
+        Arc::clone(resources.rows()),
     );
     let durable_log = Arc::clone(&log);
     let env = FlushEnv {
@@ -162,6 +163,7 @@ pub(crate) fn open(
     };
     let reader = Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
+        Rows::new(Arc::clone(resources.rows()), Arc::clone(resources.balance())),
         env.space,
         resources.reads_account(),
     ));
@@ -408,7 +410,8 @@ fn open_trees(
 /// How a keyspace's versions are read.
 pub(crate) fn semantics(resources: &Resources, timekeeper: &Arc<Timekeeper>) -> Arc<Semantics> {
     let max = resources.value_bytes_max();
-    Semantics::new(Arc::clone(timekeeper), resources.account("reads"), max)
+    let rows = resources.rows().owner();
+    Semantics::new(Arc::clone(timekeeper), resources.account("reads"), max, rows)
 }
 
 /// Why `table` could not be opened: damage, where its file is missing.

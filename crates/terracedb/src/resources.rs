@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use base::{
     Account, Budget, Charge, Clock, Executor, Reclaim, ReclaimOrder, Result, SystemClock, Threads,
 };
-use cache::PageCache;
+use cache::{Balance, PageCache, RowCache};
 use parking_lot::Mutex;
 
 use crate::memory::Memory;
@@ -34,6 +34,8 @@ struct Inner {
     plan: ArcSwap<MemoryPlan>,
     budget: Budget,
     cache: Arc<PageCache>,
+    rows: Arc<RowCache>,
+    balance: Arc<Balance>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
     flush: Budget,
     _flush_charge: Charge,
@@ -80,7 +82,10 @@ impl ResourcesBuilder {
         apply(&plan, &budget);
         let cache = PageCache::new(&budget.spare_account("page cache"), plan.budget)?;
         let cache = Arc::new(cache);
-        let weak = Arc::downgrade(&cache);
+        let rows = budget.spare_account("row cache");
+        let rows = Arc::new(RowCache::new(&rows, Balance::first_rows(plan.budget))?);
+        let balance = Arc::new(Balance::new(&cache, &rows));
+        let weak = Arc::downgrade(&balance);
         budget.add_reclaimer(ReclaimOrder::Cache, weak);
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
@@ -93,6 +98,8 @@ impl ResourcesBuilder {
             plan: ArcSwap::from_pointee(plan),
             budget,
             cache,
+            rows,
+            balance,
             flush,
             _flush_charge,
             executor,
@@ -225,6 +232,14 @@ impl Resources {
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
         &self.0.cache
+    }
+
+    pub(crate) fn rows(&self) -> &Arc<RowCache> {
+        &self.0.rows
+    }
+
+    pub(crate) fn balance(&self) -> &Arc<Balance> {
+        &self.0.balance
     }
 
     pub(crate) fn executor(&self) -> &dyn Executor {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use cache::CacheStatistics;
+use cache::{CacheStatistics, RowStatistics};
 use media::{Space, Usage};
 use table::Table;
 
@@ -31,6 +31,8 @@ pub struct Statistics {
     pub memory: Memory,
     /// The page cache, shared by all stores of the same resources.
     pub cache: CacheStatistics,
+    /// The cache of single rows, shared likewise.
+    pub rows: RowStatistics,
     /// Gets and multi-gets by where they ended.
     pub hits: Hits,
     /// Steps of read operations: gets, queued gets and cursor moves share one machine.
@@ -86,7 +88,7 @@ pub struct Statistics {
 pub struct Hits {
     /// In a memtable, or nowhere without a page.
     pub memtable: u64,
-    /// In the cache of single rows (there is none yet).
+    /// In the cache of single rows.
     pub row: u64,
     /// In cached pages.
     pub page: u64,
@@ -175,9 +177,10 @@ impl Statistics {
             device_space: store.medium.space().ok().flatten(),
             memory: store.resources.memory_usage().with_metadata(metadata),
             cache: store.resources.cache().statistics(),
+            rows: store.resources.rows().statistics(),
             hits: Hits {
                 memtable: reads.memtable.get(),
-                row: 0,
+                row: reads.row.get(),
                 page: reads.page.get(),
                 scm: 0,
                 flash: reads.flash.get(),

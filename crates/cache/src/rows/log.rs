@@ -20,6 +20,7 @@ use super::policy::{self, Admission, Fate, Queue};
 use super::row::{Row, RowRef};
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
+use crate::balance::SHADOW_PART;
 
 /// Segments that cleaning may need before it frees one.
 const SPARE_SEGMENTS: usize = 1;
@@ -47,7 +48,9 @@ pub(super) struct RowLog {
     main: VecDeque<Segment>,
     pub(super) bytes_max: u64,
     ghost: Ghost,
-    /// For the ghost (I10).
+    /// What went last, as much of it as lay in [`SHADOW_PART`] of the memory.
+    shadow: Ghost,
+    /// For both (I10).
     charge: Charge,
     admission: Admission,
     pub(super) counts: RowStatistics,
@@ -83,6 +86,7 @@ impl RowLog {
             main: VecDeque::new(),
             bytes_max,
             ghost: Ghost::default(),
+            shadow: Ghost::default(),
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
@@ -100,7 +104,7 @@ impl RowLog {
     }
 
     pub(super) fn ghost_bytes(&self) -> u64 {
-        Ghost::bytes_of(self.ghost.rows())
+        Ghost::bytes_of(self.ghost.rows()) + Ghost::bytes_of(self.shadow.rows())
     }
 
     /// Puts a row of `owner` in, made of what was read after `bucket` was taken.
@@ -112,6 +116,12 @@ impl RowLog {
         bucket: Bucket,
         row: Row<'_>,
     ) -> Result<(), Refusal> {
+        if self.shadow.recall(hash) {
+            match row.from_device {
+                true => self.counts.missed_device += 1,
+                false => self.counts.missed_cached += 1,
+            }
+        }
         let recalled = self.ghost.recall(hash);
         let Some(queue) = self.admission.queue(hash, recalled) else {
             self.remember(shared, hash);
@@ -136,11 +146,13 @@ impl RowLog {
     fn remember(&mut self, shared: Shared<'_>, hash: u64) {
         let rows = policy::remembered(shared.index.len().max(GHOST_ROWS_MIN));
         if rows > self.ghost.rows() / 4 * 5 || rows < self.ghost.rows() / 4 {
+            let shadow = shared.index.len().max(GHOST_ROWS_MIN) / SHADOW_PART;
+            let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
             // Both are there while one is made of the other.
-            let bytes = Ghost::bytes_of(rows);
             let missing = (bytes + self.ghost_bytes()).saturating_sub(self.charge.bytes());
             if missing == 0 || self.charge.try_grow(missing) {
                 self.ghost.resize(rows);
+                self.shadow.resize(shadow);
                 self.charge.shrink_to(bytes);
             }
         }
@@ -233,7 +245,10 @@ impl RowLog {
     }
 
     fn evict(&mut self, shared: Shared<'_>, place: Place, hash: u64) {
-        self.counts.evicted += u64::from(shared.index.replace(hash, place, None));
+        if shared.index.replace(hash, place, None) {
+            self.counts.evicted += 1;
+            self.shadow.remember(hash);
+        }
     }
 
     /// Where the rows of a segment begin, and their hashes; asks for their buckets.
@@ -260,6 +275,11 @@ impl RowLog {
         };
         words.iter().zip(old).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
         shared.index.replace(hash, from, Some((to, heat)))
+    }
+
+    /// Takes up to `chunks` chunks more, where there is memory for them.
+    pub(super) fn grow(&mut self, chunks: u64) {
+        (0..chunks).take_while(|_| self.segments.grow()).for_each(drop);
     }
 
     /// Gives a chunk back; its bytes, 0 where it is the last.

@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
 use super::row::{ROW_BYTES_MAX, Row, RowHit, RowRef};
+use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
 
 /// A cache of single rows, shared by any number of threads and stores.
@@ -148,6 +149,20 @@ impl RowCache {
                 return;
             }
         }
+    }
+
+    /// The memory of rows, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.log.lock().bytes()
+    }
+
+    /// As [`RowCache::set_capacity`]; memory for as much is taken now, as far as nobody needs it.
+    pub(crate) fn grow_to(&self, capacity_bytes: u64) {
+        let mut log = self.log.lock();
+        log.bytes_max = capacity_bytes;
+        let missing = capacity_bytes.saturating_sub(log.bytes());
+        log.grow(missing / CHUNK_BYTES);
     }
 
     /// The counts so far.

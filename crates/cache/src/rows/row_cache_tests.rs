@@ -50,7 +50,8 @@ impl Rows {
     fn fill_in(&self, bucket: Bucket, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
-        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry: 0 };
+        let (expiry, from_device) = (0, true);
+        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry, from_device };
         self.cache.fill(&self.owner, self.hash(key), bucket, row).is_ok()
     }
 

@@ -117,6 +117,7 @@ pub(super) fn commit(
     store.log.forget(KeyspaceId::NONE);
     let (number, shape) = take_number(store, tree, &range, rounds)?;
     let seqno = number.seqno;
+    tree.rows().raise_floor(seqno);
     if store.log.durable() < seqno {
         store.log.sync(seqno)?;
     }

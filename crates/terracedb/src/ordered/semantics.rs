@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use base::{Account, Error, Result};
+use cache::RowOwner;
 use compact::MergeOperator;
 
 use crate::timekeeper::Timekeeper;
@@ -18,6 +19,8 @@ pub(crate) struct Semantics {
     account: Account,
     /// The most operands of one key, bytes: what the longest value may take.
     operand_bytes_max: u64,
+    /// Whose the rows of the keyspace are.
+    rows: Arc<RowOwner>,
 }
 
 #[derive(Debug)]
@@ -32,9 +35,14 @@ impl Semantics {
         timekeeper: Arc<Timekeeper>,
         account: Account,
         operand_bytes_max: u64,
+        rows: RowOwner,
     ) -> Arc<Self> {
-        let operator = OnceLock::new();
-        Arc::new(Self { timekeeper, operator, account, operand_bytes_max })
+        let (operator, rows) = (OnceLock::new(), Arc::new(rows));
+        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows })
+    }
+
+    pub(crate) fn rows(&self) -> &Arc<RowOwner> {
+        &self.rows
     }
 
     pub(crate) fn timekeeper(&self) -> &Timekeeper {

@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use arena::PublishRing;
 use base::{Account, KeyspaceId, Result, RunId, Seqno};
+use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
@@ -72,6 +73,8 @@ pub(crate) struct Tree {
     /// The number of the newest ingest. Raised after the view that holds it is in force and before
     /// it is visible: `Release`.
     ingested: AtomicU64,
+    /// Whose the rows of the keyspace are.
+    rows: Arc<RowOwner>,
 }
 
 impl Tree {
@@ -85,6 +88,7 @@ impl Tree {
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
+        let rows = Arc::clone(semantics.rows());
         let (sealed, version, ingested) = (Vec::new(), Arc::new(version), Seqno::ZERO);
         let view = View { active, sealed, version, semantics, ingested };
         Ok(Arc::new(Self {
@@ -98,6 +102,7 @@ impl Tree {
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
             ingesting: Mutex::new(()),
             ingested: AtomicU64::new(0),
+            rows,
         }))
     }
 
@@ -107,6 +112,10 @@ impl Tree {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn rows(&self) -> &RowOwner {
+        &self.rows
     }
 
     /// The view in force, cheaply, for the length of one operation.

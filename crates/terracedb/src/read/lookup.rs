@@ -4,12 +4,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use base::{EntryKind, Result, Seqno, Trailer, key_hash};
+use arena::Bucket;
+use base::{EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
 use table::{Pages, PointRead, Step, TableCursor, ValueRead};
 
 use super::resolver::{Known, Resolver, Value};
-use super::{PageFile, ReadOp};
+use super::{PageFile, Probe, ReadOp};
 use crate::ordered::{Memtable, Piece, View};
 
 /// Values up to this size are copied out of a memtable, bytes: a copy costs less than keeping the
@@ -22,9 +23,14 @@ const COPY_BYTES_MAX: usize = 512;
 pub(crate) struct Lookup<K, V> {
     key: K,
     view: V,
+    /// The number it reads at.
+    as_of: Seqno,
     /// The newest version that is still to be found.
     at: Trailer,
-    hash: u64,
+    probe: Probe,
+    /// Whether a version was met, and its number where it was the first and a table had it.
+    met: bool,
+    first_in_table: Option<Seqno>,
     memtables_searched: bool,
     /// The next run to search.
     run: usize,
@@ -46,13 +52,16 @@ enum Search<K> {
 
 impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     /// A search for `key` as of `at`, at the time `now` in Unix milliseconds; none: whenever it
-    /// first matters.
-    pub(crate) fn new(key: K, view: V, at: Seqno, now: Option<u64>) -> Self {
+    /// first matters. `probe` is the key's, taken before the view.
+    pub(crate) fn new(key: K, probe: Probe, view: V, at: Seqno, now: Option<u64>) -> Self {
         Self {
             key,
             view,
+            as_of: at,
             at: Trailer::seek(at),
-            hash: 0,
+            probe,
+            met: false,
+            first_in_table: None,
             memtables_searched: false,
             run: 0,
             deleted: None,
@@ -70,6 +79,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             while let Some((trailer, value)) = version_in(memtable, key, self.at)
                 && deleted.is_none_or(|deleted| deleted < trailer.seqno())
             {
+                self.met = true;
                 let known = self.resolver.older(&self.view.semantics, key, trailer, value, None)?;
                 if known.is_some() {
                     return Ok(known);
@@ -120,11 +130,28 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             if let Some(handle) = run.find(key) {
                 let table = Arc::clone(handle.table()?);
                 self.deleted = table.range_deletes().newest_covering(key, self.at.seqno());
-                let point = PointRead::new(table, self.key.clone(), self.hash, self.at);
+                let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
                 return Ok(Some(Search::Newest(point)));
             }
         }
         Ok(None)
+    }
+}
+
+impl<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>> Lookup<K, V> {
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What a row of the value would be known by, where one may be left: the number of the version
+    /// that alone says the value, in a table itself, and the number as of which it is the newest.
+    pub(super) fn row(&self) -> Option<(Probe, Bucket, Seqno, Seqno)> {
+        let seqno = self.first_in_table.filter(|_| self.fetch.is_none())?;
+        Some((self.probe, self.probe.bucket?, seqno, self.as_of))
     }
 }
 
@@ -186,7 +213,6 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
             if let Some(known) = self.search_memtables()? {
                 return self.end(known);
             }
-            self.hash = key_hash(self.key.as_ref());
         }
         loop {
             if self.search.is_none() {
@@ -209,6 +235,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                         _ => None,
                     };
                     let (key, semantics) = (self.key.as_ref(), &self.view.semantics);
+                    self.first_in_table = (!self.met).then_some(trailer.seqno());
+                    self.met = true;
                     let known =
                         self.resolver.older(semantics, key, trailer, value, file.as_ref())?;
                     if let Some(known) = known {

@@ -10,6 +10,7 @@ mod page_file;
 mod pages;
 mod queue;
 mod resolver;
+mod rows;
 mod source;
 
 use base::Result;
@@ -22,6 +23,7 @@ pub(crate) use pages::{PageReader, ReadAhead};
 pub(crate) use queue::QueuePool;
 pub use queue::{Completed, ReadQueue};
 pub(crate) use resolver::Value;
+pub(crate) use rows::{Probe, Rows};
 
 /// A read in progress.
 pub(crate) trait ReadOp {

@@ -13,7 +13,7 @@ use cache::{PageCache, PageKey, PageKind};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, verify_page};
 
-use super::{PageFile, ReadOp};
+use super::{PageFile, ReadOp, Rows};
 use crate::counter::Counter;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
@@ -28,6 +28,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct PageReader {
     cache: Arc<PageCache>,
+    pub(crate) rows: Rows,
     /// Tells this store's pages from others' in the cache.
     space: u32,
     account: Account,
@@ -39,6 +40,8 @@ pub(crate) struct PageReader {
 pub(crate) struct ReadCounters {
     /// Steps of read operations: gets, queued gets and cursor moves alike.
     pub(crate) steps: Counter,
+    /// Lookups answered by a row.
+    pub(crate) row: Counter,
     /// Lookups that needed no page.
     pub(crate) memtable: Counter,
     /// Lookups answered from cached pages.
@@ -77,8 +80,8 @@ impl PageReader {
         &self.account
     }
 
-    pub(crate) fn new(cache: Arc<PageCache>, space: u32, account: Account) -> Self {
-        Self { cache, space, account, counters: ReadCounters::default() }
+    pub(crate) fn new(cache: Arc<PageCache>, rows: Rows, space: u32, account: Account) -> Self {
+        Self { cache, rows, space, account, counters: ReadCounters::default() }
     }
 
     fn key(&self, span: Span, number: u32) -> PageKey {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use table::{Pages, Span, Step};
 
 use super::pages::{Depth, PageReader, no_file, purpose};
-use super::{Lookup, PageFile, ReadOp};
+use super::{Lookup, PageFile, Probe, ReadOp};
 use crate::ordered::View;
 
 /// The end of one queued get.
@@ -105,6 +105,7 @@ impl ReadQueue {
         &mut self,
         view: Arc<View>,
         key: Key<'_>,
+        probe: Probe,
         at: base::Seqno,
         now: Option<u64>,
         token: u64,
@@ -115,8 +116,13 @@ impl ReadQueue {
                 self.depth()
             )));
         }
+        if let Some(value) = self.reader.rows.get(&view, key.bytes(), probe, at, now) {
+            self.reader.counters.row.add(1);
+            self.done.push_back(Completed { token, result: Ok(Some(value.bytes)) });
+            return Ok(());
+        }
         let key = Bytes::copy_from_slice(key.bytes());
-        let lookup = Lookup::new(key, PinnedView(view), at, now);
+        let lookup = Lookup::new(key, probe, PinnedView(view), at, now);
         self.advance(token, lookup, None, Depth::default());
         Ok(())
     }
@@ -241,6 +247,9 @@ impl ReadQueue {
             self.reader.counters.steps.add(1);
             let span = match lookup.step(supplied.take()) {
                 Ok(Step::Ready(value)) => {
+                    if let Some(value) = &value {
+                        self.reader.rows.keep(&lookup, value, depth);
+                    }
                     return self.finish(token, depth, Ok(value.map(|value| value.bytes)));
                 }
                 Ok(Step::Need(span)) => span,

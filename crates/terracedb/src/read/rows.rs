@@ -1,0 +1,115 @@
+//! Rows for reads: looked for before anything else, left by gets that found theirs in a table.
+//!
+//! The order of a get: the key's bucket, a view, the number to read at, the row, and only then the
+//! search. `cache::RowCache` says why no row is ever stale; what it asks of the caller is done in
+//! [`Rows::keep`]: a row is left only where no memtable of the view has a newer version. What merge
+//! operands make, what lies apart and what came from a memtable leaves no row, nor does a read of a
+//! snapshot.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arena::Bucket;
+use base::{Seqno, Trailer, key_hash};
+use bytes::Bytes;
+use cache::rows::Row;
+use cache::{Balance, RowCache, RowOwner};
+
+use super::pages::Depth;
+use super::{Lookup, Value};
+use crate::ordered::View;
+
+/// What is known of a key before its data is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    /// As `base::key_hash`.
+    pub(crate) hash: u64,
+    /// Where a row may be left.
+    pub(crate) bucket: Option<Bucket>,
+}
+
+impl Probe {
+    /// Of a read that leaves no row.
+    pub(crate) fn only_looking(key: &[u8]) -> Self {
+        Self { hash: key_hash(key), bucket: None }
+    }
+}
+
+/// The row cache, as a store's reads use it.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    cache: Arc<RowCache>,
+    balance: Arc<Balance>,
+}
+
+impl Rows {
+    pub(crate) fn new(cache: Arc<RowCache>, balance: Arc<Balance>) -> Self {
+        Self { cache, balance }
+    }
+
+    /// To be called before the view is taken that `key` is looked up in.
+    #[inline]
+    pub(crate) fn probe(&self, owner: &RowOwner, key: &[u8]) -> Probe {
+        let hash = key_hash(key);
+        Probe { hash, bucket: self.cache.bucket(owner.hash(hash)) }
+    }
+
+    /// As [`Rows::probe`], for many keys: what each needs is asked for together.
+    pub(crate) fn probes<K: AsRef<[u8]>>(&self, owner: &RowOwner, keys: &[K]) -> Vec<Probe> {
+        let hashed = keys.iter().map(|key| {
+            let hash = key_hash(key.as_ref());
+            self.cache.prefetch(owner.hash(hash));
+            Probe { hash, bucket: None }
+        });
+        let mut probes: Vec<_> = hashed.collect();
+        for probe in &mut probes {
+            probe.bucket = self.cache.bucket(owner.hash(probe.hash));
+        }
+        probes
+    }
+
+    /// The value of `key` as of `at`, where a row has it, at the time `now` in Unix milliseconds;
+    /// none: whenever it matters.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        view: &View,
+        key: &[u8],
+        probe: Probe,
+        at: Seqno,
+        now: Option<u64>,
+    ) -> Option<Value> {
+        let owner = view.semantics.rows();
+        let mut bytes = Vec::new();
+        let hit = self.cache.get(owner, key, owner.hash(probe.hash), at, &mut bytes)?;
+        let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
+        if hit.expiry > 0 && is_over() {
+            return None;
+        }
+        Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
+    }
+
+    /// Leaves a row of what `lookup` found, where it may.
+    pub(crate) fn keep<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+        &self,
+        lookup: &Lookup<K, V>,
+        value: &Value,
+        depth: Depth,
+    ) {
+        let Some((probe, bucket, seqno, as_of)) = lookup.row() else { return };
+        self.balance.missed();
+        let (key, view) = (lookup.key(), lookup.view());
+        let is_newer = |memtable: &Arc<crate::ordered::Memtable>| {
+            let newest = memtable.map().get(key, Trailer::seek(Seqno::MAX));
+            newest.is_some_and(|(trailer, _)| trailer.seqno() > as_of)
+        };
+        if view.memtables().any(is_newer) {
+            return;
+        }
+        let owner = view.semantics.rows();
+        let (value, expiry) = (&*value.bytes, value.expiry);
+        let row = Row { key, value, seqno, as_of, expiry, from_device: depth == Depth::Flash };
+        // Refusals are counted there.
+        let _ = self.cache.fill(owner, owner.hash(probe.hash), bucket, row);
+    }
+}

@@ -1,0 +1,278 @@
+//! Rows: gets leave them, every read of a key finds them, and no write leaves an old one behind.
+//!
+//! I1, I2: a row is as current as the memtables and tables it stands for. I6: rows may go at any
+//! time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use base::Rng;
+use common::{Stepped, memory, open_one, threaded};
+use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch, operators};
+
+/// What `get` finds, as text.
+fn text(ks: &Keyspace, key: &str) -> Option<String> {
+    ks.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+/// Has a row of `key` left, where there may be one; whether there is one.
+fn has_row(db: &Db, ks: &Keyspace, key: &str) -> bool {
+    ks.get(key).unwrap();
+    let before = db.statistics().hits.row;
+    ks.get(key).unwrap();
+    db.statistics().hits.row > before
+}
+
+#[test]
+fn every_kind_of_get_finds_the_row_that_another_left() {
+    let (db, ks) = open_one();
+    for key in 0..100u32 {
+        ks.put(format!("key {key}"), format!("value {key}")).unwrap();
+    }
+    assert!(!has_row(&db, &ks, "key 1"), "a memtable's");
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    // A snapshot leaves none.
+    assert!(snapshot.get(&ks, "key 1").unwrap().is_some());
+    assert_eq!(snapshot.multi_get(&ks, &["key 1"]).unwrap().len(), 1);
+    assert_eq!(db.statistics().rows.rows, 0);
+    let mut queue = db.read_queue(4).unwrap();
+    let mut submit = |key: &str| {
+        ks.submit(&mut queue, key, 1).unwrap();
+        let mut done = Vec::new();
+        queue.wait(1, &mut done).unwrap();
+        done.remove(0).result.unwrap().unwrap()
+    };
+    let mut fills: [(&str, &mut dyn FnMut(&str) -> terracedb::Bytes); 3] = [
+        ("get", &mut |key| ks.get(key).unwrap().unwrap()),
+        ("multi_get", &mut |key| ks.multi_get(&[key]).unwrap().remove(0).unwrap().unwrap()),
+        ("submit", &mut submit),
+    ];
+    for number in 0..fills.len() {
+        let (key, value) = (format!("key {number}"), format!("value {number}"));
+        assert_eq!(fills[number].1(&key), value);
+        assert_eq!(db.statistics().rows.fills, number as u64 + 1, "{}", fills[number].0);
+        for (name, read) in &mut fills {
+            let before = db.statistics();
+            assert_eq!(read(&key), value);
+            let after = db.statistics();
+            assert_eq!(after.hits.row, before.hits.row + 1, "{name}");
+            assert_eq!(after.read_steps, before.read_steps, "{name}: nothing else was looked at");
+        }
+        let before = db.statistics().hits.row;
+        assert_eq!(snapshot.get(&ks, &key).unwrap().unwrap(), value);
+        assert_eq!(snapshot.multi_get(&ks, &[&key]).unwrap().remove(0).unwrap().unwrap(), value);
+        assert_eq!(db.statistics().hits.row, before + 2);
+    }
+}
+
+#[test]
+fn every_kind_of_write_makes_the_row_go() {
+    type Write = fn(&Db, &Keyspace);
+    let writes: [(&str, Option<&str>, Write); 9] = [
+        ("put", Some("new"), |_, ks| ks.put("m", "new").unwrap()),
+        ("delete", None, |_, ks| ks.delete("m").unwrap()),
+        ("merge", Some("oldnew"), |_, ks| ks.merge("m", "new").unwrap()),
+        ("expiring", None, |_, ks| ks.put_with_ttl("m", "new", Duration::ZERO).unwrap()),
+        ("range delete", None, |_, ks| ks.delete_range("a".."z").unwrap()),
+        ("batch", Some("new"), |db, ks| {
+            let mut batch = WriteBatch::new();
+            batch.put(ks, "a", "1").unwrap();
+            batch.put(ks, "m", "new").unwrap();
+            db.write(&batch).unwrap();
+        }),
+        ("range delete in a batch", Some("new"), |db, ks| {
+            let mut batch = WriteBatch::new();
+            batch.delete_range::<&str>(ks, ..).unwrap();
+            batch.put(ks, "m", "new").unwrap();
+            db.write(&batch).unwrap();
+        }),
+        ("transaction", Some("old+"), |db, ks| {
+            let mut transaction = db.transaction();
+            let old = transaction.get(ks, "m").unwrap().unwrap();
+            transaction.put(ks, "m", [&old[..], b"+"].concat()).unwrap();
+            transaction.commit().unwrap();
+        }),
+        ("ingest", Some("new"), |_, ks| {
+            let mut ingest = ks.ingest().unwrap();
+            ingest.add("m", "new").unwrap();
+            ingest.finish().unwrap();
+        }),
+    ];
+    for (name, expected, write) in writes {
+        let db = threaded(&memory()).open().unwrap();
+        let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
+        let ks = db.keyspace_with("k", &append).unwrap();
+        ks.put("m", "old").unwrap();
+        db.flush().unwrap();
+        assert!(has_row(&db, &ks, "m"), "{name}");
+        let before = db.snapshot();
+        write(&db, &ks);
+        for _ in 0..3 {
+            assert_eq!(text(&ks, "m").as_deref(), expected, "{name}");
+            assert_eq!(before.get(&ks, "m").unwrap().unwrap(), "old", "{name}");
+            db.flush().unwrap();
+        }
+        // What the snapshot reads is no row for others, and theirs none for it.
+        has_row(&db, &ks, "m");
+        assert_eq!(before.get(&ks, "m").unwrap().unwrap(), "old", "{name}");
+        assert_eq!(text(&ks, "m").as_deref(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_dropped_keyspace_leaves_no_row_to_its_successor() {
+    let (db, ks) = open_one();
+    let name = ks.name().to_owned();
+    ks.put("m", "old").unwrap();
+    db.flush().unwrap();
+    assert!(has_row(&db, &ks, "m"));
+    db.drop_keyspace(&name).unwrap();
+    assert!(ks.get("m").is_err() && ks.multi_get(&["m"]).is_err());
+    let ks = db.keyspace(&name).unwrap();
+    assert_eq!(text(&ks, "m"), None);
+    ks.put("m", "new").unwrap();
+    db.flush().unwrap();
+    assert_eq!(text(&ks, "m").as_deref(), Some("new"));
+}
+
+#[test]
+fn a_row_expires_with_its_value() {
+    let stepped = Stepped::new(1);
+    let db = stepped.on(memory()).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let expiry = stepped.now() + 1000;
+    ks.put_expiring_at("m", "value", UNIX_EPOCH + Duration::from_millis(expiry)).unwrap();
+    db.flush().unwrap();
+    assert!(has_row(&db, &ks, "m"));
+    assert!(ks.expiry("m").unwrap().is_some(), "a row knows when it expires");
+    stepped.set_now(expiry - 1);
+    assert_eq!(text(&ks, "m").as_deref(), Some("value"));
+    stepped.set_now(expiry);
+    assert_eq!(text(&ks, "m"), None);
+    assert!(ks.multi_get(&["m"]).unwrap().remove(0).unwrap().is_none());
+    // Time does not run back, for rows neither.
+    stepped.set_now(expiry - 1);
+    assert_eq!(text(&ks, "m"), None);
+}
+
+#[test]
+fn what_is_long_or_made_of_operands_is_no_row() {
+    let db = threaded(&memory()).open().unwrap();
+    let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
+    let ks = db.keyspace_with("k", &append).unwrap();
+    ks.put("apart", vec![b'a'; 20 << 10]).unwrap();
+    ks.put("long", vec![b'l'; 3000]).unwrap();
+    ks.put("short", vec![b's'; 1500]).unwrap();
+    ks.put("merged", "1").unwrap();
+    db.flush().unwrap();
+    // Keeps the value and its operand apart.
+    let _kept = db.snapshot();
+    ks.merge("merged", "2").unwrap();
+    db.flush().unwrap();
+    for key in ["apart", "long", "merged"] {
+        assert!(!has_row(&db, &ks, key), "{key}");
+    }
+    assert!(has_row(&db, &ks, "short"));
+    assert_eq!(text(&ks, "merged").as_deref(), Some("12"));
+    assert!(db.statistics().rows.refused.large >= 2);
+}
+
+#[test]
+fn rows_give_way_to_writers_and_come_back() {
+    let (db, ks) = open_one();
+    let value = vec![7; 400];
+    for key in 0..20_000u32 {
+        ks.put(key.to_be_bytes(), &value).unwrap();
+    }
+    db.flush().unwrap();
+    let read = || {
+        for key in 0..20_000u32 {
+            assert_eq!(ks.get(key.to_be_bytes()).unwrap().unwrap(), value);
+        }
+    };
+    for _ in 0..3 {
+        read();
+    }
+    let full = db.statistics();
+    assert!(full.rows.bytes >= 6 << 20 && full.hits.row > 20_000, "{:?}", full.rows);
+    for key in 100_000..200_000u32 {
+        ks.put(key.to_be_bytes(), &value).unwrap();
+    }
+    read();
+    let memory = db.statistics().memory;
+    assert!(memory.used <= memory.budget);
+}
+
+/// One writer a key counts it up, others read it: whoever reads gets what was acknowledged before,
+/// or something newer, while flushes, merges and range deletes come and go.
+#[test]
+fn no_get_is_older_than_what_was_acknowledged_before_it() {
+    const KEYS: usize = 64;
+    const WRITES: u64 = 12_000;
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (db, ks) = open_one();
+    let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let stop = AtomicBool::new(false);
+    let name = |key: usize| format!("key {key:03}");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (ks, acknowledged, stop) = (&ks, &acknowledged, &stop);
+            let mut rng = Rng::new(rng.next_u64());
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let keys: Vec<usize> =
+                        (0..4).map(|_| rng.below(KEYS as u64) as usize).collect();
+                    let least: Vec<u64> =
+                        keys.iter().map(|key| acknowledged[*key].load(Ordering::Acquire)).collect();
+                    let names: Vec<String> = keys.iter().map(|key| name(*key)).collect();
+                    let found = match rng.one_in(2) {
+                        true => ks.multi_get(&names).unwrap(),
+                        false => names.iter().map(|name| ks.get(name)).collect(),
+                    };
+                    for (least, found) in least.iter().zip(found) {
+                        let number = found.unwrap().map_or(0, |value| {
+                            u64::from_le_bytes(value[..8].try_into().unwrap())
+                        });
+                        assert!(number >= *least, "{number} after {least}, seed {seed}");
+                    }
+                }
+            });
+        }
+        let mut write = |number: u64| {
+            let key = rng.below(KEYS as u64) as usize;
+            ks.put(name(key), number.to_le_bytes().repeat(20)).unwrap();
+            acknowledged[key].store(number, Ordering::Release);
+            if rng.one_in(300) {
+                db.flush().unwrap();
+            }
+            if rng.one_in(1000) {
+                // Of keys that nobody reads.
+                ks.delete_range("x".."y").unwrap();
+            }
+        };
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            (1..=WRITES).for_each(&mut write);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        done.unwrap();
+    });
+    for key in 0..KEYS {
+        let number = acknowledged[key].load(Ordering::Acquire);
+        let value = ks.get(name(key)).unwrap().unwrap_or_default();
+        assert_eq!(value, number.to_le_bytes().repeat(if number > 0 { 20 } else { 0 }));
+    }
+    let statistics = db.statistics();
+    assert!(statistics.hits.row > 0, "{:?}", statistics.hits);
+}
