@@ -20,6 +20,9 @@ pub const CHUNK_WORDS: usize = if SMALL { 64 } else { CHUNK_BYTES / WORD_BYTES }
 /// Under test schedulers a chunk is small, so that all of it is used.
 const SMALL: bool = cfg!(any(miri, all(test, feature = "shuttle")));
 
+/// The words of a cache line.
+const LINE_WORDS: usize = 8;
+
 /// The least address space worth having, words: a chunk.
 const WORDS_MIN: usize = CHUNK_WORDS;
 
@@ -101,6 +104,14 @@ impl Words {
     pub fn prefetch(&self, at: usize) {
         if let Some(word) = self.all().get(at) {
             crate::prefetch::line(std::ptr::NonNull::from(word).cast());
+        }
+    }
+
+    /// Asks the processor for every cache line of the `count` words from `at` on but the first.
+    #[inline]
+    pub fn prefetch_lines(&self, at: usize, count: usize) {
+        for line in self.get(at, count).chunks(LINE_WORDS).skip(1) {
+            crate::prefetch::line(std::ptr::NonNull::from(line).cast());
         }
     }
 

@@ -53,12 +53,10 @@ pub(crate) struct Gain {
 /// have gained so much.
 #[must_use]
 pub(crate) const fn step(part: u64, gain: Gain) -> u64 {
-    // A quarter more, and more than chance makes of a few.
-    let slack = 8 * DEVICE_WORTH;
-    let next = if gain.rows > gain.pages + gain.pages / 4 + slack {
-        part + 1
-    } else if gain.pages > gain.rows + gain.rows / 4 + slack {
-        part - 1
+    let next = if clearly_more(gain.rows, gain.pages) {
+        part + strides(gain.rows, gain.pages)
+    } else if clearly_more(gain.pages, gain.rows) {
+        part.saturating_sub(strides(gain.pages, gain.rows))
     } else {
         part
     };
@@ -68,6 +66,22 @@ pub(crate) const fn step(part: u64, gain: Gain) -> u64 {
         PART_MIN
     } else {
         next
+    }
+}
+
+/// A quarter more, and more than chance makes of a few.
+const fn clearly_more(one: u64, other: u64) -> bool {
+    one > other + other / 4 + 8 * DEVICE_WORTH
+}
+
+/// How far to go where one gains so much more.
+const fn strides(more: u64, less: u64) -> u64 {
+    if more > 4 * less {
+        4
+    } else if more > 2 * less {
+        2
+    } else {
+        1
     }
 }
 
@@ -186,6 +200,10 @@ impl fmt::Debug for Balance {
 }
 
 #[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tier_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -193,7 +211,8 @@ mod tests {
     fn memory_goes_to_whoever_gains_clearly_more() {
         let of = |rows, pages| step(32, Gain { rows, pages });
         assert_eq!((of(0, 0), of(10_000, 9_000), of(9_000, 10_000)), (32, 32, 32));
-        assert_eq!((of(10_000, 1_000), of(1_000, 10_000)), (33, 31));
+        assert_eq!((of(10_000, 7_000), of(7_000, 10_000)), (33, 31));
+        assert_eq!((of(10_000, 1_000), of(3_000, 10_000)), (36, 30));
         assert_eq!(step(PART_MIN, Gain { rows: 0, pages: 1 << 20 }), PART_MIN);
         assert_eq!(step(PART_MAX, Gain { rows: 1 << 20, pages: 0 }), PART_MAX);
     }

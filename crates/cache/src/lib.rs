@@ -6,7 +6,7 @@
 mod balance;
 mod key;
 mod page_cache;
-mod policy;
+mod page_queue;
 pub mod rows;
 mod shard;
 mod statistics;

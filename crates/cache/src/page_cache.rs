@@ -36,7 +36,7 @@ pub struct PageCache {
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// Few enough pages in a shard make the clock a poor one; few shards make threads wait.
+/// Few pages in a shard make its queues poor ones; few shards make threads wait.
 const SHARD_PAGES_MIN: usize = 1024;
 const SHARDS_MAX: usize = 64;
 

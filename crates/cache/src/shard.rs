@@ -1,15 +1,16 @@
-//! One shard of the cache: a hash table over slots, and the clock's hand.
+//! One shard of the cache: a hash table over slots, and two queues of them ([`crate::rows::policy`]).
 //!
 //! Owned by a mutex in [`crate::PageCache`]. A slot is found by the table while it is occupied and
 //! listed in `free` while it is not; never both. Slots are made as pages come, up to a limit. The
 //! frame of a page is tagged with the page's slot, so that whoever empties a chunk of frames finds
 //! what lies there.
 
-use arena::{Evacuation, Frame, FrameMut, FramePool, Page};
+use arena::{Evacuation, Frame, FrameMut, FramePool, Heat, Page};
 use hashbrown::HashTable;
 
-use crate::policy::Heat;
+use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
+use crate::rows::policy::{self, Fate, Queue};
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -19,7 +20,11 @@ pub(crate) struct Shard {
     slots: Vec<Option<Slot>>,
     slots_max: usize,
     free: Vec<u32>,
-    hand: usize,
+    /// Pages read once, and the others.
+    new: PageQueue,
+    main: PageQueue,
+    /// What was read once when it went.
+    ghost: Ghost,
     pub(crate) data: KindStatistics,
     pub(crate) meta: KindStatistics,
     pub(crate) refused: u64,
@@ -34,7 +39,9 @@ pub(crate) struct Shard {
 struct Slot {
     key: PageKey,
     kind: PageKind,
+    queue: Queue,
     heat: Heat,
+    links: Links,
     frame: Frame,
 }
 
@@ -42,8 +49,24 @@ struct Slot {
 /// and the hash table's entry at its least occupancy (7/16: it doubles at 7/8).
 pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 4 + 4 * 16 / 7;
 
-/// What a slot costs before it is used: the hash table's control byte, as above.
-pub(crate) const UNUSED_SLOT_BYTES: usize = 3;
+/// What a slot costs before it is used: the hash table's control byte, as above, and the memory of
+/// what went.
+pub(crate) const UNUSED_SLOT_BYTES: usize = 3 + 5;
+
+/// The heat of a data page that is read again and again.
+const HEAT_MAX: Heat = 3;
+
+/// The heat of a page of this kind when it is put in, and at least whenever it is read: metadata
+/// serves a hundred data pages, and outlives them by as many turns.
+const fn heat_of(kind: PageKind) -> Heat {
+    match kind {
+        PageKind::Data => 0,
+        PageKind::Meta => 8,
+    }
+}
+
+/// The most turns of a page before it goes.
+const TURNS_MAX: usize = heat_of(PageKind::Meta) as usize + 2;
 
 /// The bits of a tag that name the slot.
 const SLOT_BITS: u32 = 26;
@@ -57,7 +80,7 @@ pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
 }
 
 /// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
-/// anyway: where pages came in order, the clock passes the chunk that is being emptied.
+/// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
 const MOVE_TRIES: usize = 64;
 
 impl Shard {
@@ -70,7 +93,9 @@ impl Shard {
             slots: Vec::with_capacity(slots),
             slots_max: slots,
             free: Vec::with_capacity(slots),
-            hand: 0,
+            new: PageQueue::default(),
+            main: PageQueue::default(),
+            ghost: Ghost::new(policy::remembered(slots)),
             data: KindStatistics::default(),
             meta: KindStatistics::default(),
             refused: 0,
@@ -113,7 +138,7 @@ impl Shard {
 
     pub(crate) fn get(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Frame> {
         let found = self.find(key, hash).map(|slot| {
-            slot.heat = slot.heat.hit(slot.kind);
+            slot.heat = heat_of(slot.kind).max((slot.heat + 1).min(HEAT_MAX));
             slot.frame.clone()
         });
         let counts = self.counts(kind);
@@ -155,10 +180,16 @@ impl Shard {
         frame.copy_from_slice(page);
         let frame = frame.freeze();
         frame.set_tag(self.tag | number);
-        let slot = Slot { key, kind, heat: Heat::new(kind), frame: frame.clone() };
+        let queue = match kind {
+            PageKind::Data if !self.ghost.recall(hash) => Queue::New,
+            _ => Queue::Main,
+        };
+        let (heat, links, kept) = (heat_of(kind), Links::NONE, frame.clone());
+        let slot = Slot { key, kind, queue, heat, links, frame: kept };
         if let Some(place) = self.slots.get_mut(number as usize) {
             *place = Some(slot);
         }
+        self.enqueue(number, queue);
         let slots = &self.slots;
         let rehash = |slot: &u32| {
             slots.get(*slot as usize).and_then(Option::as_ref).map_or(0, |slot| slot.key.hash())
@@ -170,26 +201,63 @@ impl Shard {
         Some(frame)
     }
 
-    /// Moves the hand to a page that is to go and takes it out, with its slot.
+    /// Puts slot `number` at the end of `queue`.
+    fn enqueue(&mut self, number: u32, queue: Queue) {
+        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
+            slot.queue = queue;
+        }
+        let of = match queue {
+            Queue::New => &mut self.new,
+            Queue::Main => &mut self.main,
+        };
+        of.push(number, &mut self.slots, links_of);
+    }
+
+    /// Takes slot `number` out of its queue.
+    fn dequeue(&mut self, number: u32) {
+        let slot = self.slots.get(number as usize).and_then(Option::as_ref);
+        let of = match slot.map(|slot| slot.queue) {
+            Some(Queue::New) => &mut self.new,
+            Some(Queue::Main) => &mut self.main,
+            None => return,
+        };
+        of.remove(number, &mut self.slots, links_of);
+    }
+
+    /// Takes a page that is to go out, with its slot.
     fn evict(&mut self) -> Option<(u32, FrameMut)> {
-        for _ in 0..self.slots.len() * Heat::rounds_max() {
-            let number = self.hand;
-            self.hand = if number + 1 < self.slots.len() { number + 1 } else { 0 };
-            let Some(Some(slot)) = self.slots.get_mut(number) else { continue };
-            if !slot.frame.is_unique() {
-                continue;
-            }
-            if let Some(cooler) = slot.heat.cool() {
-                slot.heat = cooler;
-                continue;
-            }
-            let slot = self.take(number as u32)?;
+        for _ in 0..self.slots.len() * TURNS_MAX {
+            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let number = match queue {
+                Queue::New => self.new.oldest()?,
+                Queue::Main => self.main.oldest()?,
+            };
+            let slot = self.slots.get_mut(number as usize)?.as_mut()?;
+            let fate = match policy::fate(queue, slot.heat) {
+                // Who holds it reads it now.
+                _ if !slot.frame.is_unique() => Fate::Stays(slot.heat),
+                fate => fate,
+            };
+            let remembered = match fate {
+                Fate::Stays(heat) => {
+                    slot.heat = heat;
+                    self.dequeue(number);
+                    self.enqueue(number, Queue::Main);
+                    continue;
+                }
+                Fate::Goes { remembered } => remembered,
+            };
+            let slot = self.take(number)?;
             self.counts(slot.kind).evicted += 1;
-            self.shadow.remember(slot.key.hash());
+            let hash = slot.key.hash();
+            self.shadow.remember(hash);
+            if remembered {
+                self.ghost.remember(hash);
+            }
             match slot.frame.try_thaw() {
-                Ok(frame) => return Some((number as u32, frame)),
+                Ok(frame) => return Some((number, frame)),
                 // Nobody else reaches a slot's frame, and it was unpinned just now.
-                Err(_pinned) => self.free.push(number as u32),
+                Err(_pinned) => self.free.push(number),
             }
         }
         None
@@ -203,7 +271,7 @@ impl Shard {
         if !evacuation.is_of(&slot.frame) || !slot.frame.is_unique() {
             return;
         }
-        if slot.heat.cool().is_some()
+        if (slot.heat > 0 || slot.queue == Queue::Main)
             && let Some(frame) = self.evict_elsewhere(number, evacuation)
         {
             self.move_to(number, frame, evacuation);
@@ -220,7 +288,7 @@ impl Shard {
     /// chunk that is being emptied.
     fn evict_elsewhere(&mut self, keep: u32, evacuation: &mut Evacuation<'_>) -> Option<FrameMut> {
         for _ in 0..MOVE_TRIES {
-            // The clock may be about to evict the page itself.
+            // It may be the turn of the page itself.
             let slot = self.slots.get(keep as usize)?.as_ref()?;
             let pin = slot.frame.clone();
             let evicted = self.evict();
@@ -251,6 +319,7 @@ impl Shard {
 
     /// Empties a slot and forgets its key; the caller decides what becomes of the number.
     fn take(&mut self, number: u32) -> Option<Slot> {
+        self.dequeue(number);
         let slot = self.slots.get_mut(number as usize)?.take()?;
         if let Ok(entry) = self.index.find_entry(slot.key.hash(), |other| *other == number) {
             entry.remove();
@@ -278,6 +347,10 @@ impl Shard {
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
     }
+}
+
+fn links_of(slot: &mut Option<Slot>) -> Option<&mut Links> {
+    slot.as_mut().map(|slot| &mut slot.links)
 }
 
 /// Gives a frame of the chunk to whoever empties it. Nobody else reaches a slot's frame, and it was

@@ -32,7 +32,7 @@ const REMEMBERED_PART: usize = 19;
 
 /// Of 256 entries that leave the new queue, as many must have been asked for again, or most entries
 /// are not let in.
-const WARM_LEAST: u32 = 12;
+const WARM_LEAST: u32 = 4;
 
 /// Of the entries that are not let in, one of this many is, to see how it fares.
 const PROBES: u64 = 16;

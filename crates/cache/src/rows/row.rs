@@ -77,12 +77,15 @@ impl Row<'_> {
 }
 
 /// Bytes as words, the last one filled up with zeros.
+#[inline]
 fn chunks(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks(WORD_BYTES).map(|chunk| {
+    let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
+    let last = (!rest.is_empty()).then(|| {
         let mut word = [0; WORD_BYTES];
-        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
-        u64::from_le_bytes(word)
-    })
+        word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        word
+    });
+    whole.iter().copied().chain(last).map(u64::from_le_bytes)
 }
 
 /// A row that is looked at.
@@ -152,14 +155,12 @@ impl<'a> RowRef<'a> {
 
 #[inline]
 fn copy(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
-    out.clear();
     out.resize(len, 0);
-    let mut to = out.chunks_exact_mut(WORD_BYTES);
-    for (to, word) in to.by_ref().zip(words) {
-        to.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+    let (whole, rest) = out.as_chunks_mut::<WORD_BYTES>();
+    for (to, word) in whole.iter_mut().zip(words) {
+        *to = word.load(Relaxed).to_le_bytes();
     }
     if let Some(last) = words.get(len / WORD_BYTES) {
-        let rest = to.into_remainder();
         rest.iter_mut().zip(last.load(Relaxed).to_le_bytes()).for_each(|(to, from)| *to = from);
     }
 }

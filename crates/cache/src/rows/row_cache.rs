@@ -104,6 +104,7 @@ impl RowCache {
         let floor = owner.floor();
         self.index.find(hash, |place| {
             let row = RowRef::read(self.words.get(word_of(place), ROW_BYTES_MAX / WORD_BYTES))?;
+            self.words.prefetch_lines(word_of(place), row.words());
             if !row.is(owner.number, key) || row.seqno > at.get() || row.as_of < floor {
                 return None;
             }

@@ -1,0 +1,119 @@
+//! Times the row cache: `cargo bench -p terrace-cache --bench row_cache`.
+//!
+//! Hits by one and two threads, misses, what a put pays, and fills that push others out, in processor
+//! time. Instructions of a hit: the difference that `valgrind --tool=callgrind` counts between two
+//! values of `TERRACE_GETS`, with `-- hits 16`.
+//! Figures: docs/performance.md.
+
+use base::{Account, Result, Rng, Seqno, key_hash};
+use rustix::time::{ClockId, clock_gettime};
+use terrace_cache::rows::Row;
+use terrace_cache::{RowCache, RowOwner};
+
+const VALUE: [u8; 400] = [7; 400];
+
+/// Bytes of a row with its place in the index.
+const ROW_BYTES: u64 = 470;
+
+fn main() -> Result<()> {
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |case: &str| only.is_empty() || only.iter().any(|name| name == case);
+    for mib in [16u64, 512] {
+        if !only.is_empty() && !only.contains(&mib.to_string()) {
+            continue;
+        }
+        let cache = RowCache::new(&Account::unlimited("rows"), mib << 20)?;
+        let owner = cache.owner();
+        let rows = (mib << 20) / ROW_BYTES;
+        (0..rows).for_each(|row| fill(&cache, &owner, row));
+        if wanted("hits") {
+            for threads in [1, 2] {
+                time(&cache, &owner, &format!("hit, {threads} threads"), threads, |rng| {
+                    rng.below(rows)
+                });
+            }
+        }
+        if wanted("misses") {
+            time(&cache, &owner, "miss", 1, |rng| rows + rng.below(rows));
+        }
+        if wanted("puts") {
+            let mut rng = Rng::new(5);
+            let start = processor_seconds();
+            for _ in 0..gets() {
+                cache.forget(owner.hash(rng.next_u64()));
+            }
+            report("forget another key", mib, start, gets());
+        }
+        if wanted("fills") {
+            let start = processor_seconds();
+            (rows..2 * rows).for_each(|row| fill(&cache, &owner, row));
+            report("fill that pushes another out", mib, start, rows);
+        }
+        println!("{:?}", cache.statistics());
+    }
+    Ok(())
+}
+
+/// How many there are of each; `TERRACE_GETS` says otherwise.
+fn gets() -> u64 {
+    let gets = std::env::var("TERRACE_GETS").ok().and_then(|text| text.parse().ok());
+    gets.unwrap_or(4_000_000)
+}
+
+fn key(row: u64) -> [u8; 16] {
+    let mut key = [b'k'; 16];
+    key.iter_mut().zip(row.to_be_bytes()).for_each(|(to, from)| *to = from);
+    key
+}
+
+fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
+    let key = key(row);
+    let hash = owner.hash(key_hash(&key));
+    let (seqno, as_of) = (Seqno::new(1), Seqno::new(1));
+    let row = Row { key: &key, value: &VALUE, seqno, as_of, expiry: 0, from_device: true };
+    if let Some(bucket) = cache.bucket(hash) {
+        let _ = cache.fill(owner, hash, bucket, row);
+    }
+}
+
+fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn report(what: &str, mib: u64, start: f64, count: u64) {
+    let each = (processor_seconds() - start) * 1e9 / count as f64;
+    println!("{what:30} {mib:4} MiB: {each:5.0} ns");
+}
+
+fn time(
+    cache: &RowCache,
+    owner: &RowOwner,
+    what: &str,
+    threads: u64,
+    next: impl Fn(&mut Rng) -> u64 + Sync,
+) {
+    let (seconds, found) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| {
+                let next = &next;
+                scope.spawn(move || {
+                    let (mut rng, mut value) = (Rng::new(thread), Vec::with_capacity(512));
+                    let start = processor_seconds();
+                    let mut found = 0u64;
+                    for _ in 0..gets() {
+                        let key = key(next(&mut rng));
+                        let hash = owner.hash(key_hash(&key));
+                        let hit = cache.get(owner, &key, hash, Seqno::new(1), &mut value);
+                        found += u64::from(hit.is_some());
+                    }
+                    (processor_seconds() - start, found)
+                })
+            })
+            .collect();
+        let each = threads.into_iter().filter_map(|thread| thread.join().ok());
+        each.fold((0.0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+    });
+    let gets = gets() * threads;
+    println!("{what:30} {:5.0} ns, {found} of {gets} found", seconds * 1e9 / gets as f64);
+}

@@ -1,0 +1,110 @@
+//! The two caches under one budget, read as the engine reads.
+
+use base::{Budget, ReclaimOrder, Rng, Seqno, TableId, key_hash};
+
+use super::*;
+use crate::rows::Row;
+use crate::{PageKey, PageKind, RowOwner};
+
+const MIB: u64 = 1 << 20;
+const VALUE: [u8; 400] = [7; 400];
+/// Rows of a page: 400 bytes, compressed to half.
+const ROWS_PER_PAGE: u64 = 19;
+
+struct Tier {
+    budget: Budget,
+    pages: Arc<PageCache>,
+    rows: Arc<RowCache>,
+    owner: RowOwner,
+    balance: Arc<Balance>,
+}
+
+/// Where a read ended.
+#[derive(PartialEq, Eq)]
+enum End {
+    Row,
+    Page,
+    Device,
+}
+
+impl Tier {
+    fn new(bytes: u64) -> Self {
+        let budget = Budget::new(bytes);
+        let pages = PageCache::new(&budget.spare_account("pages"), bytes).unwrap();
+        let rows = budget.spare_account("rows");
+        let rows = RowCache::new(&rows, Balance::first_rows(bytes)).unwrap();
+        let (pages, rows) = (Arc::new(pages), Arc::new(rows));
+        let balance = Arc::new(Balance::new(&pages, &rows));
+        budget.add_reclaimer(ReclaimOrder::Cache, Arc::downgrade(&balance) as _);
+        let owner = rows.owner();
+        Self { budget, pages, rows, owner, balance }
+    }
+
+    fn read(&self, number: u64) -> End {
+        let key = number.to_be_bytes();
+        let hash = self.owner.hash(key_hash(&key));
+        let (at, mut value) = (Seqno::new(1), Vec::new());
+        let bucket = self.rows.bucket(hash);
+        if self.rows.get(&self.owner, &key, hash, at, &mut value).is_some() {
+            assert_eq!(value, VALUE);
+            return End::Row;
+        }
+        let page = (number / ROWS_PER_PAGE) as u32;
+        let page = PageKey { space: 0, table: TableId(1), page };
+        let from_device = self.pages.get(page, PageKind::Data).is_none();
+        if from_device {
+            drop(self.pages.insert(page, PageKind::Data, &[7; 4096]));
+        }
+        self.balance.missed();
+        let row = Row { key: &key, value: &VALUE, seqno: at, as_of: at, expiry: 0, from_device };
+        let _ = self.rows.fill(&self.owner, hash, bucket.unwrap(), row);
+        if from_device { End::Device } else { End::Page }
+    }
+
+    /// The part of `reads` reads of keys that `next` gives that needed no device.
+    fn hits(&self, reads: u64, mut next: impl FnMut() -> u64) -> f64 {
+        let hits = (0..reads).filter(|_| self.read(next()) != End::Device).count();
+        hits as f64 / reads as f64
+    }
+}
+
+#[test]
+fn the_split_follows_what_is_asked_for() {
+    let (mut rng, seed) = Rng::from_env();
+    let tier = Tier::new(24 * MIB);
+    // A few rows of each page again and again, more than fit: rows gain most.
+    let rows = 120_000;
+    let skewed = |rng: &mut Rng| {
+        let rank = (rows as f64).powf(rng.unit()) as u64;
+        rank.wrapping_mul(0x9e37_79b1) % (rows * ROWS_PER_PAGE)
+    };
+    for _ in 0..12 {
+        let h = tier.hits(50_000, || skewed(&mut rng));
+        let (r, p) = (tier.rows.statistics(), tier.pages.statistics());
+        println!(
+            "hits {h:.3} part {:.2} rows {} MiB max {} pages {} MiB; missed dev {} cached {} pages {} seldom {} mem {}",
+            tier.balance.rows_part(),
+            r.bytes >> 20,
+            r.bytes_max >> 20,
+            tier.pages.bytes() >> 20,
+            r.missed_device,
+            r.missed_cached,
+            p.missed,
+            r.refused.seldom,
+            r.refused.memory
+        );
+    }
+    let first = tier.balance.rows_part();
+    assert!(first > 0.55, "{first} for rows, seed {seed}");
+    assert!(tier.rows.bytes() > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());
+    // Every row of a set of pages alike, more of them than fit: a page serves nineteen.
+    let pages = 7_000;
+    tier.hits(1_500_000, || rng.below(pages * ROWS_PER_PAGE));
+    let second = tier.balance.rows_part();
+    assert!(second < first - 0.1, "{second} after {first}, seed {seed}");
+    // Whoever needs memory gets it from both.
+    let held = tier.budget.account("writes").charge(12 * MIB).unwrap();
+    assert!(tier.rows.bytes() > 0 && tier.pages.bytes() > 0);
+    assert!(tier.budget.used() <= tier.budget.limit());
+    drop(held);
+}

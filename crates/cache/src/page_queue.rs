@@ -1,0 +1,115 @@
+//! One queue of a shard's pages: a list through its slots, oldest first.
+//!
+//! A slot is in one queue at most. Cost: two places a slot.
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// A slot's neighbours in its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    older: u32,
+    newer: u32,
+}
+
+impl Links {
+    pub(crate) const NONE: Self = Self { older: NONE, newer: NONE };
+}
+
+/// A queue of slots by number.
+#[derive(Debug)]
+pub(crate) struct PageQueue {
+    oldest: u32,
+    newest: u32,
+    len: usize,
+}
+
+impl Default for PageQueue {
+    fn default() -> Self {
+        Self { oldest: NONE, newest: NONE, len: 0 }
+    }
+}
+
+impl PageQueue {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn oldest(&self) -> Option<u32> {
+        if self.oldest == NONE { None } else { Some(self.oldest) }
+    }
+
+    /// Puts slot `number` at the end; `links` gives the links of a slot.
+    pub(crate) fn push<'a, T: 'a>(
+        &mut self,
+        number: u32,
+        slots: &'a mut [T],
+        links: impl Fn(&mut T) -> Option<&mut Links>,
+    ) {
+        let last = std::mem::replace(&mut self.newest, number);
+        if let Some(links) = slots.get_mut(number as usize).and_then(&links) {
+            *links = Links { older: last, newer: NONE };
+        }
+        match slots.get_mut(last as usize).and_then(&links) {
+            Some(links) => links.newer = number,
+            None => self.oldest = number,
+        }
+        self.len += 1;
+    }
+
+    /// Takes slot `number`, which is in it, out.
+    pub(crate) fn remove<'a, T: 'a>(
+        &mut self,
+        number: u32,
+        slots: &'a mut [T],
+        links: impl Fn(&mut T) -> Option<&mut Links>,
+    ) {
+        let of = slots.get_mut(number as usize).and_then(&links);
+        let Some(Links { older, newer }) = of.map(|of| std::mem::replace(of, Links::NONE)) else {
+            return;
+        };
+        match slots.get_mut(older as usize).and_then(&links) {
+            Some(links) => links.newer = newer,
+            None => self.oldest = newer,
+        }
+        match slots.get_mut(newer as usize).and_then(&links) {
+            Some(links) => links.older = older,
+            None => self.newest = older,
+        }
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn itself(links: &mut Links) -> Option<&mut Links> {
+        Some(links)
+    }
+
+    fn drain(queue: &mut PageQueue, slots: &mut [Links]) -> Vec<u32> {
+        let mut drained = Vec::new();
+        while let Some(oldest) = queue.oldest() {
+            queue.remove(oldest, slots, itself);
+            drained.push(oldest);
+        }
+        drained
+    }
+
+    #[test]
+    fn slots_leave_in_the_order_they_came_but_for_those_taken_out() {
+        let (mut queue, mut slots) = (PageQueue::default(), vec![Links::NONE; 10]);
+        for number in [3, 1, 4, 0, 5, 9] {
+            queue.push(number, &mut slots, itself);
+        }
+        for gone in [3, 0, 9] {
+            queue.remove(gone, &mut slots, itself);
+        }
+        assert_eq!(queue.len(), 3);
+        queue.push(3, &mut slots, itself);
+        assert_eq!(drain(&mut queue, &mut slots), [1, 4, 5, 3]);
+        queue.push(7, &mut slots, itself);
+        assert_eq!((drain(&mut queue, &mut slots), queue.len()), (vec![7], 0));
+    }
+}
