@@ -77,6 +77,10 @@ fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
 }
 
 fn processor_seconds() -> f64 {
+    if std::env::var_os("TERRACE_GETS").is_some() {
+        // Instructions are counted, by a tool that does not bear the clock.
+        return 0.0;
+    }
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

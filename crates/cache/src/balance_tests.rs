@@ -78,22 +78,10 @@ fn the_split_follows_what_is_asked_for() {
         let rank = (rows as f64).powf(rng.unit()) as u64;
         rank.wrapping_mul(0x9e37_79b1) % (rows * ROWS_PER_PAGE)
     };
-    for _ in 0..12 {
-        let h = tier.hits(50_000, || skewed(&mut rng));
-        let (r, p) = (tier.rows.statistics(), tier.pages.statistics());
-        println!(
-            "hits {h:.3} part {:.2} rows {} MiB max {} pages {} MiB; missed dev {} cached {} pages {} seldom {} mem {}",
-            tier.balance.rows_part(),
-            r.bytes >> 20,
-            r.bytes_max >> 20,
-            tier.pages.bytes() >> 20,
-            r.missed_device,
-            r.missed_cached,
-            p.missed,
-            r.refused.seldom,
-            r.refused.memory
-        );
-    }
+    let cold = tier.hits(50_000, || skewed(&mut rng));
+    tier.hits(500_000, || skewed(&mut rng));
+    let warm = tier.hits(50_000, || skewed(&mut rng));
+    println!("hit ratio {cold:.3}, with its part of rows {warm:.3}");
     let first = tier.balance.rows_part();
     assert!(first > 0.55, "{first} for rows, seed {seed}");
     assert!(tier.rows.bytes() > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());

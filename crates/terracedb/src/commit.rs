@@ -1,8 +1,9 @@
 //! The write path: admit, log, apply, publish, and sync if asked.
 //!
-//! I1: a batch is in the log before it is in a memtable, and there before it is visible. I2: it is
-//! published whole and in order by the [`PublishRing`]. The rows of what it writes go in between. A write is visible before its sync returns,
-//! so that writers that ask for no sync never wait behind one; it is acknowledged after (I11).
+//! I1: a batch is in the log before it is in a memtable, and there before it is visible; in between,
+//! the rows of what it writes go. I2: it is published whole and in order by the [`PublishRing`]. A
+//! write is visible before its sync returns, so that writers that ask for no sync never wait behind
+//! one; it is acknowledged after (I11).
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::iter::Iter;
 use crate::manifest::KeyRange;
 use crate::op::{DeleteRange, Write};
 use crate::ordered::{Tree, View};
-use crate::read::{Completed, Lookup, Probe, ReadQueue, Value};
+use crate::read::{Lookup, Probe, ReadQueue, Value};
 use crate::store::Store;
 
 /// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.
@@ -302,81 +302,6 @@ impl Keyspace {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// The values of `keys`, in their order, all as of one moment. Device reads are in flight
-    /// together.
-    ///
-    /// # Errors
-    /// `Invalid` where a key is out of bounds. What fails for one key is that key's result.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
-        for key in keys {
-            Key::new(key.as_ref())?;
-        }
-        let probes = self.store.reader.rows.probes(self.tree.rows(), keys);
-        let (view, at) = self.now()?;
-        self.multi_get_with(keys, &probes, view, at)
-    }
-
-    pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        view: Arc<View>,
-        at: Seqno,
-    ) -> Result<Vec<Result<Option<Bytes>>>> {
-        for key in keys {
-            Key::new(key.as_ref())?;
-        }
-        let probes: Vec<_> = keys.iter().map(|key| Probe::only_looking(key.as_ref())).collect();
-        self.multi_get_with(keys, &probes, view, at)
-    }
-
-    fn multi_get_with<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        probes: &[Probe],
-        view: Arc<View>,
-        at: Seqno,
-    ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let now = Some(view.semantics.timekeeper().now());
-        let reader = &self.store.reader;
-        let mut rest = Vec::new();
-        let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
-        for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
-            let row = reader.rows.get(&view, key.as_ref(), *probe, at, now);
-            if row.is_none() {
-                rest.push((token, key.as_ref(), *probe));
-            }
-            results.push(Ok(row.map(|value| value.bytes)));
-        }
-        reader.counters.row.add((keys.len() - rest.len()) as u64);
-        if rest.is_empty() {
-            return Ok(results);
-        }
-        let mut done = Vec::new();
-        let mut place = |done: &mut Vec<Completed>| {
-            for Completed { token, result } in done.drain(..) {
-                if let Some(slot) = results.get_mut(token as usize) {
-                    *slot = result;
-                }
-            }
-        };
-        self.store.queues.with(&self.store.reader, &*self.store.medium, |queue| {
-            for (token, key, probe) in rest {
-                while queue.room() == 0 {
-                    queue.wait(1, &mut done)?;
-                    place(&mut done);
-                }
-                queue.start(Arc::clone(&view), Key::new(key)?, probe, at, now, token)?;
-            }
-            while queue.in_flight() > 0 {
-                queue.wait(1, &mut done)?;
-            }
-            queue.poll(&mut done)?;
-            place(&mut done);
-            Ok(())
-        })?;
-        Ok(results)
-    }
-
     /// Puts a get of `key` in flight in `queue`; the result carries `token`.
     ///
     /// # Errors
@@ -428,7 +353,7 @@ impl Keyspace {
     }
 
     /// The view to read, with the moment to read it at.
-    fn now(&self) -> Result<(Arc<View>, Seqno)> {
+    pub(crate) fn now(&self) -> Result<(Arc<View>, Seqno)> {
         let (view, at) = self.tree.moment(&self.store.ring);
         self.usable()?;
         Ok((Arc::clone(&view), at))

@@ -59,6 +59,7 @@ mod manifest;
 mod memory;
 mod memory_limit;
 mod memory_plan;
+mod multi_get;
 mod op;
 mod open;
 mod ordered;

@@ -242,9 +242,9 @@ fn no_get_is_older_than_what_was_acknowledged_before_it() {
                         false => names.iter().map(|name| ks.get(name)).collect(),
                     };
                     for (least, found) in least.iter().zip(found) {
-                        let number = found.unwrap().map_or(0, |value| {
-                            u64::from_le_bytes(value[..8].try_into().unwrap())
-                        });
+                        let number = found
+                            .unwrap()
+                            .map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()));
                         assert!(number >= *least, "{number} after {least}, seed {seed}");
                     }
                 }
