@@ -1,7 +1,7 @@
 //! Hit ratios of the cache's policy beside well-known ones, at the same bytes:
 //! `cargo run --release -p terrace-workload --example policies [-- TRACES]`.
 //!
-//! The policy is the code that the cache runs (`terrace_cache::rows::policy`), with its memory of what
+//! The policy is the code that the cache runs (`cache::rows::policy`), with its memory of what
 //! went; the others are reference implementations (`yardsticks.rs`). Entries are of one size; the
 //! capacity is 1, 5, 10 and 25 % of the footprint. Zipfian streams, one with scans in between, and
 //! the traces of the directory TRACES where it is there. Figures: docs/performance.md.

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use terrace_cache::rows::Ghost;
-use terrace_cache::rows::policy::{self, Admission, Fate, Queue};
+use cache::rows::Ghost;
+use cache::rows::policy::{self, Admission, Fate, Queue};
 
 use crate::Policy;
 
