@@ -75,12 +75,15 @@ impl Comparison {
                     }
                 }
             }
-            if case.rows.contains(&8) {
-                let data = self.load_dir(case, Kind::Terrace);
-                floor::measure(&data, self.scale, &mut floor)?;
+            if case.rows.contains(&8)
+                && let Some(first) = kinds.first()
+                && let Err(error) =
+                    floor::measure(&self.load_dir(case, *first), self.scale, &mut floor)
+            {
+                floor.failures.push(format!("run {}: {error}", run + 1));
             }
         }
-        if !floor.steps.is_empty() {
+        if !floor.steps.is_empty() || !floor.failures.is_empty() {
             stores.push(("fio".to_owned(), floor));
         }
         let steps = case.steps.iter().filter(|step| step.is_measured());
