@@ -26,6 +26,9 @@ use crate::supply::{Fresh, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
+/// Stores are prepared this far ahead, and looked after whenever a quarter of it was written.
+const AHEAD_BYTES: u64 = 1 << 20;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -138,6 +141,12 @@ impl Lane {
         })
     }
 
+    /// The file that is written, and where its next stores should be prepared.
+    pub(crate) fn ahead(&self) -> Option<(Arc<dyn File>, u64)> {
+        let segment = self.active.as_ref()?;
+        Some((Arc::clone(&segment.fresh.file), segment.tail + AHEAD_BYTES))
+    }
+
     /// What keeps the segment alive.
     pub(crate) fn pins(&self) -> Option<&Pins> {
         self.active.as_ref().map(|segment| &segment.pins)
@@ -197,6 +206,8 @@ impl Lane {
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
+        // No stores follow.
+        file.prepare_stores(u64::MAX);
         let name = file.name().to_owned();
         self.retention.seal(self.id, Sealed { name, bytes: tail, pins, charge });
         (file, tail)
@@ -241,7 +252,11 @@ impl Lane {
             self.try_store(&segment.fresh, end, rest)?;
         }
         if let Some(segment) = self.active.as_mut() {
+            let before = segment.tail;
             segment.tail = end + rest.len() as u64;
+            if before / (AHEAD_BYTES / 4) != segment.tail / (AHEAD_BYTES / 4) {
+                self.shared.ahead.tell();
+            }
             segment.dirty = true;
             self.shared.set_active_bytes(segment.tail);
         }

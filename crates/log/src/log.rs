@@ -304,6 +304,20 @@ impl Log {
         self.supply.prepare()
     }
 
+    /// Has stores in front of the log's end cost no more than a copy, where the device can do
+    /// something about it. For a background task that [`Log::on_growth`] wakes.
+    pub fn prepare_stores(&self) {
+        if let Some((file, at)) = self.combiner.with(|lane| lane.ahead()) {
+            file.prepare_stores(at);
+        }
+    }
+
+    /// Has `tell` called whenever the log has grown by some hundred kilobytes: it must be quick, and
+    /// must not use the log. The first caller's stays.
+    pub fn on_growth(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        self.shared.ahead.set(tell);
+    }
+
     /// The keyspaces that keep the oldest segment alive, each with the seqno to flush below.
     #[must_use]
     pub fn pinning(&self) -> Vec<(KeyspaceId, Seqno)> {

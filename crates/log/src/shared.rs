@@ -1,6 +1,7 @@
 //! What callers read without the lane: how far the log is written and durable, whether it is
 //! poisoned, and what it counted.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,33 @@ pub(crate) struct Shared {
     /// Written bytes of the segment being written. A statistic: `Relaxed`.
     active_bytes: AtomicU64,
     poison: OnceLock<Error>,
+    /// Called where the next stores should be prepared.
+    pub(crate) ahead: Ahead,
     pub(crate) counters: Counters,
+}
+
+/// Whom to tell that the log has grown.
+#[derive(Default)]
+pub(crate) struct Ahead(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl Ahead {
+    /// The one to tell, from now on.
+    pub(crate) fn set(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        // The first one stays: there is one engine.
+        let _ = self.0.set(tell);
+    }
+
+    pub(crate) fn tell(&self) {
+        if let Some(tell) = self.0.get() {
+            tell();
+        }
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ahead")
+    }
 }
 
 /// Counters that statistics read. `Relaxed`: nothing is published through them.

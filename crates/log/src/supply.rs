@@ -153,6 +153,7 @@ impl Supply {
             .and_then(|()| self.medium.sync_names())
             .map_err(|error| self.shared.poisoned_by(error))?;
         count(&self.shared.counters.segments_created, 1);
+        file.prepare_stores(PAGE_BYTES as u64);
         Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
     }
 }

@@ -170,6 +170,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// As [`File::write`].
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
 
+    /// Has stores around offset `at`, within the reserved length, cost no more than a copy, where the
+    /// device can do something about it ahead: for a background task, before a writer gets there.
+    /// At an offset past the reserved length it says that no stores follow. Only a hint.
+    fn prepare_stores(&self, _at: u64) {}
+
     /// Makes every completed write of this file durable, its length too.
     ///
     /// # Errors

@@ -201,6 +201,10 @@ impl File for MeteredFile {
         self.inner.store(at, bytes, purpose)
     }
 
+    fn prepare_stores(&self, at: u64) {
+        self.inner.prepare_stores(at);
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
         self.stored.store(0, Relaxed);

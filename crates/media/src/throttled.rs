@@ -173,6 +173,10 @@ impl File for ThrottledFile {
         self.inner.store(at, bytes, purpose)
     }
 
+    fn prepare_stores(&self, at: u64) {
+        self.inner.prepare_stores(at);
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.bucket.pay(0);
         self.inner.sync(purpose)

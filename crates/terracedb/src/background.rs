@@ -2,6 +2,7 @@
 //! Merges have a place of their own, `compaction`.
 
 mod flush_task;
+mod log_task;
 mod sync_task;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use base::{Executor, TaskHandle};
 use crate::counter::Counter;
 
 pub(crate) use flush_task::{FlushTask, LogLimits};
+pub(crate) use log_task::LogTask;
 pub(crate) use sync_task::SyncTask;
 
 /// The running tasks, and what they did.

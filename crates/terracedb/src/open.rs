@@ -20,7 +20,7 @@ use table::{
 };
 
 use crate::Resources;
-use crate::background::{Background, FlushTask, LogLimits, SyncTask};
+use crate::background::{Background, FlushTask, LogLimits, LogTask, SyncTask};
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
@@ -216,6 +216,11 @@ pub(crate) fn open(
         job: None,
         began: Duration::ZERO,
     };
+    let log_task = LogTask {
+        log: Arc::clone(&log),
+        segment_bytes: segment_bytes(&resources),
+        stop: Arc::clone(&stop),
+    };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),
@@ -236,7 +241,7 @@ pub(crate) fn open(
         told: Told::default(),
     };
     let background =
-        start_background(&resources, &buffers, &compactor, flush, (sync, clock, scrub, watch));
+        start_background(&resources, &buffers, &compactor, flush, (log_task, sync, clock, scrub, watch));
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
@@ -279,12 +284,16 @@ fn start_background(
     buffers: &Buffers,
     compactor: &Arc<Compactor>,
     flush: FlushTask,
-    (sync, clock, scrub, watch): (SyncTask, ClockTask, ScrubTask, WatchTask),
+    (log, sync, clock, scrub, watch): (LogTask, SyncTask, ClockTask, ScrubTask, WatchTask),
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
     let flusher = executor.spawn("flush", Box::new(flush));
     buffers.set_flusher(flusher.clone());
+    let growing = Arc::clone(&log.log);
+    let log = executor.spawn("log", Box::new(log));
+    let waker = log.clone();
+    growing.on_growth(Box::new(move || waker.wake()));
     let syncer = executor.spawn("interval sync", Box::new(sync));
     let clock = executor.spawn("clock", Box::new(clock));
     let scrub = executor.spawn("scrub", Box::new(scrub));
@@ -295,7 +304,7 @@ fn start_background(
     };
     let merges: Vec<_> = (0..MERGES).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
+    let tasks = [flusher, log, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
     Background { stop, tasks, counters }
 }
 

@@ -41,6 +41,20 @@ struct Mapping {
     /// be mapped.
     allocated: u64,
     window: Option<Window>,
+    /// Mapped ahead, behind `window`.
+    ahead: Option<Window>,
+    /// What `window` was before: unmapping is not a writer's work either.
+    left: Option<Window>,
+}
+
+impl Mapping {
+    const fn new(allocated: u64) -> Self {
+        Self { allocated, window: None, ahead: None, left: None }
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        [&self.window, &self.ahead].into_iter().flatten().any(|window| window.holds(at))
+    }
 }
 
 impl DiskFile {
@@ -52,7 +66,7 @@ impl DiskFile {
         allocated: u64,
         turns: Arc<Turns>,
     ) -> Self {
-        let mapping = Mutex::new(Mapping { allocated, window: None });
+        let mapping = Mutex::new(Mapping::new(allocated));
         Self { name: name.to_owned(), file, access, turns, mapping }
     }
 
@@ -110,13 +124,13 @@ impl File for DiskFile {
         while !rest.is_empty() {
             let stored = mapping.window.as_mut().map_or(0, |window| window.store(at, rest));
             if stored == 0 {
-                // The old window goes first: at most one is mapped.
-                mapping.window = None;
-                match Window::map(&self.file, at) {
+                mapping.left = mapping.window.take();
+                let ahead = mapping.ahead.take_if(|window| window.holds(at)).map(Ok);
+                match ahead.unwrap_or_else(|| Window::map(&self.file, at)) {
                     Ok(window) => mapping.window = Some(window),
                     Err(_) => {
                         // Refused once, refused for good: the file is as writable without.
-                        mapping.allocated = 0;
+                        *mapping = Mapping::new(0);
                         drop(mapping);
                         return self.write_at(at, rest);
                     }
@@ -128,6 +142,32 @@ impl File for DiskFile {
         Ok(())
     }
 
+    fn prepare_stores(&self, at: u64) {
+        let allocated = {
+            let mut mapping = self.mapping.lock();
+            let allocated = mapping.allocated;
+            if at >= allocated {
+                *mapping = Mapping::new(allocated);
+                return;
+            }
+            mapping.left = None;
+            if let Some(window) = mapping.window.as_mut().filter(|window| window.holds(at)) {
+                return window.populate(allocated);
+            }
+            if mapping.ahead.as_ref().is_some_and(|window| window.holds(at)) {
+                return;
+            }
+            allocated
+        };
+        // Without the lock: writers go on meanwhile, and map for themselves where they get there.
+        let Ok(mut window) = Window::map(&self.file, at) else { return };
+        window.populate(allocated);
+        let mut mapping = self.mapping.lock();
+        if mapping.allocated == allocated && !mapping.holds(at) {
+            mapping.ahead = Some(window);
+        }
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let _turn = self.turns.take(purpose.class());
         self.file.sync_data().map_err(|error| failed("sync", &self.name, error))
@@ -137,8 +177,7 @@ impl File for DiskFile {
         check::end(&self.name, len, 0)?;
         let mut mapping = self.mapping.lock();
         if len < mapping.allocated {
-            mapping.window = None;
-            mapping.allocated = len;
+            *mapping = Mapping::new(len);
         }
         self.file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
     }

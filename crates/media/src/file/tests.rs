@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
@@ -299,4 +300,40 @@ fn a_directory_open_for_reading_changes_nothing_and_shares_the_lock() {
     ];
     assert!(refused.iter().all(|error| error.to_string().contains("for reading only")));
     assert_eq!(medium.open("a", Access::Direct).unwrap().size().unwrap(), PAGE_BYTES as u64);
+}
+
+#[test]
+fn stores_are_prepared_ahead_or_not_and_are_the_same() {
+    const LENGTH: usize = 5 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    let file = medium.create("log", Access::Bytes, LENGTH as u64).unwrap();
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let mut expected = Vec::new();
+    let (done, at) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        // Whoever prepares does not know exactly where the writer is.
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                let tail = at.load(SeqCst);
+                [tail, tail + (1 << 20), tail + (3 << 20)].map(|at| file.prepare_stores(at));
+            }
+        });
+        while expected.len() < LENGTH {
+            let length = (rng.below(12 << 10) as usize + 1).min(LENGTH - expected.len());
+            let mut bytes = vec![0; length];
+            rng.fill(&mut bytes);
+            file.store(expected.len() as u64, &bytes, Purpose::Log).unwrap();
+            expected.extend(bytes);
+            at.store(expected.len() as u64, SeqCst);
+        }
+        done.store(true, SeqCst);
+    });
+    // None follow; then some do all the same.
+    file.prepare_stores(u64::MAX);
+    file.store(7, b"late", Purpose::Log).unwrap();
+    expected[7..11].copy_from_slice(b"late");
+    assert_eq!(std::fs::read(directory.path().join("log")).unwrap(), expected);
+    assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
 }

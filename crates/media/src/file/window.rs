@@ -12,17 +12,18 @@ use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// The length of a window, bytes: large enough that moving it (a few microseconds) costs nothing
-/// per store, small enough that its dirty pages do not count in a process's memory.
-pub(super) const WINDOW_BYTES: usize = 512 << 10;
+/// The length of a window, bytes: some milliseconds of writing, in which the next one is made ahead,
+/// and small enough that two windows of dirty pages do not count in a process's memory.
+pub(super) const WINDOW_BYTES: usize = 1 << 20;
 
 /// One mapped piece.
 #[derive(Debug)]
 pub(super) struct Window {
     start: NonNull<u8>,
     at: u64,
+    is_populated: bool,
 }
 
 // SAFETY: the mapping belongs to the `Window` alone; a raw pointer has no tie to a thread.
@@ -37,9 +38,29 @@ impl Window {
         let start =
             unsafe { mmap(ptr::null_mut(), WINDOW_BYTES, access, MapFlags::SHARED, file, at) }?;
         match NonNull::new(start.cast()) {
-            Some(start) => Ok(Self { start, at }),
+            Some(start) => Ok(Self { start, at, is_populated: false }),
             None => Err(io::ErrorKind::Other.into()),
         }
+    }
+
+    /// Whether offset `at` of the file lies in it.
+    pub(super) fn holds(&self, at: u64) -> bool {
+        at.checked_sub(self.at).is_some_and(|from| from < WINDOW_BYTES as u64)
+    }
+
+    /// Has its pages below offset `end` of the file there and writable, so that stores meet no page
+    /// fault. A fault takes a microsecond, and tens of milliseconds where the file system's journal is
+    /// being written: the first store to a page changes the file's time.
+    pub(super) fn populate(&mut self, end: u64) {
+        if std::mem::replace(&mut self.is_populated, true) {
+            return;
+        }
+        let len = usize::try_from(end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        // SAFETY: the range is mapped, from its start and at most to its end, and the advice changes
+        // no byte of it. Kernels before 5.14 refuse it.
+        let _ = unsafe {
+            madvise(self.start.as_ptr().cast(), len.min(WINDOW_BYTES), Advice::LinuxPopulateWrite)
+        };
     }
 
     /// Stores the front of `bytes` that lies in the window, from offset `at` of the file on; how
