@@ -83,6 +83,7 @@ impl FlushTask {
         }
         match job.step(&self.env) {
             Ok(None) => {
+                self.prepare_log();
                 self.job = Some(job);
                 Progress::Again
             }
@@ -125,6 +126,7 @@ impl FlushTask {
         // for as long as they like. A failure here is one of the log's, which every writer then
         // reports; the task itself has nobody to tell.
         let _ = self.log.free();
+        self.prepare_log();
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();
         }
@@ -152,6 +154,13 @@ impl FlushTask {
                 Progress::Again
             }
             Err(error) => self.failed(name, error),
+        }
+    }
+
+    /// Makes the next segment once the present one is in use: an idle store keeps one.
+    fn prepare_log(&self) {
+        if self.log.bytes() > self.log_limits.segment_bytes / 4 {
+            let _ = self.log.prepare();
         }
     }
 
