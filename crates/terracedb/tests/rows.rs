@@ -18,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
 use common::{Stepped, memory, open_one, threaded};
-use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch, operators};
+use terracedb::{Bytes, Db, Keyspace, KeyspaceOptions, WriteBatch, operators};
 
 /// What `get` finds, as text.
 fn text(ks: &Keyspace, key: &str) -> Option<String> {
@@ -53,7 +53,8 @@ fn every_kind_of_get_finds_the_row_that_another_left() {
         queue.wait(1, &mut done).unwrap();
         done.remove(0).result.unwrap().unwrap()
     };
-    let mut fills: [(&str, &mut dyn FnMut(&str) -> terracedb::Bytes); 3] = [
+    type Read<'a> = &'a mut dyn FnMut(&str) -> Bytes;
+    let mut fills: [(&str, Read<'_>); 3] = [
         ("get", &mut |key| ks.get(key).unwrap().unwrap()),
         ("multi_get", &mut |key| ks.multi_get(&[key]).unwrap().remove(0).unwrap().unwrap()),
         ("submit", &mut submit),
@@ -268,8 +269,8 @@ fn no_get_is_older_than_what_was_acknowledged_before_it() {
         stop.store(true, Ordering::Relaxed);
         done.unwrap();
     });
-    for key in 0..KEYS {
-        let number = acknowledged[key].load(Ordering::Acquire);
+    for (key, number) in acknowledged.iter().enumerate() {
+        let number = number.load(Ordering::Acquire);
         let value = ks.get(name(key)).unwrap().unwrap_or_default();
         assert_eq!(value, number.to_le_bytes().repeat(if number > 0 { 20 } else { 0 }));
     }
