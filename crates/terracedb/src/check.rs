@@ -7,11 +7,12 @@
 //! is lost, every table is checked under the identity it claims.
 //!
 //! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables
-//! against what the manifest says of them, newer above older (I4), and that the log reaches what
-//! the tables hold (I11). The check takes the directory's lock and changes nothing. Memory is what
-//! the largest entry takes, and a fixed part.
+//! against what the manifest says of them, newer above older for each key (I4), and that the log
+//! reaches what the tables hold (I11). The check takes the directory's lock and changes nothing. Memory
+//! is what the two largest entries take, and a fixed part.
 
 mod log_walk;
+mod order_walk;
 mod report;
 mod table_walk;
 mod values_walk;

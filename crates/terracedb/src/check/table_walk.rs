@@ -12,17 +12,17 @@ use table::{
 
 use super::{Problem, Walk};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{KeyspaceEntry, LivePiece, LiveTable, State, TableEntry, range_of};
+use crate::manifest::{KeyspaceEntry, State, TableEntry, range_of};
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]
-struct Owner<'a> {
-    keyspace: &'a str,
-    entry: &'a TableEntry,
+pub(super) struct Owner<'a> {
+    pub(super) keyspace: &'a str,
+    pub(super) entry: &'a TableEntry,
 }
 
 impl Owner<'_> {
-    fn problem(self, error: Error) -> Problem {
+    pub(super) fn problem(self, error: Error) -> Problem {
         Problem {
             keyspace: Some(self.keyspace.to_owned()),
             keys: Some(self.entry.range.shown()),
@@ -41,9 +41,10 @@ impl Walk<'_> {
             for id in &keyspace.dictionaries {
                 self.dictionary(&*dictionaries, &keyspace.name, *id)?;
             }
-            for error in out_of_order(keyspace) {
-                self.report.note(error);
+            for (entry, error) in unflushed(keyspace) {
+                self.report.note(Owner { keyspace: &keyspace.name, entry }.problem(error));
             }
+            self.order(store, keyspace, &dictionaries)?;
             for entry in keyspace.tables.values().map(|table| &*table.entry) {
                 let owner = Owner { keyspace: &keyspace.name, entry };
                 if self.listed(&file_name(entry.id)).is_none() {
@@ -198,63 +199,15 @@ fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
     errors
 }
 
-/// Where tables of `keyspace` break I4, or hold what the manifest calls unflushed.
-///
-/// Tables of a run do not overlap. Of two flushed tables that overlap, the one in the newer run has
-/// only newer sequence numbers; what a merge wrote holds old and new ones.
-pub(super) fn out_of_order(keyspace: &KeyspaceEntry) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut complain = |entry: &TableEntry, error: Error| {
-        problems.push(Owner { keyspace: &keyspace.name, entry }.problem(error));
-    };
-    let live = keyspace.tables.values();
-    let piece = |table: &'_ LiveTable, piece: &LivePiece| (piece.clone(), Arc::clone(&table.entry));
-    let mut pieces: Vec<_> =
-        live.flat_map(|table| table.pieces.iter().map(|it| piece(table, it))).collect();
-    pieces.sort_by_key(|(piece, entry)| (piece.run, entry.seqno_min));
-    let mut newest = Seqno::ZERO;
-    let mut flushed: Vec<&(LivePiece, Arc<TableEntry>)> = Vec::new();
-    for pair in &pieces {
-        let (piece, entry) = pair;
-        if entry.seqno_max >= keyspace.flushed_below && entry.seqno_max > keyspace.ingested {
-            let error = Error::corrupt("sequence numbers of a table")
-                .expected(format_args!("below {}, the flushed bound", keyspace.flushed_below));
-            complain(entry, error.got(entry.seqno_max));
-        }
-        // A memtable with older writes to other keys may be flushed after an ingest: up to there
-        // only the numbers of single keys are in order.
-        if piece.level > 0 || entry.seqno_min <= keyspace.ingested {
-            continue;
-        }
-        // Only a table that is not newer than all before it is compared with each.
-        if entry.seqno_min <= newest
-            && let Some((_, older)) = flushed.iter().find(|(older_piece, older)| {
-                older_piece.run < piece.run
-                    && older.seqno_max >= entry.seqno_min
-                    && older_piece.range.overlaps(&piece.range)
-            })
-        {
-            let error = Error::corrupt("order of tables that overlap (I4)").expected(format_args!(
-                "sequence numbers above {} of table {}",
-                older.seqno_max, older.id
-            ));
-            complain(entry, error.got(format_args!("from {}", entry.seqno_min)));
-        }
-        newest = newest.max(entry.seqno_max);
-        flushed.push(pair);
-    }
-    pieces.sort_by(|(one, _), (other, _)| {
-        (one.run, &one.range.first).cmp(&(other.run, &other.range.first))
+/// The tables of `keyspace` that hold what the manifest calls unflushed.
+fn unflushed(keyspace: &KeyspaceEntry) -> impl Iterator<Item = (&TableEntry, Error)> {
+    let tables = keyspace.tables.values().map(|table| &*table.entry);
+    let bad = tables.filter(|entry| {
+        entry.seqno_max >= keyspace.flushed_below && entry.seqno_max > keyspace.ingested
     });
-    for pair in pieces.windows(2) {
-        if let [(left, left_entry), (right, right_entry)] = pair
-            && left.run == right.run
-            && left.range.overlaps(&right.range)
-        {
-            let error = Error::corrupt("tables of a run (I4)")
-                .expected(format_args!("keys after table {}", left_entry.id));
-            complain(right_entry, error.got("an overlap"));
-        }
-    }
-    problems
+    bad.map(|entry| {
+        let error = Error::corrupt("sequence numbers of a table")
+            .expected(format_args!("below {}, the flushed bound", keyspace.flushed_below));
+        (entry, error.got(entry.seqno_max))
+    })
 }

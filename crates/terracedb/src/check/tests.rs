@@ -1,17 +1,15 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Durability, ErrorKind, KeyspaceId, Rng, RunId, Seqno, TableId};
+use base::{Durability, ErrorKind, Rng, TableId};
 use media::{Access, Buf, Faulty, Medium, MemoryMedium, Purpose};
 
 use super::*;
 use crate::Db;
-use crate::manifest::{Edit, KeyRange, KeyspaceKind, TableEntry};
 
-/// A store of two tables in one keyspace, with records in the log that are in no table.
-fn store(medium: &Arc<dyn Medium>) {
-    // Its tables stay as they are flushed.
-    let unmerged = compact::plan::Options {
+/// A store whose tables stay as they are flushed.
+pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
+    let options = compact::plan::Options {
         fanout: 1000,
         settled_runs: 1000,
         space_max: 1000.0,
@@ -19,7 +17,12 @@ fn store(medium: &Arc<dyn Medium>) {
         ..compact::plan::Options::default()
     };
     let builder = Db::on_medium(Arc::clone(medium)).memory(64 << 20);
-    let db = builder.compaction_options(unmerged).open().unwrap();
+    builder.compaction_options(options).open().unwrap()
+}
+
+/// A store of two tables in one keyspace, with records in the log that are in no table.
+fn store(medium: &Arc<dyn Medium>) {
+    let db = unmerged(medium);
     let keyspace = db.keyspace("fruit").unwrap();
     for round in 0..3u32 {
         for number in 0..400u32 {
@@ -33,7 +36,7 @@ fn store(medium: &Arc<dyn Medium>) {
     keyspace.put_with("last", "synced", Durability::Sync).unwrap();
 }
 
-fn memory() -> Arc<dyn Medium> {
+pub(super) fn memory() -> Arc<dyn Medium> {
     Arc::new(MemoryMedium::new())
 }
 
@@ -43,7 +46,7 @@ fn whole() -> Arc<dyn Medium> {
     medium
 }
 
-fn run(medium: &Arc<dyn Medium>) -> CheckReport {
+pub(super) fn run(medium: &Arc<dyn Medium>) -> CheckReport {
     check(medium, &mut |done, total| assert!(done <= total)).unwrap()
 }
 
@@ -247,7 +250,7 @@ fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
 }
 
 /// A manifest in force that says something else than the files do.
-fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
+pub(super) fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
     let found = manifest::recover(&**medium, false).unwrap().unwrap();
     let (mut state, number) = (found.state, found.number + 1);
     change(&mut state);
@@ -315,56 +318,17 @@ fn crash_images_are_clean() {
     }
 }
 
-fn entry(id: u64, (run, level): (u64, u8), keys: (&str, &str), seqnos: (u64, u64)) -> Edit {
-    let range = KeyRange::through(keys.0.as_bytes(), keys.1.as_bytes());
-    let (seqno_min, seqno_max) = (Seqno::new(seqnos.0), Seqno::new(seqnos.1));
-    let (id, run) = (TableId(id), RunId(run));
-    let table = TableEntry { id, run, level, seqno_min, seqno_max, range, ..TableEntry::default() };
-    Edit::TableAdded { keyspace: KeyspaceId(0), table: Arc::new(table) }
-}
-
-/// The problems of a keyspace of these tables, flushed below 100.
-fn order_of(tables: Vec<Edit>) -> Vec<String> {
-    let mut state = State::default();
-    let (keyspace, kind) = (KeyspaceId(0), KeyspaceKind::Ordered);
-    let below = Seqno::new(100);
-    let first = [
-        Edit::TableIdsReserved { below: TableId(100) },
-        Edit::KeyspaceCreated { keyspace, kind, name: "k".to_owned() },
-        Edit::Flushed { keyspace, below },
-    ];
-    for edit in first.into_iter().chain(tables) {
-        state.apply(edit).unwrap();
-    }
-    assert!(state.floor() >= Seqno::new(99));
-    let problems = table_walk::out_of_order(&state.keyspaces[&keyspace]);
-    problems.iter().map(ToString::to_string).collect()
-}
-
+/// A table that holds what the flushed bound says is not in tables yet: recovery would replay it.
 #[test]
-fn newer_lies_above_older() {
-    let good = vec![
-        entry(1, (1, 0), ("a", "m"), (1, 10)),
-        entry(2, (2, 0), ("c", "z"), (11, 20)),
-        // Older than the one before, but apart from it.
-        entry(3, (2, 0), ("zz", "zzz"), (5, 6)),
-        // Merges wrote these: old and new numbers.
-        entry(4, (3, 1), ("a", "b"), (1, 90)),
-        entry(5, (3, 1), ("c", "d"), (1, 90)),
-    ];
-    assert_eq!(order_of(good), [""; 0]);
-    for (bad, complaint) in [
-        (
-            vec![entry(1, (1, 0), ("a", "m"), (5, 10)), entry(2, (2, 0), ("m", "z"), (10, 20))],
-            "order of",
-        ),
-        (
-            vec![entry(4, (1, 1), ("a", "c"), (1, 9)), entry(5, (1, 1), ("c", "d"), (1, 9))],
-            "of a run",
-        ),
-        (vec![entry(1, (1, 0), ("a", "m"), (5, 100))], "below 100"),
-    ] {
-        let problems = order_of(bad);
-        assert!(problems.len() == 1 && problems[0].contains(complaint), "{problems:?}");
-    }
+fn a_table_above_the_flushed_bound_is_told() {
+    let medium = whole();
+    rewrite_manifest(&medium, |state| {
+        let keyspace = Arc::make_mut(state.keyspaces.values_mut().next().unwrap());
+        let table = keyspace.tables.values().next().unwrap();
+        keyspace.flushed_below = table.entry.seqno_max;
+    });
+    let report = run(&medium);
+    let texts: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+    // Both tables: the second one is newer.
+    assert!(texts.len() == 2 && texts[0].contains("the flushed bound"), "{texts:?}");
 }

@@ -35,7 +35,7 @@ impl Piece {
         Self::new(file, range, level)
     }
 
-    /// 0 for what a flush wrote; a merge's outputs lie deeper.
+    /// 0 for what a flush wrote, and a merge of little of that; other outputs of merges lie deeper.
     pub(crate) fn level(&self) -> u8 {
         self.level
     }
