@@ -236,8 +236,13 @@ pub(crate) fn open(
         stop: Arc::clone(&stop),
         told: Told::default(),
     };
-    let background =
-        start_background(&resources, &buffers, &compactor, flush, (log_task, sync, clock, scrub, watch));
+    let background = start_background(
+        &resources,
+        &buffers,
+        &compactor,
+        flush,
+        (log_task, sync, clock, scrub, watch),
+    );
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
         background,
@@ -300,7 +305,8 @@ fn start_background(
     };
     let merges: Vec<_> = (0..MERGES).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, log, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
+    let tasks =
+        [flusher, log, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
     Background { stop, tasks, counters }
 }
 
