@@ -317,7 +317,9 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
         scope.spawn(|| {
             while !done.load(SeqCst) {
                 let tail = at.load(SeqCst);
-                [tail, tail + (1 << 20), tail + (3 << 20)].map(|at| file.prepare_stores(at));
+                for at in [tail, tail + (1 << 20), tail + (3 << 20)] {
+                    file.prepare_stores(at);
+                }
             }
         });
         while expected.len() < LENGTH {
@@ -334,6 +336,6 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     file.prepare_stores(u64::MAX);
     file.store(7, b"late", Purpose::Log).unwrap();
     expected[7..11].copy_from_slice(b"late");
-    assert_eq!(std::fs::read(directory.path().join("log")).unwrap(), expected);
+    assert_eq!(fs::read(directory.path().join("log")).unwrap(), expected);
     assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
 }
