@@ -30,7 +30,7 @@ use crate::words::{WORD_BYTES, Words};
 /// The place of an entry: any number but zero.
 pub type Place = NonZeroU32;
 
-/// How warm an entry is: 0 to [`HEAT_MAX`].
+/// How warm an entry is: 0 to `HEAT_MAX`.
 pub type Heat = u8;
 
 /// The warmest.

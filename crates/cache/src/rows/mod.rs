@@ -1,7 +1,7 @@
 //! Single hot rows: keys and values of a few hundred bytes that would each cost a page otherwise.
 //!
 //! [`RowCache`] is the whole of it: an index of tags ([`arena::TagBuckets`]) over a log of rows
-//! ([`log::RowLog`]) that is cleaned in the order of [`policy`].
+//! (`RowLog`) that is cleaned in the order of `policy`.
 
 mod ghost;
 mod log;

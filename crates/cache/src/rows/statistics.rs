@@ -51,13 +51,13 @@ pub struct Refused {
 /// Why a row is not put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// See [`Refused::large`].
+    /// It is larger than a row may be.
     Large,
-    /// See [`Refused::written`].
+    /// The key was written meanwhile.
     Written,
-    /// See [`Refused::seldom`].
+    /// Hardly any row is asked for again.
     Seldom,
-    /// See [`Refused::memory`].
+    /// There is no memory.
     Memory,
 }
 
