@@ -27,8 +27,8 @@ pub struct SegmentHeader {
     pub lane: LaneId,
     /// The segment within the lane. Never reused.
     pub segment: SegmentId,
-    /// The length of its file, bytes. Only a segment behind which another one durably begins is
-    /// ever cut shorter.
+    /// The length of its file, bytes. Only a segment behind which another one durably begins, or
+    /// whose last record is another Begin, is ever cut shorter.
     pub capacity: u64,
 }
 

@@ -17,6 +17,7 @@ use media::{File, Purpose};
 use crate::combiner::Writer;
 use crate::group::Group;
 use crate::log::LogEnd;
+use crate::name::parse_segment_name;
 use crate::options::Observer;
 use crate::pins::Pins;
 use crate::record::{Begin, MARK_BYTES, begin, mark};
@@ -175,6 +176,25 @@ impl Lane {
         self.shared.check()?;
         let fresh = self.supply.take_first(4 * PAGE)?;
         self.enter(fresh).map(drop)
+    }
+
+    /// Cuts the last segment there was, of which so many bytes are used, and nothing lies behind them:
+    /// for the space, where there is none for a next one. A Begin as its last record says that it was
+    /// cut, durably before it is. Whether any space came back.
+    pub(crate) fn end_short(&mut self, (file, used): &(Arc<dyn File>, u64)) -> Result<bool> {
+        let begin_at = used.next_multiple_of(PAGE);
+        let Some((_, segment)) = parse_segment_name(file.name()) else { return Ok(false) };
+        if file.size()? <= begin_at + PAGE {
+            return Ok(false);
+        }
+        let last = Begin { sequence: self.sequence, durable: self.sequence, opened: true };
+        let record = begin(self.supply.seed(segment), self.next, last);
+        file.store(begin_at, &record, Purpose::Log)?;
+        file.sync(Purpose::Log)?;
+        self.sequence += 1;
+        self.shared.set_durable(self.sequence, self.next - 1);
+        file.set_len(begin_at + PAGE)?;
+        Ok(true)
     }
 
     fn enter(&mut self, fresh: Fresh) -> Result<Option<(Arc<dyn File>, u64)>> {

@@ -120,6 +120,7 @@ impl Log {
             let bytes = (bytes, options.leave_bytes);
             let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
             let sequence = chain.sequence();
+            let torn = chain.torn().is_some();
             let mut tail = settle(chain, &source, &retention, &mut stale)?;
             // After damage the rest stays where it is, for whoever wants to look at it.
             if recovery.damage.is_some() {
@@ -128,13 +129,15 @@ impl Log {
             shared.set_durable(sequence, next - 1);
             let mut lane = Lane::new(identity.1, supply, shared, &retention, sequence, next);
             let mut started = lane.start();
-            trim(tail)?;
-            if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
+                && let Some(last) = tail.take_if(|_| !torn)
+                && lane.end_short(&last)?
+            {
                 // What the last segment did not use may be enough.
                 started = lane.start();
             }
             match started {
-                Ok(()) => {}
+                Ok(()) => trim(tail)?,
                 Err(error) if appended && error.kind() == ErrorKind::NoSpace => {}
                 Err(error) => return Err(error),
             }

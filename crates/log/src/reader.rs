@@ -31,6 +31,8 @@ pub(crate) struct SegmentReader {
     capacity: u64,
     /// Where the next record is looked for.
     at: u64,
+    /// Whether the record before it says that the segment ends there.
+    ended: bool,
     window: Window,
 }
 
@@ -84,7 +86,8 @@ impl SegmentReader {
         let file = medium.open(&name, Access::Bytes)?;
         let end = file.size()?.next_multiple_of(PAGE);
         let window = Window::new(account)?;
-        let mut reader = Self { file, purpose, seed: 0, end, capacity: 0, at: PAGE, window };
+        let mut reader =
+            Self { file, purpose, seed: 0, end, capacity: 0, at: PAGE, ended: false, window };
         let header = reader.bytes(0, PAGE_BYTES).and_then(SegmentHeader::decode);
         let header = header.and_then(|header| {
             header.check(store, lane, segment)?;
@@ -98,9 +101,9 @@ impl SegmentReader {
         Ok((reader, header))
     }
 
-    /// What is wrong with the file's length, where it was cut.
+    /// What is wrong with the file's length, where it was cut and no record read last says so.
     pub(crate) fn shortened(&self) -> Option<Error> {
-        (self.end < self.capacity).then(|| {
+        (self.end < self.capacity && !self.ended).then(|| {
             Error::corrupt("log segment's length")
                 .at(self.file.name())
                 .expected(self.capacity)
@@ -138,6 +141,7 @@ impl SegmentReader {
         let found = found.ok();
         if let Some(found) = &found {
             self.at = found.end;
+            self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
         }
         Ok(found)
     }

@@ -78,6 +78,12 @@ impl Supply {
         }
     }
 
+    /// What checksums of the records of the lane's segment `id` are masked with.
+    pub(crate) fn seed(&self, segment: SegmentId) -> u32 {
+        let Self { store, lane, .. } = *self;
+        SegmentHeader { store, lane, segment, capacity: 0 }.seed()
+    }
+
     /// Makes the next segment unless there is one; whether it did.
     pub(crate) fn prepare(&self) -> Result<bool> {
         let mut state = self.state.lock();

@@ -117,6 +117,86 @@ fn a_log_opens_on_a_full_device() {
     assert_eq!(open(&medium).unwrap().2, [(2, b"two".to_vec())]);
 }
 
+/// A log of one synced record on a device with so many bytes, in segments of 128 KiB.
+fn with_one(capacity: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
+    let (device, medium) = faulty();
+    let (log, ..) = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();
+    append(&log, 1, 1, b"one").unwrap();
+    log.sync(log.last()).unwrap();
+    drop(log);
+    device.set_capacity(Some(capacity));
+    (device, medium)
+}
+
+fn large() -> Options {
+    Options { segment_bytes: 4 * SEGMENT_BYTES_MIN, ..options() }
+}
+
+/// What opening cuts for the space, it finds again: with a segment made in what that gave (I11), and
+/// without one, however often, and wherever the power goes.
+#[test]
+fn a_full_device_is_opened_again_and_again() {
+    let reopen = |medium: &Arc<dyn Medium>| {
+        open_with(medium, large(), &|_| Some(Seqno::ZERO)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let one = [(1, b"one".to_vec())];
+    for spare in [0, 2 * SEGMENT_BYTES_MIN] {
+        // No space for the least of segments, even when the last one is cut; or for that one.
+        let capacity = large().segment_bytes + spare;
+        let (device, medium) = with_one(capacity);
+        if spare == 0 {
+            let room = medium.create("other", media::Access::Bytes, 0).unwrap();
+            device.set_capacity(None);
+            room.set_len(3 * SEGMENT_BYTES_MIN).unwrap();
+            device.set_capacity(Some(capacity));
+        }
+        for _ in 0..3 {
+            assert_eq!(reopen(&medium).2, one);
+        }
+        device.set_capacity(None);
+        let (log, ..) = reopen(&medium);
+        assert_eq!(append(&log, 1, 1, b"two").unwrap().get(), 2);
+        drop(log);
+        assert_eq!(reopen(&medium).2.len(), 2);
+    }
+    for at in 0.. {
+        let (device, medium) = with_one(large().segment_bytes);
+        device.freeze(media::Freeze::AtChange(device.changes() + at));
+        drop(open_with(&medium, large(), &|_| Some(Seqno::ZERO)));
+        for seed in 0..4 {
+            let image: Arc<dyn Medium> = Arc::new(device.crash_image(seed).unwrap());
+            assert_eq!(reopen(&image).2, one, "change {at}, seed {seed}");
+        }
+        if !device.is_frozen() {
+            assert!(at > 3, "only {at} changes");
+            break;
+        }
+    }
+}
+
+/// Whatever fails while a log is opened, the next opening finds all that was durable.
+#[test]
+fn an_opening_that_fails_anywhere_can_be_repeated() {
+    for on in [OpKind::Names, OpKind::Write, OpKind::Sync] {
+        let mut failed = 0;
+        for after in 0..12 {
+            for capacity in [large().segment_bytes, u64::MAX] {
+                let (device, medium) = with_one(capacity);
+                device.inject(Rule::new(on, Fault::Io).after(after).times(2)).unwrap();
+                failed += u32::from(open_with(&medium, large(), &|_| Some(Seqno::ZERO)).is_err());
+                device.heal();
+                let image: Arc<dyn Medium> = Arc::new(device.crash_image(after).unwrap());
+                for medium in [medium, image] {
+                    let (_, _, replayed) = open_with(&medium, large(), &|_| Some(Seqno::ZERO))
+                        .unwrap_or_else(|error| panic!("{on:?} after {after}: {error}"));
+                    assert_eq!(replayed, [(1, b"one".to_vec())], "{on:?} after {after}");
+                }
+            }
+        }
+        assert!(failed > 0, "{on:?}");
+    }
+}
+
 /// A record that the device put elsewhere, or flipped, is found by its checksum (I8).
 #[test]
 fn misdirected_and_flipped_stores_never_pass() {
