@@ -42,7 +42,7 @@ mod upkeep;
 mod world;
 mod writing;
 
-pub use run::{Failure, Report, run, run_with};
+pub use run::{Failure, Report, run, run_with, steps};
 pub use script::{Action, Script, Step};
 pub use settings::{Shape, Variant};
 pub use shrink::shrink;

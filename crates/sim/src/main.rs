@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::Rng;
-use terrace_sim::{Script, run, shrink};
+use terrace_sim::{Script, run, shrink, steps};
 
 const HELP: &str = "\
 usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
                    [--steps STEPS] [--all]";
 
-/// A script that takes longer than this hangs, seconds.
+/// A script of which no step ends while somebody looked so often, a second apart, hangs. Scripts may
+/// take long, on a busy machine or while one is made shorter, and a process that is stopped looks at
+/// nothing: so it is steps that count, not time.
 const HANGS_AFTER: u64 = 300;
 
 struct Arguments {
@@ -100,14 +102,15 @@ fn main() -> ExitCode {
 fn watch(current: &Arc<AtomicU64>) {
     let current = Arc::clone(current);
     std::thread::spawn(move || {
-        let (mut last, mut seconds) = (0, 0);
+        let (mut last, mut looks) = (0, 0);
         loop {
             std::thread::sleep(Duration::from_secs(1));
-            let seed = current.load(Ordering::Relaxed);
-            seconds = if seed == last { seconds + 1 } else { 0 };
-            last = seed;
-            if seconds > HANGS_AFTER {
-                eprintln!("seed {seed} hangs");
+            let lived = steps();
+            looks = if lived == last { looks + 1 } else { 0 };
+            last = lived;
+            if looks > HANGS_AFTER {
+                let seed = current.load(Ordering::Relaxed);
+                eprintln!("seed {seed} hangs: no step ended in {looks} seconds");
                 std::process::exit(3);
             }
         }

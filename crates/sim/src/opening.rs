@@ -115,7 +115,7 @@ impl World {
         self.end_users();
         self.db = None;
         let usage = self.resources.memory_usage();
-        let kept = ["page cache", "flushes"];
+        let kept = ["page cache", "row cache", "flushes"];
         let leak = usage
             .components
             .iter()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terracedb::{Error, ErrorKind};
 
@@ -43,6 +44,15 @@ impl fmt::Display for Failure {
     }
 }
 
+/// See [`steps`].
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
+/// How many steps ended in this process, of all scripts together: what does not grow hangs.
+#[must_use]
+pub fn steps() -> u64 {
+    STEPS.load(Ordering::Relaxed)
+}
+
 /// Runs `script`, with settings that it draws itself.
 ///
 /// # Errors
@@ -62,6 +72,7 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
     for (number, step) in script.steps.iter().chain(&LAST).enumerate() {
         world.note(format!("{number} {step:?}"));
         let done = catch_unwind(AssertUnwindSafe(|| world.live(*step)));
+        STEPS.fetch_add(1, Ordering::Relaxed);
         let why = match done {
             Ok(Ok(())) => continue,
             Ok(Err(trouble)) => trouble.to_string(),
