@@ -142,13 +142,19 @@ impl World {
             } else {
                 Change::Put(chosen, value(&mut self.rng, version))
             };
-            match &change {
+            let added = match &change {
                 Change::PutExpiring(key, value, expiry) => {
                     let expiry = crate::cells::moment(*expiry);
-                    filling.ingest.add_expiring_at(key, value, expiry)?;
+                    filling.ingest.add_expiring_at(key, value, expiry)
                 }
-                Change::Put(key, value) => filling.ingest.add(key, value)?,
-                _ => {}
+                Change::Put(key, value) => filling.ingest.add(key, value),
+                _ => Ok(()),
+            };
+            let gone = !self.history.live.values().any(|live| *live == filling.incarnation);
+            match added {
+                // Its keyspace was dropped meanwhile: whichever call notices may say so.
+                Err(error) if gone && error.kind() == ErrorKind::Closed => return Ok(()),
+                added => added?,
             }
             filling.added.push(change);
         }
