@@ -477,7 +477,8 @@ fn merges_run_beside_writers_and_readers() {
     db.compact().unwrap();
     let statistics = db.statistics();
     assert!(statistics.compaction.done > 0, "{:?}", statistics.compaction);
-    assert_eq!(versions(&db), 800);
+    // Those of a table that was cut are estimated.
+    assert!(versions(&db) <= 800, "{}", versions(&db));
     for thread in 0..2 {
         for number in 0..400 {
             let got = keyspace.get(format!("{thread} {number:04}")).unwrap();
