@@ -47,6 +47,8 @@ pub(crate) struct Lane {
     marked: u64,
     /// Files of full segments that were not synced since they were written.
     unsynced: Vec<Arc<dyn File>>,
+    /// Bytes stored since the log was sealed last.
+    unsealed_bytes: u64,
     /// Sees every batch as it takes its seqnos.
     observer: Option<Arc<dyn Observer>>,
 }
@@ -93,6 +95,7 @@ impl Lane {
             next,
             marked: 0,
             unsynced: Vec::new(),
+            unsealed_bytes: 0,
             observer: None,
         }
     }
@@ -142,9 +145,10 @@ impl Lane {
         })
     }
 
-    /// The file that is written, and where its next stores should be prepared.
+    /// The file that is written, and where its next stores should be prepared; none where the log is
+    /// synced that often that a sync would write what was prepared, before anything is stored there.
     pub(crate) fn ahead(&self) -> Option<(Arc<dyn File>, u64)> {
-        let segment = self.active.as_ref()?;
+        let segment = self.active.as_ref().filter(|_| self.unsealed_bytes >= AHEAD_BYTES)?;
         Some((Arc::clone(&segment.fresh.file), segment.tail + AHEAD_BYTES))
     }
 
@@ -235,6 +239,7 @@ impl Lane {
 
     /// The point up to which everything is stored. The next record begins a new page.
     pub(crate) fn seal(&mut self) -> SyncPoint {
+        self.unsealed_bytes = 0;
         let mut files = std::mem::take(&mut self.unsynced);
         if let Some(segment) = self.active.as_mut().filter(|segment| segment.dirty) {
             files.push(Arc::clone(&segment.fresh.file));
@@ -274,6 +279,7 @@ impl Lane {
         if let Some(segment) = self.active.as_mut() {
             let before = segment.tail;
             segment.tail = end + rest.len() as u64;
+            self.unsealed_bytes += segment.tail - before;
             if before / (AHEAD_BYTES / 4) != segment.tail / (AHEAD_BYTES / 4) {
                 self.shared.ahead.tell();
             }

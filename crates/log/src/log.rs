@@ -308,10 +308,11 @@ impl Log {
     }
 
     /// Has stores in front of the log's end cost no more than a copy, where the device can do
-    /// something about it. For a background task that [`Log::on_growth`] wakes.
+    /// something about it and nobody syncs all the time. For a background task that [`Log::on_growth`] wakes.
     pub fn prepare_stores(&self) {
         if let Some((file, at)) = self.combiner.with(|lane| lane.ahead()) {
             file.prepare_stores(at);
+            self.supply.prepare_stores();
         }
     }
 

@@ -111,6 +111,18 @@ impl Supply {
         }
     }
 
+    /// Has the first stores into the segment made ahead cost no more than a copy.
+    pub(crate) fn prepare_stores(&self) {
+        // While one is made nobody stores into it.
+        let file = self.state.try_lock().and_then(|state| {
+            let ready = state.ready.as_ref()?;
+            Some(Arc::clone(&ready.file))
+        });
+        if let Some(file) = file {
+            file.prepare_stores(PAGE_BYTES as u64);
+        }
+    }
+
     /// A segment of at least `needed` bytes: the one made ahead, or a new one.
     pub(crate) fn take(&self, needed: u64) -> Result<Fresh> {
         let mut state = self.state.lock();
@@ -159,7 +171,6 @@ impl Supply {
             .and_then(|()| self.medium.sync_names())
             .map_err(|error| self.shared.poisoned_by(error))?;
         count(&self.shared.counters.segments_created, 1);
-        file.prepare_stores(PAGE_BYTES as u64);
         Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
     }
 }
