@@ -1,4 +1,4 @@
-//! Measures merges: `cargo run --release -p terrace-compact --example merge [full|half|none]`.
+//! Measures merges: `cargo run --release -p terrace-compact --example merge_cost [full|half|none]`.
 //!
 //! Runs of tables with keys of 16 bytes and values of 400, half of them noise, are merged by one job:
 //! `full`: every run has keys all over, `half`: newer runs have keys in one half only, `none`: each
