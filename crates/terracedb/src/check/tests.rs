@@ -14,6 +14,7 @@ pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
         settled_runs: 1000,
         space_max: 1000.0,
         settled_space: 1000.0,
+        deletes_share: 1000.0,
         ..compact::plan::Options::default()
     };
     let builder = Db::on_medium(Arc::clone(medium)).memory(64 << 20);
