@@ -121,13 +121,14 @@ fn suspects<'a>(
         let reached = pieces.iter().skip(from);
         reached
             .take_while(|(piece, _)| range.is_end_after(&piece.range.first))
-            .filter(move |(piece, lower)| lower.seqno_max >= oldest && piece.range.overlaps(range))
+            .filter(move |(piece, lower)| lower.seqno_max > oldest && piece.range.overlaps(range))
             .map(|(piece, lower)| (*lower, piece.range.intersection(range)))
     })
 }
 
-/// The first key in `range` of which `below` holds something that is not older than all that `above`
-/// holds of it.
+/// The first key in `range` of which `below` holds something newer than what `above` holds of it. The
+/// same number in both is the same version: a repair leaves such tables, where it does not know what
+/// was cut off them.
 fn misplaced(
     above: &Arc<Table>,
     below: &Arc<Table>,
@@ -144,7 +145,7 @@ fn misplaced(
             (None, None) => return Ok(None),
         };
         if let (Some((oldest, _)), Some((_, newest))) = (upper.numbers(key), lower.numbers(key))
-            && newest >= oldest
+            && newest > oldest
         {
             let error = Error::corrupt("order of tables (I4)");
             let error = error.expected(format_args!("only above {newest}, in {}", below.id()));
