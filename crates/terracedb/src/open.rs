@@ -216,7 +216,11 @@ pub(crate) fn open(
         job: None,
         began: Duration::ZERO,
     };
-    let log_task = LogTask { log: Arc::clone(&log), stop: Arc::clone(&stop) };
+    let log_task = LogTask {
+        log: Arc::clone(&log),
+        segment_bytes: segment_bytes(&resources),
+        stop: Arc::clone(&stop),
+    };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),
