@@ -199,6 +199,10 @@ pub(crate) fn open(
         manifest: Arc::clone(&manifest),
         stop: Arc::clone(&stop),
     };
+    let log_limits = LogLimits {
+        segment_bytes: segment_bytes(&resources),
+        bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes()).max(4 * segment_bytes(&resources)),
+    };
     let flush = FlushTask {
         env,
         trees: Arc::clone(&trees),
@@ -206,21 +210,13 @@ pub(crate) fn open(
         compactor: Arc::clone(&compactor),
         log: Arc::clone(&log),
         ring: Arc::clone(&ring),
-        log_limits: LogLimits {
-            segment_bytes: segment_bytes(&resources),
-            bytes_max: (LOG_QUOTAS * resources.write_buffer_bytes())
-                .max(4 * segment_bytes(&resources)),
-        },
+        log_limits,
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
         job: None,
         began: Duration::ZERO,
     };
-    let log_task = LogTask {
-        log: Arc::clone(&log),
-        segment_bytes: segment_bytes(&resources),
-        stop: Arc::clone(&stop),
-    };
+    let log_task = LogTask { log: Arc::clone(&log), log_limits, stop: Arc::clone(&stop) };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),

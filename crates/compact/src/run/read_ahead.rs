@@ -190,7 +190,7 @@ impl ReadAhead {
             }
             None => None,
         };
-        // A block stored as it is keeps its chunk; every other chunk's memory is used again.
+        // Blocks on its pages were decompressed or copied by now, so its memory is used again.
         self.spare = self.chunk.take().and_then(|chunk| Arc::into_inner(chunk.buf));
         let chunk = match ahead.filter(|chunk| chunk.pages(span).is_some()) {
             Some(chunk) => chunk,

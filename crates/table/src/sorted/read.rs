@@ -1,7 +1,5 @@
 //! From pages to blocks and sections: what every reader shares.
 
-use std::sync::Arc;
-
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result};
 use bytes::Bytes;
@@ -21,15 +19,6 @@ const CHARGED_BYTES_MIN: usize = 64 << 10;
 struct Owned {
     bytes: Vec<u8>,
     _charge: Option<Charge>,
-}
-
-/// A longer read that a block lies in as it is stored.
-struct Shared(Arc<Buf>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 /// A run's buffer, and what it is charged.
@@ -53,7 +42,8 @@ impl AsRef<[u8]> for Owned {
 /// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
 /// it shall have.
 ///
-/// A block stored as it is on one page is not copied: the result keeps the frame, or the read.
+/// A block stored as it is on one frame is not copied: the result keeps the frame. One in a longer read
+/// is, so that the read's memory is free once its pages were decoded.
 pub(crate) fn decode_pages(
     kind: PageKind,
     pages: Pages,
@@ -66,13 +56,6 @@ pub(crate) fn decode_pages(
         if header.codec == Codec::None {
             let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
             return Ok(Bytes::from_owner(frame.clone()).slice(payload));
-        }
-    }
-    if let (1, Pages::Part { buf, at, .. }) = (count, &pages) {
-        let header = check_run(kind, pages.iter().next().unwrap_or_default(), count)?;
-        if header.codec == Codec::None {
-            let payload = at + HEADER_BYTES..at + HEADER_BYTES + header.payload_here();
-            return Ok(Bytes::from_owner(Shared(Arc::clone(buf))).slice(payload));
         }
     }
     if let Pages::Run(buf) = pages {

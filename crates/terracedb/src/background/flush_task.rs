@@ -33,6 +33,14 @@ impl LogLimits {
     /// Short segments are left by stores that are opened often and written little.
     const SEGMENTS_MAX: u64 = 8;
 
+    /// Makes the next segment once the present one is in use: an idle store keeps one. A failure is
+    /// the log's, which every writer then reports.
+    pub(super) fn prepare(self, log: &Log) {
+        if log.bytes() > self.segment_bytes / 4 {
+            let _ = log.prepare();
+        }
+    }
+
     pub(crate) fn is_over(self, log: &Log) -> bool {
         let full = self.bytes_max / self.segment_bytes;
         log.bytes() > self.bytes_max || log.statistics().segments_live > full + Self::SEGMENTS_MAX
@@ -83,7 +91,6 @@ impl FlushTask {
         }
         match job.step(&self.env) {
             Ok(None) => {
-                self.prepare_log();
                 self.job = Some(job);
                 Progress::Again
             }
@@ -126,7 +133,7 @@ impl FlushTask {
         // for as long as they like. A failure here is one of the log's, which every writer then
         // reports; the task itself has nobody to tell.
         let _ = self.log.free();
-        self.prepare_log();
+        self.log_limits.prepare(&self.log);
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();
         }
@@ -154,13 +161,6 @@ impl FlushTask {
                 Progress::Again
             }
             Err(error) => self.failed(name, error),
-        }
-    }
-
-    /// Makes the next segment once the present one is in use: an idle store keeps one.
-    fn prepare_log(&self) {
-        if self.log.bytes() > self.log_limits.segment_bytes / 4 {
-            let _ = self.log.prepare();
         }
     }
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Progress, Task};
 use log::Log;
 
-/// Prepares the log's next stores; woken as the log grows.
+use super::LogLimits;
+
+/// Prepares the log's next stores and its next segment; woken as the log grows.
 pub(crate) struct LogTask {
     pub(crate) log: Arc<Log>,
-    /// The length of a segment.
-    pub(crate) segment_bytes: u64,
+    pub(crate) log_limits: LogLimits,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -22,10 +23,7 @@ impl Task for LogTask {
         }
         self.log.prepare_stores();
         // As soon as the one before is in use: making one takes two syncs, which wait for merges.
-        if self.log.bytes() > self.segment_bytes / 4 {
-            // A failure is the log's: every writer reports it.
-            let _ = self.log.prepare();
-        }
+        self.log_limits.prepare(&self.log);
         Progress::Idle
     }
 }
