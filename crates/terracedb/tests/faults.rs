@@ -184,6 +184,8 @@ fn a_failed_manifest_append_may_have_been_written() {
             assert_eq!(error.kind(), ErrorKind::Poisoned, "{why}: {error}");
         }
         assert_eq!(world.tables(), tables, "{why}: no table that no manifest will name");
+        let waited = world.db().wait_until_settled().unwrap_err();
+        assert_eq!(waited.kind(), ErrorKind::Poisoned, "{why}: nothing is merged any more");
         assert!(world.db().statistics().poisoned.is_some(), "{why}");
         assert_eq!(world.db().keyspace("new").unwrap_err().kind(), ErrorKind::Poisoned, "{why}");
         world.put(1000..1100);
@@ -198,6 +200,37 @@ fn a_failed_manifest_append_may_have_been_written() {
         world.assert_holds(0..least, &why);
         world.db().flush().unwrap();
         assert_tidy(world.db(), &*world.device, &why);
+    }
+}
+
+/// The manifest that an open begins is in force once its name is durable: a device that then
+/// cannot say that the older one's removal is refuses nothing.
+#[test]
+fn an_open_bears_that_the_removal_of_the_old_manifest_is_not_synced() {
+    for fault in [Fault::Io, Fault::NoSpace] {
+        for nth in 0..4 {
+            let mut world = World::new(nth);
+            world.put(0..100);
+            world.db().flush().unwrap();
+            world.db = None;
+            let rule = Rule::new(OpKind::Names, fault.clone()).name("directory").after(nth);
+            world.device.inject(rule).unwrap();
+            let why = format!("{fault:?} at sync {nth}");
+            match world.stepped.on(world.medium()).open() {
+                Ok(db) => world.db = Some(db),
+                Err(error) => {
+                    let kinds = [ErrorKind::Corrupt, ErrorKind::NoSpace, ErrorKind::Poisoned];
+                    assert!(kinds.contains(&error.kind()), "{why}: {error}");
+                    world.device.heal();
+                    world.open();
+                }
+            }
+            world.assert_holds(0..100, &why);
+            world.device.heal();
+            world.open();
+            world.assert_holds(0..100, &why);
+            assert_tidy(world.db(), &*world.device, &why);
+        }
     }
 }
 

@@ -85,15 +85,19 @@ fn any_operation_can_fail() {
         (OpKind::Names, Fault::NoSpace),
     ] {
         let every = if on == OpKind::Sync || on == OpKind::Names { every / 3 } else { every };
-        // Some kinds of operation are few: the first to fail is one of the first.
-        let (mut nth, mut struck) = (rng.below(4), 0);
-        while nth < 400 {
+        // Some kinds of operation are few, and a script may have none: the first to fail is one of
+        // the first, of the first script that has some.
+        let (mut nth, mut struck, mut script) = (rng.below(4), 0, 0);
+        while nth < 400 && script < 20 {
             let times = if rng.one_in(3) { 1 + rng.below(5) } else { 1 };
-            if !nth_fails(seed, on, &fault, nth, times) {
+            if nth_fails(seed.wrapping_add(script), on, &fault, nth, times) {
+                struck += 1;
+                nth += 1 + rng.below(2 * every.max(1) - 1);
+            } else if struck == 0 {
+                (script, nth) = (script + 1, 0);
+            } else {
                 break;
             }
-            struck += 1;
-            nth += 1 + rng.below(2 * every.max(1) - 1);
         }
         assert!(struck > 0, "{on:?}: TERRACE_SEED={seed}");
     }

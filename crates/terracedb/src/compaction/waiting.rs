@@ -82,6 +82,10 @@ impl Compactor {
         self.wake();
         // The look under way when this began may have been taken before.
         let waited = self.wait_until(|state| {
+            // Nothing is looked at any more.
+            if let Some(error) = self.env.manifest.poisoned() {
+                return Some(Err(Error::poisoned_by("manifest", &error)));
+            }
             let failed = state.books.values().filter(|book| book.is_paused(self.now()));
             if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
                 return Some(Err(error));
