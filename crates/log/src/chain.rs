@@ -19,6 +19,7 @@ use crate::options::Recover;
 use crate::pins::Pins;
 use crate::reader::{Located, SegmentReader, What};
 use crate::record::{BEGIN_BYTES, Begin};
+use crate::start::Start;
 
 /// Where and how segments are read.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Source {
     pub(crate) purpose: Purpose,
     pub(crate) account: Account,
     pub(crate) recover: Recover,
+    /// What lies before it is not read.
+    pub(crate) start: Start,
 }
 
 /// Where replay of a lane ended before the last of its bytes.
@@ -54,6 +57,13 @@ pub(crate) struct Found {
     /// The end of what was replayed.
     pub(crate) tail: u64,
     pub(crate) pins: Pins,
+}
+
+impl Found {
+    /// The lane sequence of its Begin.
+    pub(crate) fn begin(&self) -> u64 {
+        self.state.begin().map_or(0, |(begin, _)| begin.sequence)
+    }
 }
 
 /// What a segment's first two pages say.

@@ -10,6 +10,7 @@ use media::Medium;
 
 use crate::log::LogEnd;
 use crate::name::parse_segment_name;
+use crate::start::Start;
 
 /// The part of a segment's file to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,16 +23,17 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// The extents before `end`, a lane's oldest first; all there is where there is no end.
+/// The extents from `start` to `end`, a lane's oldest first; all that follows where there is no end.
 ///
 /// # Errors
 /// As listing the medium.
-pub fn extents(medium: &dyn Medium, end: Option<LogEnd>) -> Result<Vec<Extent>> {
+pub fn extents(medium: &dyn Medium, start: &Start, end: Option<LogEnd>) -> Result<Vec<Extent>> {
     let mut extents = Vec::new();
     for file in medium.list()? {
         let Some(place) = parse_segment_name(&file.name) else { continue };
         let whole = Extent { name: file.name, bytes: file.len, len: file.len };
         match end.filter(|end| end.lane == place.0) {
+            _ if place.1 < start.of(place.0) => {}
             // Made ahead of need, or begun since.
             Some(end) if place.1 > end.segment => {}
             Some(end) if place.1 == end.segment => {

@@ -14,6 +14,7 @@ use crate::reader::{Located, SegmentReader, What};
 use crate::record::Begin;
 use crate::recover::{self, Recovery, Replay};
 use crate::retention::Retention;
+use crate::start::Start;
 
 /// What [`inspect`] shows of a segment, in the order of the file.
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ fn entry(reader: &SegmentReader, found: &Located) -> Result<Entry> {
     })
 }
 
-/// Reads the whole log as recovery would, and verifies every checksum on the way. A torn tail is
+/// Reads the log from `start` as recovery would, and verifies every checksum on the way. A torn tail is
 /// reported, not an error.
 ///
 /// # Errors
@@ -116,6 +117,7 @@ fn entry(reader: &SegmentReader, found: &Located) -> Result<Entry> {
 pub fn check(
     medium: &Arc<dyn Medium>,
     store: Option<StoreId>,
+    start: &Start,
     account: &Account,
 ) -> Result<Recovery> {
     let source = Source {
@@ -124,6 +126,7 @@ pub fn check(
         purpose: Purpose::Scrub,
         account: account.clone(),
         recover: Recover::Strict,
+        start: start.clone(),
     };
     let mut replay = Replay {
         from: &|_| Some(Seqno::ZERO),

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{LaneId, Result, Seqno};
+use base::{LaneId, Result, SegmentId, Seqno};
 use media::{File, Purpose};
 
 use crate::combiner::Writer;
@@ -113,6 +113,11 @@ impl Lane {
     /// The lane sequence of the segment's Begin; `None` where the lane has no segment yet.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.active.as_ref().map(|segment| segment.begin)
+    }
+
+    /// The segment that is written, and the lane sequence of its Begin.
+    pub(crate) fn begun(&self) -> Option<(SegmentId, u64)> {
+        self.active.as_ref().map(|segment| (segment.fresh.id, segment.begin))
     }
 
     /// Leaves seqnos to other lanes.
@@ -226,14 +231,13 @@ impl Lane {
     }
 
     fn retire(&mut self, old: Segment) -> (Arc<dyn File>, u64) {
-        let Segment { fresh: Fresh { file, charge, .. }, tail, dirty, pins, .. } = old;
+        let Segment { fresh: Fresh { id, file, charge, .. }, begin, tail, dirty, pins } = old;
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
         // No stores follow.
         file.prepare_stores(u64::MAX);
-        let name = file.name().to_owned();
-        self.retention.seal(self.id, Sealed { name, bytes: tail, pins, charge });
+        self.retention.seal(self.id, Sealed { id, begin, bytes: tail, pins, charge });
         (file, tail)
     }
 

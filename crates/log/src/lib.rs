@@ -24,6 +24,7 @@ mod record;
 mod recover;
 mod retention;
 mod shared;
+mod start;
 mod statistics;
 mod supply;
 mod sync;
@@ -38,6 +39,7 @@ pub use name::{parse_segment_name, segment_name};
 pub use options::{Batch, Observer, Options, Recover, SEGMENT_BYTES_MIN};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
+pub use start::Start;
 pub use statistics::Statistics;
 
 #[cfg(test)]

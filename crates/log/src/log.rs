@@ -21,10 +21,12 @@ use parking_lot::Mutex;
 use crate::chain::Source;
 use crate::combiner::Combiner;
 use crate::lane::Lane;
+use crate::name::segment_name;
 use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
 use crate::recover::{self, Recovery, Replay, settle, trim};
 use crate::retention::Retention;
 use crate::shared::{Shared, count};
+use crate::start::Start;
 use crate::statistics::Statistics;
 use crate::supply::Supply;
 use crate::syncer::Syncer;
@@ -96,7 +98,9 @@ impl Log {
             purpose: Purpose::Replay,
             account: account.clone(),
             recover: options.recover,
+            start: options.start,
         };
+        recover::remove_freed(&source)?;
         recover::make_durable(&source)?;
         let retention = Arc::new(Retention::default());
         let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
@@ -117,6 +121,8 @@ impl Log {
             let id = newest.checked_add(1).ok_or_else(|| {
                 Error::corrupt("log segment's number").expected("one below").got(newest)
             })?;
+            // Behind the start even where all of the log was lost: what lies before is not read.
+            let id = id.max(source.start.of(chain.lane).0);
             let bytes = (bytes, options.leave_bytes);
             let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
             let sequence = chain.sequence();
@@ -251,30 +257,57 @@ impl Log {
         self.retention.flushed(keyspace, Seqno::MAX);
     }
 
+    /// Where the log could begin once [`Log::flushed`] was told that the records of `keyspace` below
+    /// `below` are dead: for whoever is about to record that, to record this with it. Empty where
+    /// nothing could go, and where what it would begin with is not durable yet.
+    #[must_use]
+    pub fn start_once_flushed(&self, keyspace: KeyspaceId, below: Seqno) -> Start {
+        let starts =
+            self.combiner.with(|lane| self.retention.starts(lane.begun(), Some((keyspace, below))));
+        let mut start = Start::new();
+        for (lane, segment, begin) in starts {
+            if lane != LANE || self.shared.durable_sequence() > begin {
+                start.raise(lane, segment);
+            }
+        }
+        start
+    }
+
     /// Removes the oldest segments as long as every record in them is dead (I7); how many. Never
     /// the one being written: [`Log::rotate`] makes it an older one.
     ///
+    /// `record` is told before anything is removed where the log then begins, of the lanes where it
+    /// changes. When it returns, that is durable, and the next open is told ([`Options::start`]): a
+    /// removed segment may come back with a power cut, and is not read then.
+    ///
     /// # Errors
-    /// The device's. What was removed stays counted, the rest is kept.
-    pub fn free(&self) -> Result<usize> {
+    /// The device's, and `record`'s. What was removed stays counted, the rest is kept.
+    pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
         let mut stale = self.freeing.lock();
         self.remove_stale(&mut stale)?;
-        let mut freed = 0;
-        loop {
-            let active = self.combiner.with(|lane| lane.begin());
-            let keep = active.is_none().then_some(LANE);
-            let Some((lane, name)) = self.retention.dead(keep) else { return Ok(freed) };
-            // The log never is without a durable Begin, so that a missing one is damage.
-            if let Some(begin) = active {
+        let starts = self.combiner.with(|lane| self.retention.starts(lane.begun(), None));
+        let mut start = Start::new();
+        for (lane, segment, begin) in starts {
+            if lane == LANE {
+                // The log never is without a durable Begin, so that a missing one is damage.
                 self.sync_until(|| self.shared.durable_sequence() > begin)?;
             }
-            self.medium.remove(&name)?;
-            self.retention.freed(lane);
-            // One by one, so that a power cut never leaves an older segment without a newer one.
-            self.sync_names()?;
-            count(&self.shared.counters.segments_freed, 1);
-            freed += 1;
+            start.raise(lane, segment);
         }
+        if start.is_empty() {
+            return Ok(0);
+        }
+        record(&start)?;
+        let mut freed = 0;
+        for (lane, start) in start.iter() {
+            while let Some(oldest) = self.retention.oldest_before(lane, start) {
+                self.medium.remove(&segment_name(lane, oldest))?;
+                self.retention.freed(lane);
+                count(&self.shared.counters.segments_freed, 1);
+                freed += 1;
+            }
+        }
+        Ok(freed)
     }
 
     /// Goes on in a new segment, so that the old one can be freed once its records are dead. No

@@ -5,11 +5,13 @@ use std::fmt;
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
 use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
 
+use crate::start::Start;
+
 /// The smallest segment, bytes: a header page and a few groups.
 pub const SEGMENT_BYTES_MIN: u64 = 32 << 10;
 
 /// How a log is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The store the log belongs to; segments of another store are refused.
     pub store: StoreId,
@@ -24,14 +26,17 @@ pub struct Options {
     /// What a new segment must leave free of the device, bytes, but never more than an eighth of it:
     /// space in which what the log holds can be written elsewhere, so that the log can be freed.
     pub leave_bytes: u64,
+    /// Where the log begins, as was recorded last ([`crate::Log::free`]).
+    pub start: Start,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor, nothing left free.
+    /// Segments of 64 MiB, strict recovery, no floor, nothing left free, nothing removed before.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
-        Self { store, segment_bytes: 64 << 20, floor, recover, leave_bytes: 0 }
+        let start = Start::new();
+        Self { store, segment_bytes: 64 << 20, floor, recover, leave_bytes: 0, start }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

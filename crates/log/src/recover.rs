@@ -12,7 +12,7 @@ use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
 use media::{Access, Buf, File, Purpose};
 
-use crate::chain::{Chain, Cut, End, Source};
+use crate::chain::{Chain, Cut, End, Found, Source};
 use crate::name::{parse_segment_name, segment_name};
 use crate::reader::{Located, What};
 use crate::retention::{Retention, Sealed};
@@ -39,11 +39,13 @@ pub struct Recovery {
     pub damage: Option<Error>,
 }
 
-/// The segments of every lane of a medium, in order.
+/// The segments of every lane of a medium, in order, from where the log begins.
 fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
     for file in source.medium.list()? {
-        if let Some((lane, segment)) = parse_segment_name(&file.name) {
+        if let Some((lane, segment)) = parse_segment_name(&file.name)
+            && segment >= source.start.of(lane)
+        {
             lanes.entry(lane).or_default().push(segment);
         }
     }
@@ -176,6 +178,19 @@ fn consume(
 /// The file in which replay of a lane ended, and the length of what is used of it.
 pub(crate) type Tail = Option<(Arc<dyn File>, u64)>;
 
+/// Removes what lies before the log's start, and came back or never went. What stays goes the next
+/// time: nobody reads it.
+pub(crate) fn remove_freed(source: &Source) -> Result<()> {
+    for file in source.medium.list()? {
+        if parse_segment_name(&file.name)
+            .is_some_and(|(lane, segment)| segment < source.start.of(lane))
+        {
+            let _ = source.medium.remove(&file.name);
+        }
+    }
+    Ok(())
+}
+
 /// Makes everything that a medium holds of the log durable: a process may have died with nothing
 /// synced. Before replay, because what is replayed may be flushed to tables, and a table must not
 /// outlive the records before it.
@@ -199,7 +214,8 @@ pub(crate) fn settle(
     let (reached, durable) = (chain.reached().to_vec(), chain.durable);
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
-        let name = segment_name(lane, found.id);
+        let (id, begin) = (found.id, found.begin());
+        let name = segment_name(lane, id);
         if !reached.contains(&index) {
             stale.push(name);
             continue;
@@ -210,7 +226,8 @@ pub(crate) fn settle(
         }
         tail = Some((file, found.tail));
         let charge = source.account.charge(SEGMENT_MEMORY)?;
-        retention.seal(lane, Sealed { name, bytes: found.tail, pins: found.pins, charge });
+        let Found { tail: bytes, pins, .. } = found;
+        retention.seal(lane, Sealed { id, begin, bytes, pins, charge });
     }
     Ok(tail)
 }

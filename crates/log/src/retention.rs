@@ -5,15 +5,19 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use base::{Charge, KeyspaceId, LaneId, Seqno};
+use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno};
 use parking_lot::Mutex;
+
+use crate::log::LANE;
 
 use crate::pins::Pins;
 
 /// A segment that is no longer written.
 #[derive(Debug)]
 pub(crate) struct Sealed {
-    pub(crate) name: String,
+    pub(crate) id: SegmentId,
+    /// The lane sequence of its Begin.
+    pub(crate) begin: u64,
     /// Written bytes.
     pub(crate) bytes: u64,
     pub(crate) pins: Pins,
@@ -53,16 +57,41 @@ impl Retention {
         *old = below.max(*old);
     }
 
-    /// The name of a segment to free next: a lane's oldest, if every record in it is dead.
-    /// `keep` says of which lane the newest sealed segment is still needed.
-    pub(crate) fn dead(&self, keep: Option<LaneId>) -> Option<(LaneId, String)> {
+    /// Where each lane could begin that now begins with a dead segment, and the lane sequence of the
+    /// Begin there, which must be durable first; once `flushed`, where that is something to come.
+    /// `active` is the segment that is written: without one, the newest sealed one is still needed.
+    pub(crate) fn starts(
+        &self,
+        active: Option<(SegmentId, u64)>,
+        flushed: Option<(KeyspaceId, Seqno)>,
+    ) -> Vec<(LaneId, SegmentId, u64)> {
         let state = self.0.lock();
-        state.sealed.iter().find_map(|(lane, segments)| {
-            let oldest = segments.front()?;
-            let needed = keep == Some(*lane) && segments.len() == 1;
-            let alive = oldest.pins.alive(|keyspace| state.below(keyspace)).next().is_some();
-            (!needed && !alive).then(|| (*lane, oldest.name.clone()))
-        })
+        let below = |keyspace| {
+            let coming = flushed.filter(|(flushed, _)| *flushed == keyspace);
+            coming.map_or(Seqno::ZERO, |(_, below)| below).max(state.below(keyspace))
+        };
+        let mut starts = Vec::new();
+        for (lane, segments) in &state.sealed {
+            let is_alive = |sealed: &Sealed| sealed.pins.alive(below).next().is_some();
+            let place = |sealed: &Sealed| (sealed.id, sealed.begin);
+            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(place);
+            let begin = begin.or_else(|| match segments.back() {
+                // Nothing is appended to other lanes.
+                Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
+                newest => active.or_else(|| newest.map(place)),
+            });
+            let is_later =
+                |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);
+            starts.extend(begin.filter(is_later).map(|(id, begin)| (*lane, id, begin)));
+        }
+        starts
+    }
+
+    /// The lane's oldest segment, where that is before `start`.
+    pub(crate) fn oldest_before(&self, lane: LaneId, start: SegmentId) -> Option<SegmentId> {
+        let state = self.0.lock();
+        let oldest = state.sealed.get(&lane)?.front()?.id;
+        (oldest < start).then_some(oldest)
     }
 
     /// The lane's oldest segment is gone.

@@ -127,7 +127,6 @@ impl World {
     /// The process dies or the power goes: now, or at the moment the device was frozen.
     pub(crate) fn crash(&mut self, left: Left) -> Outcome {
         self.catch_up();
-        let left = if self.names_in_doubt { Left::Process } else { left };
         let image = match left {
             Left::Process => self.device.process_death_image()?,
             Left::Power => self.device.crash_image(self.rng.next_u64())?,
@@ -137,7 +136,6 @@ impl World {
         self.db = None;
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64())?);
         (self.broken, self.lossy_after, self.cut) = (false, None, None);
-        self.names_in_doubt = false;
         self.note(format!("  crash: {left:?}{}", if lossy { ", syncs failed" } else { "" }));
         self.open(if lossy { Left::Power } else { left })
     }

@@ -12,8 +12,7 @@ impl World {
     /// Lets the power go, or the process die, some operations of the device from now.
     pub(crate) fn cut_later(&mut self) -> Outcome {
         if self.cut.is_none() {
-            let died = self.rng.one_in(3) || self.names_in_doubt;
-            let left = if died { Left::Process } else { Left::Power };
+            let left = if self.rng.one_in(3) { Left::Process } else { Left::Power };
             let operations = if self.rng.one_in(2) { 8 } else { 120 };
             let moment = if self.rng.one_in(3) {
                 Freeze::AtSync(self.device.syncs() + self.rng.below(operations / 4))
@@ -51,7 +50,6 @@ impl World {
         self.note(format!("  {rule:?}"));
         self.device.inject(rule)?;
         self.broken = true;
-        self.names_in_doubt |= on == OpKind::Names;
         if matches!(on, OpKind::Sync | OpKind::Names) {
             self.lossy_after = self.lossy_after.or(Some(self.device.struck()));
         }

@@ -51,10 +51,6 @@ pub(crate) struct World {
     pub(crate) broken: bool,
     /// A fault may cost what is not synced, once more than so many struck.
     pub(crate) lossy_after: Option<u64>,
-    /// The sync of names may have failed. A file that was removed then may come back when the power goes,
-    /// which may look like damage to a log: a known limit (docs/ARCHITECTURE.md, failures), so the
-    /// process dies instead.
-    pub(crate) names_in_doubt: bool,
     /// The power goes, or the process dies, while a step is under way.
     pub(crate) cut: Option<Left>,
     /// How often the store was opened.
@@ -101,7 +97,6 @@ impl World {
             rng,
             broken: false,
             lossy_after: None,
-            names_in_doubt: false,
             cut: None,
             opens: 0,
             answers: Digest::default(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result, StoreId};
-use log::{Extent, extents};
+use log::{Extent, Start, extents};
 use media::{Access, Hold, Medium, Purpose};
 
 use crate::manifest;
@@ -32,6 +32,8 @@ pub(crate) struct Capture {
     pub(crate) files: BTreeSet<String>,
     /// The log, oldest first. To be copied first: it is held whole, and so is whatever else goes.
     pub(crate) log: Vec<Extent>,
+    /// Where the log begins, as the manifest says.
+    pub(crate) log_start: Start,
     /// A manifest that names all of this, in whole pages.
     pub(crate) manifest: Vec<u8>,
     hold: Hold,
@@ -46,12 +48,13 @@ impl Capture {
         // What expired in the store stays so in the copy, wherever its clock stands.
         state.clock_ms = state.clock_ms.max(store.timekeeper.now());
         let end = store.log.end();
-        let log = extents(&*store.medium, end)?;
+        let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
         let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;
         manifest.resize(manifest.len().next_multiple_of(PAGE_BYTES), 0);
         let medium = Arc::clone(&store.medium);
-        Ok(Self { store: store.id, medium, files: state.files(), log, manifest, hold })
+        let (files, log_start) = (state.files(), state.log_start);
+        Ok(Self { store: store.id, medium, files, log, log_start, manifest, hold })
     }
 
     /// The name that the manifest goes by.

@@ -106,8 +106,10 @@ impl Walk<'_> {
                 state.is_none_or(|state| state.has_values(values))
             } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
                 state.is_none_or(|state| state.has_dictionary(dictionary))
+            } else if let Some((lane, segment)) = log::parse_segment_name(name) {
+                state.is_none_or(|state| segment >= state.log_start.of(lane))
             } else {
-                log::parse_segment_name(name).is_some()
+                false
             };
             if !owned {
                 self.report.unowned.push(name.clone());

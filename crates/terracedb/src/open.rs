@@ -116,7 +116,7 @@ pub(crate) fn open(
         )),
         snapshots: Arc::default(),
         ring: Arc::new(PublishRing::new(Seqno::ZERO)),
-        make_durable: Box::new(|_| Ok(())),
+        log: None,
         accounts: Accounts {
             pinned: resources.account("tables"),
             values: resources.reads_account(),
@@ -154,11 +154,10 @@ pub(crate) fn open(
         Arc::clone(&snapshots),
         Arc::clone(resources.rows()),
     );
-    let durable_log = Arc::clone(&log);
     let env = FlushEnv {
         snapshots: Arc::clone(&snapshots),
         ring: Arc::clone(&ring),
-        make_durable: Box::new(move |upto| durable_log.sync(upto)),
+        log: Some(Arc::clone(&log)),
         ..env
     };
     let reader = Arc::new(PageReader::new(

@@ -150,8 +150,10 @@ impl Store {
         let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
         // First, so that a flush that finds the keyspace gone from the manifest knows why.
         tree.mark_dropped(true);
-        let dropped = Edit::KeyspaceDropped { keyspace: tree.id() };
-        if let Err(error) = self.manifest.append(vec![dropped]) {
+        let mut edits = vec![Edit::KeyspaceDropped { keyspace: tree.id() }];
+        let start = self.log.start_once_flushed(tree.id(), Seqno::MAX);
+        edits.extend(Edit::log_begins(&start));
+        if let Err(error) = self.manifest.append(edits) {
             tree.mark_dropped(false);
             return Err(error);
         }
@@ -201,7 +203,7 @@ impl Store {
     pub(crate) fn flush_for_copy(&self) -> Result<()> {
         self.flush(&self.trees.all())?;
         self.log.rotate()?;
-        self.log.free().map(drop)
+        self.log.free(&|start| self.manifest.begin_log(start)).map(drop)
     }
 
     /// Makes everything acknowledged so far durable.

@@ -59,11 +59,6 @@ fn nth_fails(seed: u64, on: OpKind, fault: &Fault, nth: u64, times: u64) -> bool
     for _ in 0..5 {
         script.begin().and_then(|()| script.step()).unwrap();
     }
-    // A removal whose names' sync failed may come back with a later power cut, beside segments that
-    // were freed after it: told as a damaged log, and known (docs/ARCHITECTURE.md, section 7).
-    if on == OpKind::Names {
-        return struck;
-    }
     script.lose_power();
     open(&mut script, Left::Power);
     struck

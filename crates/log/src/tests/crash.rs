@@ -28,6 +28,8 @@ struct Engine {
     below: [u64; 2],
     /// The last seqno appended.
     last: u64,
+    /// Where the log begins.
+    start: Start,
 }
 
 impl Engine {
@@ -35,7 +37,12 @@ impl Engine {
         let [idle, busy] = self.below;
         let floor = Seqno::new(idle.max(busy).saturating_sub(1));
         let below = |keyspace| Some(Seqno::new(self.below(keyspace)));
-        open_with(medium, Options { floor, ..options() }, &below)
+        let start = self.start.clone();
+        open_with(medium, Options { floor, start, ..options() }, &below)
+    }
+
+    fn record(&mut self, start: &Start) {
+        start.iter().for_each(|(lane, segment)| self.start.raise(lane, segment));
     }
 
     fn below(&self, keyspace: KeyspaceId) -> u64 {
@@ -107,13 +114,23 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                     engine.synced = engine.last;
                     let flushed: &[_] = if rng.one_in(2) { &[BUSY] } else { &[IDLE, BUSY] };
                     for keyspace in flushed {
-                        engine.below[keyspace.0 as usize - 1] = engine.last + 1;
-                        log.flushed(*keyspace, Seqno::new(engine.last + 1));
+                        let below = Seqno::new(engine.last + 1);
+                        engine.record(&log.start_once_flushed(*keyspace, below));
+                        engine.below[keyspace.0 as usize - 1] = below.get();
+                        log.flushed(*keyspace, below);
                     }
                 }
             }
             _ => {
-                log.free().unwrap();
+                let recorded = std::cell::RefCell::new(Start::new());
+                log.free(&|start| {
+                    if !device.is_frozen() {
+                        recorded.replace(start.clone());
+                    }
+                    Ok(())
+                })
+                .unwrap();
+                engine.record(&recorded.borrow());
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::{Extent, LogEnd, extents};
 /// Copies the extents before `end`.
 fn copy(from: &Arc<dyn Medium>, end: Option<LogEnd>) -> Arc<dyn Medium> {
     let to = memory();
-    for Extent { name, bytes, len } in extents(&**from, end).unwrap() {
+    for Extent { name, bytes, len } in extents(&**from, &Start::new(), end).unwrap() {
         let file = from.open(&name, Access::Bytes).unwrap();
         let pages = (bytes.min(file.size().unwrap()) as usize).div_ceil(PAGE_BYTES);
         let (buf, read) = file.read(0, Buf::pages(pages), Purpose::Scrub);

@@ -84,7 +84,7 @@ fn an_old_lane_is_freed() {
     lane(&medium, 1, 1, &[2]);
     let (log, ..) = open(&medium).unwrap();
     log.flushed(KeyspaceId(1), Seqno::new(3));
-    log.free().unwrap();
+    free(&log);
     let names: Vec<_> = medium.list().unwrap().into_iter().map(|file| file.name).collect();
     assert_eq!(names, ["log-0-0000000002"]);
 }

@@ -132,7 +132,7 @@ impl FlushTask {
         // Before every flush, not only when there is none left to do: writers may keep one waiting
         // for as long as they like. A failure here is one of the log's, which every writer then
         // reports; the task itself has nobody to tell.
-        let _ = self.log.free();
+        let _ = self.log.free(&|start| self.env.manifest.begin_log(start));
         self.log_limits.prepare(&self.log);
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();

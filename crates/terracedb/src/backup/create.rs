@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
-use log::Extent;
+use log::{Extent, Start};
 use media::{Access, Buf, Medium, Purpose};
 use table::Dictionary;
 
@@ -69,7 +69,7 @@ impl Backup {
             files: making.files,
         };
         index.files.sort_by(|one, other| one.name.cmp(&other.name));
-        self.check_log(store, &index)?;
+        self.check_log(store, &index, &capture.log_start)?;
         self.add(&index)?;
         report.id = index.id;
         report.files = index.files.len();
@@ -81,9 +81,9 @@ impl Backup {
     }
 
     /// Reads the log's copy as recovery would: the store may have been opened past damage.
-    fn check_log(&self, store: &Store, index: &Index) -> Result<()> {
+    fn check_log(&self, store: &Store, index: &Index, start: &Start) -> Result<()> {
         let view = Arc::new(View::new(&self.medium, index)) as Arc<dyn Medium>;
-        log::check(&view, Some(index.store), &store.resources.account("copies")).map(drop)
+        log::check(&view, Some(index.store), start, &store.resources.account("copies")).map(drop)
     }
 
     /// Makes the backup exist, and removes objects that no backup came to need.

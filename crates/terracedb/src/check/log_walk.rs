@@ -8,12 +8,15 @@ use crate::manifest::State;
 
 impl Walk<'_> {
     pub(super) fn log(&mut self, state: Option<&State>) -> Result<()> {
-        let listed = self.files.iter().filter(|file| log::parse_segment_name(&file.name).is_some());
+        let start = state.map(|state| state.log_start.clone()).unwrap_or_default();
+        let counts = |(lane, segment)| segment >= start.of(lane);
+        let listed = self.files.iter();
+        let listed = listed.filter(|file| log::parse_segment_name(&file.name).is_some_and(counts));
         let segments: Vec<_> = listed.map(|file| (file.name.clone(), file.len)).collect();
         self.report.files += segments.len();
         self.report.log_segments = segments.len();
         let newest = segments.last().map_or_else(|| "log".to_owned(), |(name, _)| name.clone());
-        let damaged = match log::check(self.medium, self.report.store, &self.account) {
+        let damaged = match log::check(self.medium, self.report.store, &start, &self.account) {
             Ok(found) => {
                 self.report.log_records = found.records;
                 self.report.log_torn = found.torn.map(|cut| {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
 use base::{
-    Cursor, DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId, put_bytes, put_u64,
-    put_varint,
+    Cursor, DictionaryId, Error, KeyspaceId, LaneId, Result, RunId, SegmentId, Seqno, TableId,
+    put_bytes, put_u64, put_varint,
 };
 use bytes::Bytes;
 use compact::OPERATOR_NAME_BYTES_MAX;
@@ -55,6 +55,9 @@ pub(crate) enum Edit {
     TableDamaged { keyspace: KeyspaceId, table: TableId },
     /// How far scrubbing is.
     Scrubbed(ScrubPosition),
+    /// No segment of a lane of the log before this one is needed: they are removed, and are not
+    /// read where they come back.
+    LogBegins { lane: LaneId, segment: SegmentId },
 }
 
 /// Where a pass over the tables is: it goes by id, to the last there was when it began.
@@ -103,6 +106,7 @@ const INGESTED: u8 = 15;
 const VALUES_ADDED: u8 = 16;
 const TABLE_DAMAGED: u8 = 20;
 const SCRUBBED: u8 = 21;
+const LOG_BEGINS: u8 = 22;
 
 impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -182,6 +186,11 @@ impl Edit {
                 put_u64(out, *began_ms);
                 put_u64(out, next.0);
                 put_u64(out, end.0);
+            }
+            Self::LogBegins { lane, segment } => {
+                out.push(LOG_BEGINS);
+                put_varint(out, u64::from(lane.0));
+                put_u64(out, segment.0);
             }
             Self::KeyspaceOperator { keyspace, name } => {
                 out.push(KEYSPACE_OPERATOR);
@@ -268,6 +277,10 @@ impl Edit {
                 next: TableId(cursor.u64()?),
                 end: TableId(cursor.u64()?),
             }),
+            LOG_BEGINS => Self::LogBegins {
+                lane: LaneId(cursor.length(usize::from(u16::MAX))? as u16),
+                segment: SegmentId(cursor.u64()?),
+            },
             KEYSPACE_OPERATOR => Self::KeyspaceOperator {
                 keyspace: keyspace(cursor)?,
                 name: name(cursor, OPERATOR_NAME_BYTES_MAX)?,
@@ -279,6 +292,11 @@ impl Edit {
                     .got(other));
             }
         })
+    }
+
+    /// Where the lanes of a log begin.
+    pub(crate) fn log_begins(start: &log::Start) -> impl Iterator<Item = Self> {
+        start.iter().map(|(lane, segment)| Self::LogBegins { lane, segment })
     }
 
     /// Reads a record's edits.

@@ -144,6 +144,22 @@ impl Manifest {
         self.append_locked(&mut inner, edits)
     }
 
+    /// Remembers that the log begins there, unless that is known: a flush says it with its tables.
+    ///
+    /// # Errors
+    /// As [`Manifest::append`].
+    pub(crate) fn begin_log(&self, start: &log::Start) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let known = &inner.state.log_start;
+        let edits: Vec<_> = Edit::log_begins(start)
+            .filter(|edit| matches!(edit, Edit::LogBegins { lane, segment } if known.of(*lane) < *segment))
+            .collect();
+        if edits.is_empty() {
+            return Ok(());
+        }
+        self.append_locked(&mut inner, edits)
+    }
+
     fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {
         if let Some(first) = &inner.poison {
             return Err(Error::poisoned_by("manifest", first));

@@ -65,6 +65,9 @@ impl fmt::Display for Edit {
                 f,
                 "scrub of {began_ms} ms after 1970 goes on at table {next} of those below {end}"
             ),
+            Self::LogBegins { lane, segment } => {
+                write!(f, "lane {lane} of the log begins with segment {segment}")
+            }
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
             }

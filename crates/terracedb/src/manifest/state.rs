@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) clock_ms: u64,
     /// How far scrubbing is.
     pub(crate) scrub: ScrubPosition,
+    /// Where the log begins.
+    pub(crate) log_start: log::Start,
 }
 
 /// One keyspace.
@@ -219,6 +221,13 @@ impl State {
                 Arc::make_mut(live).damaged = true;
             }
             Edit::Scrubbed(position) => self.scrub = position,
+            Edit::LogBegins { lane, segment } => {
+                // Ids grow by one with every segment: there always is one more.
+                if segment.0 > u64::MAX / 2 {
+                    return Err(contradiction("a segment that was", format_args!("{segment}")));
+                }
+                self.log_start.raise(lane, segment);
+            }
             Edit::ClockReached { unix_ms } => self.clock_ms = self.clock_ms.max(unix_ms),
             Edit::KeyspaceOperator { keyspace, name } => {
                 let entry = self.entry(keyspace)?;
@@ -323,6 +332,7 @@ impl State {
         if self.scrub.began_ms > 0 {
             edits.push(Edit::Scrubbed(self.scrub));
         }
+        edits.extend(Edit::log_begins(&self.log_start));
         for (id, entry) in &self.keyspaces {
             let KeyspaceEntry { name, kind, ingested, flushed_below, .. } = &**entry;
             let KeyspaceEntry { tables, values, dictionaries, operator, .. } = &**entry;

@@ -1,6 +1,6 @@
 //! What edits add up to, and that it is rebuilt from what a state says of itself.
 
-use base::{ErrorKind, KeyspaceId, Seqno};
+use base::{ErrorKind, KeyspaceId, LaneId, SegmentId, Seqno};
 
 use super::tests::{created, entry, golden, range, state, whole_edits};
 use super::*;
@@ -29,6 +29,29 @@ fn the_last_ingest_is_remembered() {
         again.apply(edit).unwrap();
     }
     assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
+}
+
+/// Where the log begins outlives a rewrite, and is never said to be earlier.
+#[test]
+fn the_beginning_of_the_log_is_remembered() {
+    let begins =
+        |lane, segment| Edit::LogBegins { lane: LaneId(lane), segment: SegmentId(segment) };
+    let edits = [begins(0, 7), begins(300, 2)];
+    let mut body = Vec::new();
+    edits.iter().for_each(|edit| edit.encode(&mut body));
+    assert_eq!(body, golden(include_str!("../../golden/manifest_log.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), edits);
+
+    let mut state = state();
+    assert_eq!(state.log_start, log::Start::new(), "as stores had it that never said so");
+    edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
+    state.apply(begins(0, 6)).unwrap();
+    assert!(state.apply(begins(0, u64::MAX)).is_err());
+    let mut again = State::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+    assert_eq!(again.log_start.of(LaneId(0)), SegmentId(7));
+    assert_eq!(again.log_start.of(LaneId(300)), SegmentId(2));
 }
 
 /// Tables in quarantine and the place of the scrubber outlive a rewrite.

@@ -21,7 +21,10 @@ use crate::trees::Trees;
 ///
 /// A keyspace is made only where there is a log, and from then on there always is one.
 fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
-    let is_segment = |name: &str| log::parse_segment_name(name).is_some();
+    let is_segment = |name: &str| {
+        let parsed = log::parse_segment_name(name);
+        parsed.is_some_and(|(lane, segment)| segment >= state.log_start.of(lane))
+    };
     if state.keyspaces_below == KeyspaceId::default()
         || medium.list()?.iter().any(|listing| is_segment(&listing.name))
     {
@@ -55,6 +58,7 @@ pub(super) fn replay_log(
         floor: state.floor(),
         // Two memtables: the one that fills up, and the one before it that is flushed.
         leave_bytes: 2 * resources.memtable_bytes(),
+        start: state.log_start.clone(),
         ..log::Options::new(env.store)
     };
     let replay = &mut |first: Seqno, body: &[u8]| {
@@ -120,7 +124,7 @@ pub(super) fn flush_replayed(
             Err(error) => return Err(error),
         }
     }
-    log.free().map(drop)
+    log.free(&|start| env.manifest.begin_log(start)).map(drop)
 }
 
 /// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held

@@ -12,6 +12,7 @@ use base::limits::VALUE_APART_BYTES;
 use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId, Trailer};
 use cache::PageCache;
 use compact::{Apart, Below, Retention, Rules};
+use log::Log;
 use media::{Medium, Purpose};
 use table::{
     Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary,
@@ -40,9 +41,8 @@ pub(crate) struct FlushEnv {
     pub(crate) values: Arc<ValueFiles>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) ring: Arc<PublishRing>,
-    /// Makes the log durable up to a sequence number. A table must not outlive the log records
-    /// before it: a batch over several keyspaces would come back in part.
-    pub(crate) make_durable: Box<dyn Fn(Seqno) -> Result<()> + Send + Sync>,
+    /// None while it is replayed.
+    pub(crate) log: Option<Arc<Log>>,
     /// Charged for tables' pinned metadata, and for long values in flight.
     pub(crate) accounts: Accounts,
     /// Charged for the writer's buffers.
@@ -159,8 +159,14 @@ impl FlushJob {
 
     fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
         let keyspace = self.tree.id();
-        (env.make_durable)(self.below.before())?;
         let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
+        if let Some(log) = &env.log {
+            // A table must not outlive the log records before it: a batch over several keyspaces
+            // would come back in part.
+            log.sync(self.below.before())?;
+            // So that the log is freed without a record of its own.
+            edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
+        }
         if self.is_timed {
             // What was held to be expired is, for every reader to come.
             edits.extend(env.timekeeper.tell(self.now_ms));

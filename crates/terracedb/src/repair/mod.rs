@@ -285,7 +285,8 @@ impl Repair<'_> {
 
     /// Whether the log is damaged, or ends before what tables hold.
     fn log(&mut self, found: &Found) -> Result<bool> {
-        let error = match log::check(self.medium, Some(found.store), &self.account) {
+        let start = &found.state.log_start;
+        let error = match log::check(self.medium, Some(found.store), start, &self.account) {
             Ok(read) => {
                 let floor = found.state.floor();
                 let is_short = read.last < floor && found.state.keyspaces_below.0 > 0;

@@ -1,0 +1,89 @@
+//! Where the log begins: what of it was removed is not missed, and not read where it comes back.
+//!
+//! I7, I11. A power cut may undo the removal of a segment, and not that of another which went later.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Stepped, assert_tidy};
+use media::{Medium, MemoryMedium};
+
+const PUTS: u32 = 800;
+const KEYS: u32 = 50;
+
+fn value(number: u32) -> Vec<u8> {
+    vec![number as u8; 100 << 10]
+}
+
+fn segments(medium: &MemoryMedium) -> Vec<String> {
+    let names = medium.list().unwrap().into_iter().map(|file| file.name);
+    names.filter(|name| name.starts_with("log-")).collect()
+}
+
+/// Writes many segments of log, and closes the store; every segment there was, as it was last.
+fn written(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> BTreeMap<String, Vec<u8>> {
+    let mut seen = BTreeMap::new();
+    let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..PUTS {
+        keyspace.put((number % KEYS).to_be_bytes(), value(number)).unwrap();
+        if number % 10 == 0 {
+            for name in segments(medium) {
+                let content = medium.content(&name).unwrap();
+                seen.insert(name, content);
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn a_segment_that_comes_back_is_not_read_and_goes() {
+    let stepped = Stepped::new(1);
+    let medium = Arc::new(MemoryMedium::new());
+    let seen = written(&stepped, &medium);
+    let left = segments(&medium);
+    let removed: Vec<_> = seen.into_iter().filter(|(name, _)| !left.contains(name)).collect();
+    assert!(removed.len() > 5, "{} segments were freed", removed.len());
+    for back in removed.chunks(2) {
+        // One that went before others of which none came back.
+        let (name, content) = &back[0];
+        medium.insert(name, content.clone()).unwrap();
+        let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
+        assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
+        assert_eq!(report.unowned, std::slice::from_ref(name));
+        let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        for key in 0..KEYS {
+            let got = keyspace.get(key.to_be_bytes()).unwrap().unwrap();
+            assert!(got[..] == value(PUTS - KEYS + key), "{name}: key {key}");
+        }
+        assert!(!segments(&medium).contains(name), "{name}");
+        assert_tidy(&db, &*medium, name);
+    }
+}
+
+/// What a flush makes dead it says in its own record: freeing the log costs no sync.
+#[test]
+fn freeing_the_log_takes_no_record_of_its_own() {
+    let medium = Arc::new(MemoryMedium::new());
+    written(&Stepped::new(2), &medium);
+    let names = medium.list().unwrap().into_iter().map(|file| file.name);
+    let manifest = names.filter(|name| name.starts_with("manifest-")).max().unwrap();
+    let (_, records) = terracedb::inspect_manifest(&*medium, &manifest).unwrap();
+    let says = |edits: &[String], what: &str| edits.iter().any(|edit| edit.contains(what));
+    let beginning = records.iter().skip(1).filter(|record| says(&record.edits, "begins with"));
+    let (with, alone): (Vec<_>, Vec<_>) =
+        beginning.partition(|record| says(&record.edits, "flushed below"));
+    assert!(with.len() > 5 && alone.is_empty(), "{} with flushes, {alone:?}", with.len());
+}
