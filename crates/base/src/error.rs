@@ -144,13 +144,35 @@ impl Error {
         self
     }
 
-    /// Adds where: a file and offset, a page, a setting. The innermost place stands first.
+    /// Adds where: a file and offset, a page, a setting. The innermost place stands first; one that
+    /// the last one names already is not said again.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
+        let place = place.to_string();
+        let is_named = |known: &String| {
+            let before = known.strip_suffix(&*place);
+            before.is_some_and(|before| before.is_empty() || before.ends_with(' '))
+        };
+        if self.0.place.as_ref().is_some_and(is_named) {
+            return self;
+        }
         self.edit(|inner| match &mut inner.place {
             Some(inner_place) => *inner_place = format!("{inner_place}, {place}"),
-            none => *none = Some(place.to_string()),
+            none => *none = Some(place),
         })
+    }
+
+    /// Without `place` where it is the last one: for a report that names it beside the error.
+    #[must_use]
+    pub fn not_at(self, place: &str) -> Self {
+        let rest = |known: &String| Some(known.strip_suffix(place)?.to_owned());
+        let Some(rest) = self.0.place.as_ref().and_then(rest) else { return self };
+        match (rest.strip_suffix(", "), rest.is_empty()) {
+            (Some(inner_place), _) => self.edit(|inner| inner.place = Some(inner_place.to_owned())),
+            (None, true) => self.edit(|inner| inner.place = None),
+            // A longer name that ends the same.
+            (None, false) => self,
+        }
     }
 
     /// Adds what should have been there.
@@ -244,6 +266,21 @@ mod tests {
             "corrupt: page checksum at page 7, table 3: expected 0x1, got 0x2"
         );
         assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn no_place_is_said_twice() {
+        let told = |error: Error| error.to_string();
+        let error = || Error::corrupt("length").at("7.table");
+        assert_eq!(told(error().at("7.table").at("store")), "corrupt: length at 7.table, store");
+        let page = Error::corrupt("checksum").at("page 3 of 7.table");
+        assert_eq!(told(page.at("7.table")), "corrupt: checksum at page 3 of 7.table");
+        assert_eq!(told(error().at("table")), "corrupt: length at 7.table, table");
+        assert_eq!(told(error().not_at("7.table")), "corrupt: length");
+        assert_eq!(told(error().not_at("table")), "corrupt: length at 7.table");
+        let within = Error::corrupt("entry").at("byte 3").at("7.table");
+        assert_eq!(told(within.not_at("7.table")), "corrupt: entry at byte 3");
+        assert_eq!(told(Error::corrupt("entry").not_at("7.table")), "corrupt: entry");
     }
 
     #[test]

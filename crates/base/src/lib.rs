@@ -32,4 +32,4 @@ pub use key::{AFTER_EVERY_KEY, Key};
 pub use kind::{Codec, Durability, EntryKind};
 pub use rng::Rng;
 pub use seqno::{Seqno, Trailer};
-pub use units::{format_bytes, parse_bytes};
+pub use units::{format_bytes, format_count, parse_bytes};

@@ -1,4 +1,6 @@
-//! Sizes as people write them.
+//! Sizes and counts as people write them.
+
+use std::fmt;
 
 use crate::{Error, Result};
 
@@ -52,6 +54,19 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
+/// Writes a number with what it counts, a noun in the singular with a regular plural: `1 entry`,
+/// `2 entries`.
+#[must_use]
+pub fn format_count<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let vowels = ['a', 'e', 'i', 'o', 'u'];
+    match noun.strip_suffix('y') {
+        _ if count == 1.into() => format!("1 {noun}"),
+        Some(stem) if !stem.ends_with(vowels) => format!("{count} {stem}ies"),
+        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +86,19 @@ mod tests {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
         assert_eq!(format_bytes(512 << 20), "512.0 MiB");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        for (count, noun, text) in [
+            (0_u64, "table", "0 tables"),
+            (1, "table", "1 table"),
+            (2, "key", "2 keys"),
+            (1, "entry", "1 entry"),
+            (3, "entry", "3 entries"),
+            (4, "batch", "4 batches"),
+        ] {
+            assert_eq!(format_count(count, noun), text);
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use terracedb::{Backup, BackupInfo, CheckpointOptions, DeleteReport, Error, Result, format_bytes};
+use terracedb::{
+    Backup, BackupInfo, CheckpointOptions, DeleteReport, Error, Result, format_bytes, format_count,
+};
 
 use crate::args::{self, BackupCommand};
 use crate::config::Config;
@@ -38,11 +40,11 @@ pub(crate) fn checkpoint(args: &args::Checkpoint) -> Result<Outcome> {
         }))?;
     } else {
         out.line(format_args!(
-            "checkpoint at {}: {} files of {} shared, {} files of {} copied, {} of log, in {:.3} s",
+            "checkpoint at {}: {} of {} shared, {} of {} copied, {} of log, in {:.3} s",
             args.place.display(),
-            report.files_linked,
+            format_count(report.files_linked, "file"),
             format_bytes(report.bytes_linked),
-            report.files_copied,
+            format_count(report.files_copied, "file"),
             format_bytes(report.bytes_copied),
             format_bytes(report.log_bytes),
             report.elapsed.as_secs_f64()
@@ -89,11 +91,11 @@ fn create(args: &args::BackupCreate) -> Result<Outcome> {
         }))?;
     } else {
         out.line(format_args!(
-            "backup {}: {} files of {}, {} files of {} copied, in {:.3} s",
+            "backup {}: {} of {}, {} of {} copied, in {:.3} s",
             report.id,
-            report.files,
+            format_count(report.files, "file"),
             format_bytes(report.bytes),
-            report.files_copied,
+            format_count(report.files_copied, "file"),
             format_bytes(report.bytes_copied),
             report.elapsed.as_secs_f64()
         ))?;
@@ -120,9 +122,10 @@ fn list(args: &args::BackupList) -> Result<Outcome> {
             }))?;
         } else {
             out.line(format_args!(
-                "{id}\t{}\t{} in {files} files, {} of its own\t{label}",
+                "{id}\t{}\t{} in {}, {} of its own\t{label}",
                 time::moment(created_unix_ms / 1000),
                 format_bytes(*bytes),
+                format_count(*files, "file"),
                 format_bytes(*unique_bytes)
             ))?;
         }
@@ -150,7 +153,8 @@ fn deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
         for id in backups {
             out.line(format_args!("backup {id} deleted"))?;
         }
-        out.line(format_args!("{files} files of {} removed", format_bytes(*bytes)))?;
+        let files = format_count(*files, "file");
+        out.line(format_args!("{files} of {} removed", format_bytes(*bytes)))?;
     }
     out.flush()?;
     Ok(Outcome::Done)
@@ -170,10 +174,10 @@ pub(crate) fn restore(args: &args::Restore) -> Result<Outcome> {
         }))?;
     } else {
         out.line(format_args!(
-            "backup {} restored to {}: {} files of {}, in {:.3} s",
+            "backup {} restored to {}: {} of {}, in {:.3} s",
             args.id,
             args.place.display(),
-            report.files,
+            format_count(report.files, "file"),
             format_bytes(report.bytes),
             report.elapsed.as_secs_f64()
         ))?;

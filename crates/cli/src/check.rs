@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::{CheckReport, Problem, Result, format_bytes};
+use terracedb::{CheckReport, Problem, Result, format_bytes, format_count};
 
 use crate::output::Output;
 use crate::progress::Progress;
@@ -37,15 +37,22 @@ fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
     let CheckReport { keyspaces, files, bytes, tables, pages, entries, .. } = report;
     let CheckReport { values, dictionaries, .. } = report;
     match report.store {
-        Some(store) => out.line(format_args!("store {store}, {keyspaces} keyspaces"))?,
+        Some(store) => {
+            out.line(format_args!("store {store}, {}", format_count(*keyspaces, "keyspace")))?;
+        }
         None => out.line("store unknown: its manifest is lost")?,
     }
     out.line(format_args!(
-        "{files} files of {}: {tables} tables with {pages} pages and {entries} entries, \
-         {values} long values, {dictionaries} dictionaries, {} log segments with {} records",
+        "{} of {}: {} with {} and {}, {}, {}, {} with {}",
+        format_count(*files, "file"),
         format_bytes(*bytes),
-        report.log_segments,
-        report.log_records
+        format_count(*tables, "table"),
+        format_count(*pages, "page"),
+        format_count(*entries, "entry"),
+        format_count(*values, "long value"),
+        format_count(*dictionaries, "dictionary"),
+        format_count(report.log_segments, "log segment"),
+        format_count(report.log_records, "record")
     ))?;
     if let Some(torn) = &report.log_torn {
         out.line(format_args!("note: the log ends at {torn}; what follows was never synced"))?;
@@ -70,7 +77,7 @@ pub(crate) fn print_problems(problems: &[Problem], damages: u64, out: &mut Outpu
     }
     let unlisted = damages - problems.len() as u64;
     if unlisted > 0 {
-        out.line(format_args!("and {unlisted} further problems"))?;
+        out.line(format_args!("and {}", format_count(unlisted, "further problem")))?;
     }
     Ok(())
 }
@@ -79,8 +86,7 @@ pub(crate) fn print_problems(problems: &[Problem], damages: u64, out: &mut Outpu
 pub(crate) fn print_count(damages: u64, out: &mut Output) -> Result<()> {
     match damages {
         0 => out.line("clean"),
-        1 => out.line("1 problem"),
-        count => out.line(format_args!("{count} problems")),
+        count => out.line(format_count(count, "problem")),
     }
 }
 

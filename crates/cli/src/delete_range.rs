@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use terracedb::{Error, Result};
+use terracedb::{Error, Result, format_count};
 
 use crate::Outcome;
 use crate::output::Output;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         keys += 1;
     }
     let mut out = Output::new();
-    out.line(format_args!("{keys} keys would go"))?;
+    out.line(format_args!("{} would go", format_count(keys, "key")))?;
     out.flush()?;
     Ok(Outcome::Done)
 }

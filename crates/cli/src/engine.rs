@@ -61,8 +61,8 @@ impl EngineStore {
         );
         if recovery.log_records > 0 {
             banner.push_str(&format!(
-                ", recovered {} batches from {} of log in {:.3} s",
-                recovery.log_records,
+                ", recovered {} from {} of log in {:.3} s",
+                terracedb::format_count(recovery.log_records, "batch"),
                 terracedb::format_bytes(recovery.log_bytes),
                 recovery.elapsed.as_secs_f64(),
             ));

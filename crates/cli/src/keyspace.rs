@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use terracedb::{Error, KeyspaceOptions, Result, format_bytes};
+use terracedb::{Error, KeyspaceOptions, Result, format_bytes, format_count};
 
 use crate::config::{Config, Flags};
 use crate::output::Output;
@@ -79,7 +79,8 @@ fn list(args: &List) -> Result<Outcome> {
             out.line(crate::stats::keyspace_to_json(&keyspace))?;
         } else {
             let bytes = format_bytes(keyspace.table_bytes);
-            out.line(format_args!("{}\t{} tables of {bytes}", keyspace.name, keyspace.tables))?;
+            let tables = format_count(keyspace.tables, "table");
+            out.line(format_args!("{}\t{tables} of {bytes}", keyspace.name))?;
         }
     }
     out.flush()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::{LostRange, RepairOptions, RepairReport, Result, format_bytes};
+use terracedb::{LostRange, RepairOptions, RepairReport, Result, format_bytes, format_count};
 
 use crate::output::Output;
 use crate::progress::Progress;
@@ -35,9 +35,10 @@ pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
 }
 
 fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
-    let (tables, values) = (report.tables, report.value_files);
+    let tables = format_count(report.tables, "table");
+    let values = format_count(report.value_files, "value file");
     let bytes = format_bytes(report.bytes);
-    out.line(format_args!("{tables} tables and {values} value files of {bytes}"))?;
+    out.line(format_args!("{tables} and {values} of {bytes}"))?;
     if let Some(error) = &report.manifest {
         out.line(format_args!("manifest made anew from the tables: {error}"))?;
     }
@@ -47,8 +48,9 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
             (None, true) => String::new(),
             (None, false) => ", nothing left".to_owned(),
         };
-        let (file, versions, error) = (&table.file, table.versions, &table.error);
-        out.line(format_args!("{file}: {versions} entries can be read{into}: {error}"))?;
+        let (file, error) = (&table.file, &table.error);
+        let entries = format_count(table.versions, "entry");
+        out.line(format_args!("{file}: {entries} can be read{into}: {error}"))?;
     }
     for name in &report.dictionaries {
         out.line(format_args!("{name} cannot be read"))?;

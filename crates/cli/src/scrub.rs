@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
 use serde_json::json;
-use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes};
+use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes, format_count};
 
 use crate::config::{Config, Flags};
 use crate::output::Output;
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         }))?;
     } else {
         out.line(format_args!(
-            "{} tables and {} value files of {} with {} pages, in {:.3} s",
-            report.tables,
-            report.value_files,
+            "{} and {} of {} with {}, in {:.3} s",
+            format_count(report.tables, "table"),
+            format_count(report.value_files, "value file"),
             format_bytes(report.bytes),
-            report.pages,
+            format_count(report.pages, "page"),
             report.took.as_secs_f64()
         ))?;
         check::print_problems(&report.problems, report.damages, &mut out)?;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use terracedb::{
-    CompactionStatistics, Db, KeyspaceStatistics, Memory, Recovery, Result, Statistics,
-    format_bytes,
+    CompactionStatistics, Db, KeyspaceStatistics, LevelStatistics, Memory, Recovery, Result,
+    Statistics, format_bytes, format_count,
 };
 
 use crate::Outcome;
@@ -54,11 +54,29 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
             keyspace.runs,
             format_bytes(keyspace.memtable_bytes),
         ))?;
+        for level in &keyspace.levels {
+            out.line(format_args!(
+                "{:<20} {:>7} {:>12} {:>14} {:>5}",
+                format!("  level {}", level.level),
+                level.tables,
+                format_bytes(level.bytes),
+                level.entries,
+                level.runs,
+            ))?;
+        }
+        if keyspace.value_files > 0 {
+            out.line(format_args!(
+                "  long values: {} of {}, {} of it alive",
+                format_count(keyspace.value_files, "file"),
+                format_bytes(keyspace.value_file_bytes),
+                format_bytes(keyspace.live_value_bytes)
+            ))?;
+        }
     }
     out.line(format_args!(
-        "\nlog {} in {} segments, device by {}",
+        "\nlog {} in {}, device by {}",
         format_bytes(statistics.log_bytes),
-        statistics.log.segments_live,
+        format_count(statistics.log.segments_live, "segment"),
         statistics.device_backend
     ))?;
     if let Some(space) = statistics.device_space {
@@ -67,24 +85,24 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
     }
     let merges = &statistics.compaction;
     out.line(format_args!(
-        "{} to merge until settled, {} merges running",
+        "{} to merge until settled, {} running",
         format_bytes(merges.debt_bytes),
-        merges.running
+        format_count(merges.running, "merge")
     ))?;
     let rows = &statistics.rows;
     out.line(format_args!(
-        "{} rows in {} of memory, {} gets from rows, {} rows put in, {} refused",
-        rows.rows,
+        "{} in {} of memory, {} from rows, {} put in, {} refused",
+        format_count(rows.rows, "row"),
         format_bytes(rows.bytes + rows.index_bytes),
-        statistics.hits.row,
-        rows.fills,
+        format_count(statistics.hits.row, "get"),
+        format_count(rows.fills, "row"),
         rows.refused.sum()
     ))?;
     let recovery = db.recovery();
     out.line(format_args!(
-        "opened in {:.3} s: {} batches from {} of log",
+        "opened in {:.3} s: {} from {} of log",
         recovery.elapsed.as_secs_f64(),
-        recovery.log_records,
+        format_count(recovery.log_records, "batch"),
         format_bytes(recovery.log_bytes)
     ))?;
     for warning in warnings(recovery, statistics) {
@@ -109,8 +127,8 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
     warnings.extend(statistics.damaged.iter().map(|problem| format!("damage: {problem}")));
     if compaction.damaged_tables > 0 {
-        let count = compaction.damaged_tables;
-        warnings.push(format!("{count} damaged tables are kept out of merges"));
+        let count = format_count(compaction.damaged_tables, "damaged table");
+        warnings.push(format!("kept out of merges: {count}"));
     }
     warnings
 }
@@ -156,6 +174,21 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "memtable_bytes": keyspace.memtable_bytes,
         "pinned_bytes": keyspace.pinned_bytes,
         "metadata_bytes": keyspace.metadata_bytes,
+        "value_files": keyspace.value_files,
+        "value_file_bytes": keyspace.value_file_bytes,
+        "live_value_bytes": keyspace.live_value_bytes,
+        "levels": keyspace.levels.iter().map(level_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn level_to_json(level: &LevelStatistics) -> Value {
+    json!({
+        "level": level.level,
+        "runs": level.runs,
+        "tables": level.tables,
+        "bytes": level.bytes,
+        "entries": level.entries,
+        "deletes": level.deletes,
     })
 }
 

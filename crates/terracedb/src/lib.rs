@@ -82,7 +82,8 @@ mod waiting_writers;
 
 pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
-    AccountUsage, Codec, Durability, Error, ErrorKind, Result, format_bytes, parse_bytes,
+    AccountUsage, Codec, Durability, Error, ErrorKind, Result, format_bytes, format_count,
+    parse_bytes,
 };
 pub use batch::WriteBatch;
 pub use bytes::Bytes;

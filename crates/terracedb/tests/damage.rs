@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, PageSeed, Rng, StoreId, TableId, crc32c};
-use common::{Model, Stepped, show};
+use common::{Image, Model, Stepped, show, used};
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Error, Keyspace};
 
@@ -30,7 +30,7 @@ const NAMES: [&str; 2] = ["one", "two"];
 
 /// A small store's files, and what it holds.
 struct Sample {
-    files: BTreeMap<String, Vec<u8>>,
+    files: Image,
     models: BTreeMap<&'static str, Model>,
     stepped: Stepped,
 }
@@ -72,35 +72,11 @@ impl Sample {
             }
         }
         drop(db);
-        let content = |name: String| (name.clone(), medium.content(&name).unwrap());
-        let files = medium.list().unwrap().into_iter().map(|file| content(file.name)).collect();
-        Self { files, models, stepped }
+        Self { files: Image::of(&medium), models, stepped }
     }
 
     fn file(&self, part: &str) -> (&String, &Vec<u8>) {
-        self.files.iter().find(|(name, _)| name.contains(part)).unwrap()
-    }
-
-    fn tables(&self) -> Vec<&String> {
-        self.files.keys().filter(|name| name.ends_with(".table")).collect()
-    }
-
-    /// The files, with `name` as `change` leaves it; without it where that is `None`.
-    fn with(&self, name: &str, changed: Option<Vec<u8>>) -> Arc<MemoryMedium> {
-        let medium = MemoryMedium::new();
-        for (other, content) in self.files.iter().filter(|(other, _)| *other != name) {
-            medium.insert(other, content.clone()).unwrap();
-        }
-        if let Some(content) = changed {
-            medium.insert(name, content).unwrap();
-        }
-        Arc::new(medium)
-    }
-
-    fn flipped(&self, name: &str, at: usize, mask: u8) -> Arc<MemoryMedium> {
-        let mut content = self.files[name].clone();
-        content[at] ^= mask;
-        self.with(name, Some(content))
+        self.files.0.iter().find(|(name, _)| name.contains(part)).unwrap()
     }
 
     /// Opens the store and asks it everything. A refusal must name `name`.
@@ -190,23 +166,18 @@ fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
     (0..end).step_by(step).map(|at| jitter(at, rng)).collect()
 }
 
-/// Where a file's used part ends: zeros follow.
-fn used(content: &[u8]) -> usize {
-    content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
-}
-
 #[test]
 fn a_flipped_byte_of_a_table_costs_the_keys_of_its_page() {
     let (mut rng, sample) = seeded();
     let (mut refused, mut lost_some) = (0, 0);
-    let tables = sample.tables();
+    let tables = sample.files.named(".table");
     assert_eq!(tables.len(), 4);
     for name in tables {
-        let content = &sample.files[name];
+        let content = &sample.files.0[name];
         for at in offsets(&mut rng, content.len(), 80) {
             let why = format!("byte {at} of {name}");
             let mask = 1 << rng.below(8);
-            match sample.ask(sample.flipped(name, at, mask), name, &why) {
+            match sample.ask(sample.files.flipped(name, at, mask), name, &why) {
                 Outcome::Refused(error) => panic!("{why}: {error}"),
                 Outcome::Opened(0) => refused += 1,
                 Outcome::Opened(_) => lost_some += 1,
@@ -220,17 +191,17 @@ fn a_flipped_byte_of_a_table_costs_the_keys_of_its_page() {
 #[test]
 fn a_flipped_byte_of_the_log_is_told_at_open() {
     let (mut rng, sample) = seeded();
-    let logs: Vec<_> = sample.files.keys().filter(|name| name.starts_with("log-")).collect();
+    let logs = sample.files.named("log-");
     let (mut refused, mut harmless) = (0, 0);
     for name in logs {
-        let content = &sample.files[name];
+        let content = &sample.files.0[name];
         let end = used(content);
         let mut places = offsets(&mut rng, end.max(1), 150);
         places.extend((0..10).map(|_| rng.below(content.len() as u64) as usize));
         for at in places {
             let mask = 1 << rng.below(8);
             let why = format!("byte {at} of {name}, used up to {end}");
-            match sample.ask(sample.flipped(name, at, mask), name, &why) {
+            match sample.ask(sample.files.flipped(name, at, mask), name, &why) {
                 Outcome::Refused(_) => refused += 1,
                 Outcome::Opened(lost) => {
                     assert_eq!(lost, 0, "{why}");
@@ -247,12 +218,12 @@ fn a_flipped_byte_of_the_log_is_told_at_open() {
 fn a_damaged_log_is_opened_up_to_the_damage_when_asked() {
     let (mut rng, sample) = seeded();
     let mut given_up = 0;
-    let logs: Vec<_> = sample.files.keys().filter(|name| name.starts_with("log-")).collect();
+    let logs = sample.files.named("log-");
     for name in logs {
-        let end = used(&sample.files[name]);
+        let end = used(&sample.files.0[name]);
         for at in offsets(&mut rng, end.max(1), 40) {
             let why = format!("byte {at} of {name}");
-            let medium = sample.flipped(name, at, 1 << rng.below(8));
+            let medium = sample.files.flipped(name, at, 1 << rng.below(8));
             let opened = sample.stepped.on(medium as _).recover_damaged_log(true).open();
             let db = opened.unwrap_or_else(|error| panic!("{why}: {error}"));
             let Some(damage) = &db.recovery().log_damage else { continue };
@@ -281,7 +252,7 @@ fn no_flipped_byte_of_the_manifest_costs_anything() {
     places.extend((0..10).map(|_| rng.below(content.len() as u64) as usize));
     for at in places {
         let why = format!("byte {at} of {name}, used up to {end}");
-        match sample.ask(sample.flipped(name, at, 1 << rng.below(8)), name, &why) {
+        match sample.ask(sample.files.flipped(name, at, 1 << rng.below(8)), name, &why) {
             Outcome::Opened(lost) => assert_eq!(lost, 0, "{why}"),
             Outcome::Refused(error) => panic!("{why}: {error}"),
         }
@@ -292,9 +263,9 @@ fn no_flipped_byte_of_the_manifest_costs_anything() {
 fn a_table_that_is_missing_or_cut_or_foreign_costs_its_keys() {
     let (mut rng, sample) = seeded();
     let other = Sample::new(99);
-    for name in sample.tables() {
-        let content = &sample.files[name];
-        let foreign = other.files.get(name).unwrap_or(other.file(".table").1);
+    for name in sample.files.named(".table") {
+        let content = &sample.files.0[name];
+        let foreign = other.files.0.get(name).unwrap_or(other.file(".table").1);
         let mut changes = vec![
             ("missing", None),
             ("empty", Some(Vec::new())),
@@ -308,7 +279,7 @@ fn a_table_that_is_missing_or_cut_or_foreign_costs_its_keys() {
         }
         for (what, changed) in changes {
             let why = format!("{name} is {what}");
-            let medium = sample.with(name, changed);
+            let medium = sample.files.with(name, changed);
             let db = sample.stepped.on(Arc::clone(&medium) as _).open();
             let db = db.unwrap_or_else(|error| panic!("{why}: {error}"));
             let damaged = &db.recovery().damaged_tables;
@@ -333,14 +304,14 @@ fn store_of(manifest: &[u8]) -> StoreId {
 fn a_newer_format_is_refused_by_name() {
     let (_, sample) = seeded();
     let refused = |name: &str, content: Vec<u8>| {
-        let medium = sample.with(name, Some(content.clone()));
+        let medium = sample.files.with(name, Some(content.clone()));
         let error = sample.stepped.on(Arc::clone(&medium) as _).open().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         let words = error.to_string();
         assert!(words.contains(name) && words.contains("version"), "{error}");
         // The newer version still finds what it left.
         assert!(medium.content(name) == Some(content), "{error}");
-        assert_eq!(medium.list().unwrap().len(), sample.files.len(), "{error}");
+        assert_eq!(medium.list().unwrap().len(), sample.files.0.len(), "{error}");
     };
 
     let (name, content) = sample.file("manifest");
@@ -360,8 +331,8 @@ fn a_newer_format_is_refused_by_name() {
     newer[4092..4096].copy_from_slice(&crc.to_le_bytes());
     refused(name, newer);
 
-    let name = sample.tables()[0];
-    let mut newer = sample.files[name].clone();
+    let name = sample.files.named(".table")[0];
+    let mut newer = sample.files.0[name].clone();
     let last = newer.len() / 4096 - 1;
     let page = &mut newer[last * 4096..];
     let id = page.windows(16).position(|window| window == store.0.to_le_bytes()).unwrap();
@@ -376,18 +347,18 @@ fn a_newer_format_is_refused_by_name() {
 fn a_store_without_its_manifest_or_log_is_refused() {
     let (_, sample) = seeded();
     let (manifest, content) = sample.file("manifest");
-    let error = sample.stepped.on(sample.with(manifest, None) as _).open().unwrap_err();
+    let error = sample.stepped.on(sample.files.with(manifest, None) as _).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("manifest"), "{error}");
     for damaged in [vec![0; content.len()], content[..700].to_vec(), vec![0xff; 2000]] {
         let error =
-            sample.stepped.on(sample.with(manifest, Some(damaged)) as _).open().unwrap_err();
+            sample.stepped.on(sample.files.with(manifest, Some(damaged)) as _).open().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains("manifest"), "{error}");
     }
 
-    let medium = sample.with(manifest, Some(content.clone()));
-    let logs: Vec<_> = sample.files.keys().filter(|name| name.starts_with("log-")).collect();
+    let medium = sample.files.with(manifest, Some(content.clone()));
+    let logs = sample.files.named("log-");
     logs.iter().for_each(|name| medium.remove(name).unwrap());
     let error = sample.stepped.on(Arc::clone(&medium) as _).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -398,7 +369,7 @@ fn a_store_without_its_manifest_or_log_is_refused() {
 
     let other = Sample::new(98);
     let (log, _) = sample.file("log-");
-    let foreign = sample.with(log, Some(other.file("log-").1.clone()));
+    let foreign = sample.files.with(log, Some(other.file("log-").1.clone()));
     let error = sample.stepped.on(foreign as _).open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("store"), "{error}");

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped, show};
+use common::{Image, Model, Stepped, show, used};
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Codec, RepairOptions, RepairReport, check, repair};
 
@@ -24,7 +24,7 @@ const NAMES: [&str; 2] = ["one", "two"];
 
 /// A store's files, and what it holds.
 struct Sample {
-    files: BTreeMap<String, Vec<u8>>,
+    files: Image,
     models: BTreeMap<&'static str, Model>,
     stepped: Stepped,
 }
@@ -68,40 +68,16 @@ impl Sample {
             }
         }
         drop(db);
-        let content = |name: String| (name.clone(), medium.content(&name).unwrap());
-        let files = medium.list().unwrap().into_iter().map(|file| content(file.name)).collect();
-        Self { files, models, stepped }
-    }
-
-    /// The files, `name` changed to `changed`, or gone.
-    fn with(&self, name: &str, changed: Option<Vec<u8>>) -> Arc<MemoryMedium> {
-        let medium = MemoryMedium::new();
-        for (other, content) in self.files.iter().filter(|(other, _)| *other != name) {
-            medium.insert(other, content.clone()).unwrap();
-        }
-        if let Some(content) = changed {
-            medium.insert(name, content).unwrap();
-        }
-        Arc::new(medium)
-    }
-
-    fn flipped(&self, name: &str, at: usize, mask: u8) -> Arc<MemoryMedium> {
-        let mut content = self.files[name].clone();
-        content[at] ^= mask;
-        self.with(name, Some(content))
-    }
-
-    fn named(&self, part: &str) -> Vec<&String> {
-        self.files.keys().filter(|name| name.contains(part)).collect()
+        Self { files: Image::of(&medium), models, stepped }
     }
 
     /// Repairs, and asserts all that holds after any repair.
     fn repair(&self, medium: &Arc<MemoryMedium>, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
-        let before = contents(medium);
+        let before = Image::of(medium);
         let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {});
         let dry = dry.unwrap_or_else(|error| panic!("{why}: {error}"));
-        assert!(contents(medium) == before, "{why}: a dry run changed something");
+        assert!(Image::of(medium) == before, "{why}: a dry run changed something");
         let report = repair(&shared, RepairOptions::default(), &mut |_, _| {});
         let report = report.unwrap_or_else(|error| panic!("{why}: {error}"));
         assert_eq!((dry.is_clean(), &dry.lost), (report.is_clean(), &report.lost), "{why}");
@@ -141,11 +117,6 @@ impl Sample {
     }
 }
 
-fn contents(medium: &MemoryMedium) -> BTreeMap<String, Vec<u8>> {
-    let files = medium.list().unwrap().into_iter();
-    files.map(|file| (file.name.clone(), medium.content(&file.name).unwrap())).collect()
-}
-
 /// Offsets below `end`: every one with `TERRACE_LONG`, else about `count` of them.
 fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
     if std::env::var_os("TERRACE_LONG").is_some() {
@@ -157,11 +128,11 @@ fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
 #[test]
 fn a_whole_store_is_left_as_it_is() {
     let sample = Sample::new(1, Codec::Lz4, true);
-    let medium = sample.with("", None);
-    let before = contents(&medium);
+    let medium = sample.files.with("", None);
+    let before = Image::of(&medium);
     let report = sample.repair(&medium, "whole");
     assert!(report.is_clean() && report.kept.is_empty(), "{report:?}");
-    assert!(contents(&medium) == before);
+    assert!(Image::of(&medium) == before);
     assert_eq!(sample.ask(&medium, &report, "whole"), 0);
     let empty = Arc::new(MemoryMedium::new()) as Arc<dyn Medium>;
     let none = repair(&empty, RepairOptions::default(), &mut |_, _| {}).unwrap_err();
@@ -177,14 +148,13 @@ fn a_flipped_byte_costs_what_is_told() {
     let (mut repaired, mut lost) = (0, 0);
     for (codec, merged) in [(Codec::Lz4, false), (Codec::Lz4, true), (Codec::Zstd, true)] {
         let sample = Sample::new(seed, codec, merged);
-        for (name, content) in &sample.files {
+        for (name, content) in &sample.files.0 {
             if name.starts_with("log-") || content.is_empty() {
                 continue;
             }
-            let used = content.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
-            for at in offsets(&mut rng, used, 3) {
+            for at in offsets(&mut rng, used(content).max(1), 3) {
                 let why = format!("seed {seed} {codec:?} {merged}: byte {at} of {name}");
-                let medium = sample.flipped(name, at, 1 << rng.below(8));
+                let medium = sample.files.flipped(name, at, 1 << rng.below(8));
                 let damaged = medium.content(name).unwrap();
                 let report = sample.repair(&medium, &why);
                 if let [kept] = &report.kept[..] {
@@ -206,12 +176,11 @@ fn a_damaged_log_is_repaired_up_to_the_damage() {
     println!("TERRACE_SEED={seed}");
     let sample = Sample::new(seed, Codec::Lz4, false);
     let mut given_up = 0;
-    for name in sample.named("log-") {
-        let content = &sample.files[name];
-        let used = content.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
-        for at in offsets(&mut rng, used, 25) {
+    for name in sample.files.named("log-") {
+        let content = &sample.files.0[name];
+        for at in offsets(&mut rng, used(content).max(1), 25) {
             let why = format!("seed {seed}: byte {at} of {name}");
-            let medium = sample.flipped(name, at, 1 << rng.below(8));
+            let medium = sample.files.flipped(name, at, 1 << rng.below(8));
             let damaged = medium.content(name).unwrap();
             let report = sample.repair(&medium, &why);
             let Some(log) = &report.log else { continue };
@@ -233,8 +202,8 @@ fn a_damaged_log_is_repaired_up_to_the_damage() {
 #[test]
 fn a_missing_table_costs_its_keys() {
     let sample = Sample::new(3, Codec::Lz4, true);
-    for name in sample.named(".table") {
-        let medium = sample.with(name, None);
+    for name in sample.files.named(".table") {
+        let medium = sample.files.with(name, None);
         let report = sample.repair(&medium, name);
         assert_eq!((report.repaired.len(), &report.repaired[0].file), (1, name));
         assert!(!report.lost.is_empty() && report.kept.is_empty());
@@ -247,8 +216,8 @@ fn a_missing_table_costs_its_keys() {
 fn a_lost_manifest_is_made_anew() {
     for seed in 0..5 {
         let sample = Sample::new(seed, Codec::Lz4, false);
-        let manifest = sample.named("manifest-")[0];
-        let medium = sample.with(manifest, None);
+        let manifest = sample.files.named("manifest-")[0];
+        let medium = sample.files.with(manifest, None);
         let mut renamed = Sample::new(seed, Codec::Lz4, false);
         renamed.models = [("recovered-1", "one"), ("recovered-2", "two")]
             .map(|(new, old)| (new, renamed.models.remove(old).unwrap()))
@@ -260,7 +229,7 @@ fn a_lost_manifest_is_made_anew() {
     }
     // Merged tables do not say what they have taken from others: the report does.
     let sample = Sample::new(9, Codec::Zstd, true);
-    let medium = sample.with(sample.named("manifest-")[0], None);
+    let medium = sample.files.with(sample.files.named("manifest-")[0], None);
     let report = sample.repair(&medium, "merged");
     assert_eq!(report.uncertain, ["recovered-1", "recovered-2"]);
     let db = sample.stepped.on(medium as _).open().unwrap();
@@ -276,8 +245,8 @@ fn a_lost_manifest_is_made_anew() {
 #[test]
 fn a_manifest_damaged_beyond_its_twins_is_used_as_far_as_it_can_be_read() {
     let sample = Sample::new(4, Codec::Lz4, false);
-    let name = sample.named("manifest-")[0];
-    let content = &sample.files[name];
+    let name = sample.files.named("manifest-")[0];
+    let content = &sample.files.0[name];
     let frames: Vec<_> =
         (0..content.len() - 4).filter(|at| &content[*at..at + 4] == b"MREC").collect();
     assert!(frames.len() > 6);
@@ -289,7 +258,7 @@ fn a_manifest_damaged_beyond_its_twins_is_used_as_far_as_it_can_be_read() {
         damaged[one + 5] ^= 1;
         damaged[two + 5] ^= 1;
         let why = format!("bytes {one} and {two}");
-        let medium = sample.with(name, Some(damaged.clone()));
+        let medium = sample.files.with(name, Some(damaged.clone()));
         assert_eq!(
             sample.stepped.on(Arc::clone(&medium) as _).open().unwrap_err().kind(),
             ErrorKind::Corrupt,
@@ -316,16 +285,15 @@ fn a_full_device_leaves_the_store_as_it_was() {
     let sample = Sample::new(5, Codec::Lz4, false);
     let (mut failed, mut done) = (0, 0);
     for part in [".table", "manifest-"] {
-        let name = sample.named(part)[0];
+        let name = sample.files.named(part)[0];
         let medium = match part {
-            ".table" => sample.flipped(name, 9000, 1),
-            _ => sample.with(name, Some(vec![7; 2000])),
+            ".table" => sample.files.flipped(name, 9000, 1),
+            _ => sample.files.with(name, Some(vec![7; 2000])),
         };
-        let image = contents(&medium);
-        let size: u64 = image.values().map(|content| content.len() as u64).sum();
+        let image = Image::of(&medium);
         for more in (0..40).map(|step| step * (32 << 10)) {
             let full = Arc::new(Faulty::over(&medium, 1).unwrap());
-            full.set_capacity(Some(size + more));
+            full.set_capacity(Some(image.bytes() + more));
             let shared = Arc::clone(&full) as Arc<dyn Medium>;
             let repaired = repair(&shared, RepairOptions::default(), &mut |_, _| {});
             let after = full.process_death_image().unwrap();
@@ -337,7 +305,7 @@ fn a_full_device_leaves_the_store_as_it_was() {
                 Err(error) => {
                     failed += 1;
                     assert_eq!(error.kind(), ErrorKind::NoSpace, "{more}: {error}");
-                    assert!(contents(&after) == image, "{part} and {more} bytes: {error}");
+                    assert!(Image::of(&after) == image, "{part} and {more} bytes: {error}");
                 }
             }
         }

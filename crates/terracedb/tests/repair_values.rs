@@ -11,12 +11,11 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped, show};
+use common::{Image, Model, Stepped, show};
 use media::{Faulty, Medium, MemoryMedium};
 use table::parse_values_file_name;
 use terracedb::{RepairOptions, RepairReport, check, repair};
@@ -25,7 +24,7 @@ const KEYS: u64 = 24;
 
 /// A store's files, and what it holds.
 struct Sample {
-    files: BTreeMap<String, Vec<u8>>,
+    files: Image,
     model: Model,
     /// Every value that a key had.
     past: Vec<(Vec<u8>, Vec<u8>)>,
@@ -60,31 +59,19 @@ impl Sample {
             db.flush().unwrap();
         }
         drop((keyspace, db));
-        Self { files: contents(&medium), model, past, stepped }
+        Self { files: Image::of(&medium), model, past, stepped }
     }
 
     fn value_files(&self) -> Vec<(&String, &Vec<u8>)> {
-        self.files.iter().filter(|(name, _)| parse_values_file_name(name).is_some()).collect()
-    }
-
-    /// The files, `name` changed to `changed`, or gone.
-    fn with(&self, name: &str, changed: Option<Vec<u8>>) -> Arc<MemoryMedium> {
-        let medium = MemoryMedium::new();
-        for (other, content) in self.files.iter().filter(|(other, _)| *other != name) {
-            medium.insert(other, content.clone()).unwrap();
-        }
-        if let Some(content) = changed {
-            medium.insert(name, content).unwrap();
-        }
-        Arc::new(medium)
+        self.files.0.iter().filter(|(name, _)| parse_values_file_name(name).is_some()).collect()
     }
 
     /// Repairs, and asserts all that holds after any repair.
     fn repair(&self, medium: &Arc<MemoryMedium>, file: &str, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
-        let before = contents(medium);
+        let before = Image::of(medium);
         let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {}).unwrap();
-        assert!(contents(medium) == before, "{why}: a dry run changed something");
+        assert!(Image::of(medium) == before, "{why}: a dry run changed something");
         let mut told = (0, 0);
         let report = repair(&shared, RepairOptions::default(), &mut |done, all| told = (done, all));
         let report = report.unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -96,7 +83,7 @@ impl Sample {
         let again = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
         assert!(again.is_clean(), "{why}: {again:?}");
         // Nothing is deleted.
-        for (name, content) in &before {
+        for (name, content) in &before.0 {
             let kept =
                 report.kept.iter().any(|kept| medium.content(kept).as_ref() == Some(content));
             let is_there = kept || medium.content(name).as_ref() == Some(content);
@@ -132,11 +119,6 @@ impl Sample {
     }
 }
 
-fn contents(medium: &MemoryMedium) -> BTreeMap<String, Vec<u8>> {
-    let files = medium.list().unwrap().into_iter();
-    files.map(|file| (file.name.clone(), medium.content(&file.name).unwrap())).collect()
-}
-
 /// One flipped byte anywhere in a value file costs the one value on its page, which is told; in the
 /// footer it costs none.
 #[test]
@@ -151,9 +133,7 @@ fn a_flipped_byte_of_a_value_file_costs_one_value_that_is_told() {
         for round in 0..rounds {
             let at = if round == 0 { footer + 9 } else { rng.below(footer as u64) as usize };
             let why = format!("seed {seed}: byte {at} of {name}");
-            let mut damaged = content.clone();
-            damaged[at] ^= 1 << rng.below(8);
-            let medium = sample.with(name, Some(damaged));
+            let medium = sample.files.flipped(name, at, 1 << rng.below(8));
             let report = sample.repair(&medium, name, &why);
             assert!(report.lost.len() == usize::from(round > 0), "{why}: {report:?}");
             for range in &report.lost {
@@ -178,7 +158,7 @@ fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
         for (changed, what) in [(None, "missing"), (Some(half), "cut off"), (Some(vec![]), "empty")]
         {
             let why = format!("{name} is {what}");
-            let medium = sample.with(name, changed);
+            let medium = sample.files.with(name, changed);
             let report = sample.repair(&medium, name, &why);
             assert!(!report.lost.is_empty(), "{why}");
             assert_eq!(report.repaired[0].new_file.is_some(), what == "cut off", "{why}");
@@ -191,16 +171,13 @@ fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
 #[test]
 fn a_full_device_leaves_the_store_as_it_was() {
     let sample = Sample::new(5);
-    let (name, content) = sample.value_files()[0];
-    let mut damaged = content.clone();
-    damaged[PAGE_BYTES + 7] ^= 1;
-    let medium = sample.with(name, Some(damaged));
-    let image = contents(&medium);
-    let size: u64 = image.values().map(|content| content.len() as u64).sum();
+    let (name, _) = sample.value_files()[0];
+    let medium = sample.files.flipped(name, PAGE_BYTES + 7, 1);
+    let image = Image::of(&medium);
     let (mut failed, mut done) = (0, 0);
     for more in (0..24).map(|step| step * (128 << 10)) {
         let full = Arc::new(Faulty::over(&medium, 1).unwrap());
-        full.set_capacity(Some(size + more));
+        full.set_capacity(Some(image.bytes() + more));
         let shared = Arc::clone(&full) as Arc<dyn Medium>;
         match repair(&shared, RepairOptions::default(), &mut |_, _| {}) {
             Ok(report) => {
@@ -211,7 +188,7 @@ fn a_full_device_leaves_the_store_as_it_was() {
                 failed += 1;
                 assert_eq!(error.kind(), ErrorKind::NoSpace, "{more}: {error}");
                 let after = full.process_death_image().unwrap();
-                assert!(contents(&after) == image, "{more} bytes: {error}");
+                assert!(Image::of(&after) == image, "{more} bytes: {error}");
             }
         }
     }

@@ -18,7 +18,7 @@ use base::{ErrorKind, Rng};
 use media::{Faulty, Medium, MemoryMedium};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
-use terracedb::{Db, KeyspaceOptions, check};
+use terracedb::{Codec, Db, KeyspaceOptions, check};
 
 /// Lengths around the one at which a value leaves the tree, and long ones.
 const LENGTHS: [usize; 6] =
@@ -126,6 +126,29 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
     let db = common::stepped(&medium, seed).open().unwrap();
     assert_eq!(db.recovery().orphans_removed, 0, "seed {seed}");
     common::assert_same(&db.keyspace("k").unwrap(), &model, &format!("seed {seed}"));
+}
+
+/// The least memory has no room for zstd twice: the table is compressed by it, its values by LZ4.
+#[test]
+fn values_are_collected_with_zstd_in_the_least_memory() {
+    let (mut rng, medium) = (Rng::new(1), common::memory());
+    let db = common::stepped(&medium, 1).codec(Codec::Zstd).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let mut model = common::Model::new();
+    for from in [0, 10] {
+        for number in from..40 {
+            let (key, value) = (format!("key{number:02}").into_bytes(), value(&mut rng, 40_000));
+            ks.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        db.flush().unwrap();
+    }
+    let before = total(&medium);
+    db.compact().unwrap();
+    db.wait_until_settled().unwrap();
+    assert!(total(&medium) < before - 20 * 20_000, "{} of {before}", total(&medium));
+    assert_eq!(db.statistics().compaction.failed, 0);
+    common::assert_same(&ks, &model, "collected");
 }
 
 /// So too where nobody asks for a compaction: tables weigh what they point at, and such as are mostly

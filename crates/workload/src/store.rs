@@ -52,16 +52,24 @@ pub trait Store: Send + Sync {
 
     /// Looks `keys` up with at most `depth` lookups in flight, starting the next as soon as one
     /// ends. Calls `visit` once for each key, in any order and preferably as each lookup ends,
-    /// with the key's place in `keys` and its value, or `None` where it has none.
+    /// with the key's place in `keys` and its value, or `None` where it has none. A store that has
+    /// no such lookups gets one key after the other.
     ///
     /// # Errors
     /// As the store's.
     fn multi_get(
         &self,
         keys: &[&[u8]],
-        depth: usize,
+        _depth: usize,
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()>;
+    ) -> Result<()> {
+        for (at, key) in keys.iter().enumerate() {
+            if !self.get(key, &mut |value| visit(at, Some(value)))? {
+                visit(at, None);
+            }
+        }
+        Ok(())
+    }
 
     /// Removes `key`; `sync` as for [`Store::put`]. No error where there is none.
     ///

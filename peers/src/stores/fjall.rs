@@ -85,19 +85,6 @@ impl Store for Fjall {
         Ok(value.is_some())
     }
 
-    /// It has no batched lookups.
-    fn multi_get(
-        &self,
-        keys: &[&[u8]],
-        _depth: usize,
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (at, key) in keys.iter().enumerate() {
-            visit(at, self.keyspace.get(key).of("fjall get")?.as_deref());
-        }
-        Ok(())
-    }
-
     fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
         self.keyspace.remove(key).of("fjall remove")?;
         self.sync(sync)

@@ -74,25 +74,6 @@ impl Store for Foyer {
         Ok(entry.is_some())
     }
 
-    fn multi_get(
-        &self,
-        keys: &[&[u8]],
-        _depth: usize,
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (at, key) in keys.iter().enumerate() {
-            let mut shown = false;
-            self.get(key, &mut |value| {
-                shown = true;
-                visit(at, Some(value));
-            })?;
-            if !shown {
-                visit(at, None);
-            }
-        }
-        Ok(())
-    }
-
     fn delete(&self, key: &[u8], _sync: bool) -> Result<()> {
         self.cache.remove(key);
         Ok(())

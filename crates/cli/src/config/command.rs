@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 
 use serde_json::json;
-use terracedb::Result;
+use terracedb::{Result, format_count};
 
 use super::setting::{Setting, Values};
 use super::{Config, FILE_VARIABLE, Flags, file, file_named};
@@ -121,7 +121,11 @@ fn check(args: &Check) -> Result<Outcome> {
             "problems": problems,
         }))?;
     } else if problems.is_empty() {
-        out.line(format_args!("{}: {} settings, right", args.file.display(), read.set.len()))?;
+        out.line(format_args!(
+            "{}: {}, right",
+            args.file.display(),
+            format_count(read.set.len(), "setting")
+        ))?;
     } else {
         for problem in &problems {
             out.line(problem)?;

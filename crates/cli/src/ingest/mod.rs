@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use terracedb::{Error, Ingested, Keyspace, Result, format_bytes};
+use terracedb::{Error, Ingested, Keyspace, Result, format_bytes, format_count};
 
 use crate::Outcome;
 use crate::args::seconds;
@@ -47,7 +47,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         Records::new(BufReader::with_capacity(1 << 20, input), name, format, args.place.hex);
     if args.dry_run {
         let count = each(&mut records, length, |_, _| Ok(()))?;
-        return report(args, json!({ "entries": count }), &format!("{count} keys can be added"));
+        return report(
+            args,
+            json!({ "entries": count }),
+            &format!("{} can be added", format_count(count, "key")),
+        );
     }
     let db = args.place.open_or_create()?;
     let name = &args.place.keyspace;
@@ -66,9 +70,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             "file_bytes": added.file_bytes,
         }),
         &format!(
-            "{} keys in {} tables of {}",
-            added.entries,
-            added.tables,
+            "{} in {} of {}",
+            format_count(added.entries, "key"),
+            format_count(added.tables, "table"),
             format_bytes(added.file_bytes)
         ),
     )

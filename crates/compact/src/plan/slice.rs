@@ -255,3 +255,64 @@ fn level(shape: &Shape<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
     let least = shape.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;
     if length as f64 >= least { top.saturating_add(1) } else { top }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{table, tree};
+    use super::super::{Area, Summary};
+    use super::*;
+
+    fn paired(summary: &Summary) -> Option<Merge> {
+        pair(&Shape::new(summary, &Options::default()))
+    }
+
+    /// Two columns: much is superseded in `m`, little in `a`.
+    fn two_columns(free: u64) -> Summary {
+        let newer = vec![table(5, 0, "a", "c", 10), table(6, 0, "m", "p", 50)];
+        let older = vec![table(1, 1, "a", "c", 40), table(2, 1, "m", "p", 60)];
+        Summary { free_bytes: Some(free), ..tree(vec![newer, older]) }
+    }
+
+    #[test]
+    fn the_pair_that_gives_most_back_is_merged() {
+        let job = paired(&two_columns(1000)).unwrap();
+        assert_eq!((job.reason, job.newest(), job.into), (Reason::Space, RunId(2), RunId(1)));
+        assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"p"[..])));
+        assert_eq!((job.bytes, job.oldest), (110, true));
+        // Of those that fit into three quarters of what is free.
+        let job = paired(&two_columns(100)).unwrap();
+        assert_eq!((&*job.first, job.bytes), (&b"a"[..], 50));
+        assert_eq!(paired(&two_columns(64)), None);
+    }
+
+    #[test]
+    fn two_runs_of_many_are_merged_and_lie_above_the_rest() {
+        let run = |id, bytes| vec![table(id, 1, "a", "z", bytes)];
+        let runs = vec![run(5, 5), run(4, 100), run(3, 90), run(2, 1000)];
+        let summary = Summary { free_bytes: Some(500), ..tree(runs) };
+        let job = paired(&summary).unwrap();
+        assert_eq!((job.newest(), job.into, job.bytes), (RunId(3), RunId(2), 190));
+        assert!(!job.oldest && job.inputs.len() == 2, "something older lies below: {job:?}");
+    }
+
+    #[test]
+    fn what_a_job_or_damage_holds_is_in_no_pair() {
+        let mut summary = two_columns(1000);
+        summary.busy = vec![Area {
+            newest: RunId(1),
+            oldest: RunId(1),
+            first: "m".into(),
+            end: None,
+            bytes: 0,
+        }];
+        assert_eq!(&*paired(&summary).unwrap().first, b"a");
+        summary.runs[0].pieces[0].damaged = true;
+        assert_eq!(paired(&summary), None);
+    }
+
+    #[test]
+    fn one_run_has_no_pair() {
+        let summary = tree(vec![vec![table(5, 0, "a", "c", 10), table(6, 0, "m", "p", 50)]]);
+        assert_eq!(paired(&summary), None);
+    }
+}

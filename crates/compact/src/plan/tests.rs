@@ -268,14 +268,14 @@ fn random_trees_keep_their_order_and_come_to_rest() {
     }
 }
 
-fn table(id: u64, level: u8, first: &str, end: &str, bytes: u64) -> Piece {
+pub(super) fn table(id: u64, level: u8, first: &str, end: &str, bytes: u64) -> Piece {
     let file = FileSummary { id: TableId(id), bytes, entries: bytes, ..FileSummary::default() };
     let (first, end) =
         (Bytes::copy_from_slice(first.as_bytes()), Bytes::copy_from_slice(end.as_bytes()));
     Piece { file: Arc::new(file), level, first, end: Some(end), damaged: false }
 }
 
-fn tree(runs: Vec<Vec<Piece>>) -> Summary {
+pub(super) fn tree(runs: Vec<Vec<Piece>>) -> Summary {
     let ids = (1..=runs.len() as u64).rev();
     let runs = ids.zip(runs).map(|(id, pieces)| RunSummary { id: RunId(id), pieces });
     Summary { runs: runs.collect(), unit_bytes: 10, ..Summary::default() }

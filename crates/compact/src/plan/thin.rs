@@ -73,3 +73,122 @@ pub(super) fn rewrite(shape: &Shape<'_>) -> Option<Merge> {
         collect: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use base::{RunId, TableId};
+    use bytes::Bytes;
+
+    use super::super::tests::{table, tree};
+    use super::super::{Area, Options, Piece, Plan, Summary, plan};
+    use super::*;
+
+    /// What is left from `first` to `end` of a file of 1000 bytes: `live` of them.
+    fn left(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
+        let mut piece = table(id, 3, first, end, 1000);
+        let file = Arc::make_mut(&mut piece.file);
+        file.splits = vec![(Bytes::from_static(end.as_bytes()), live)];
+        piece
+    }
+
+    fn rewritten(summary: &Summary) -> Option<Merge> {
+        rewrite(&Shape::new(summary, &Options::default()))
+    }
+
+    /// Two thin files, one thinner, over a whole one.
+    fn thin() -> Summary {
+        let thin = vec![left(5, "c", "d", 200), left(6, "m", "n", 100)];
+        let whole = table(1, 4, "k", "z", 1000);
+        Summary { free_bytes: Some(300), ..tree(vec![thin, vec![whole]]) }
+    }
+
+    #[test]
+    fn what_is_left_of_the_thinnest_file_is_written_anew() {
+        let job = rewritten(&thin()).unwrap();
+        assert_eq!((job.inputs.len(), job.inputs[0].0, job.into), (1, RunId(2), RunId(2)));
+        assert_eq!(job.inputs[0].1, [left(6, "m", "n", 100)]);
+        assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"n"[..])));
+        assert_eq!((job.reason, job.bytes, job.level), (Reason::Space, 100, 3));
+        assert!(!job.oldest && job.filter_bits > filter_bits(true), "`k` to `z` lies below");
+        // Where space is short that is done before all else.
+        assert_eq!(plan(&thin(), &Options::default()), Some(Plan::Merge(job)));
+    }
+
+    #[test]
+    fn nothing_below_makes_it_the_oldest() {
+        let mut summary = thin();
+        summary.runs[0].pieces.truncate(1);
+        let job = rewritten(&summary).unwrap();
+        assert_eq!((job.inputs[0].1[0].file.id, job.oldest), (TableId(5), true));
+        assert!(job.filter_bits <= filter_bits(true));
+    }
+
+    #[test]
+    fn all_that_is_left_of_the_file_has_to_fit() {
+        let fitting = |free| {
+            let summary = Summary { free_bytes: Some(free), ..thin() };
+            rewritten(&summary).map(|job| job.bytes)
+        };
+        // Three quarters of what is free, where flushes have none left.
+        assert_eq!((fitting(132), fitting(136)), (None, Some(100)));
+        let mut summary = thin();
+        summary.runs[0].pieces = vec![left(5, "c", "d", 200)];
+        summary.free_bytes = Some(220);
+        assert_eq!(rewritten(&summary), None);
+    }
+
+    #[test]
+    fn a_file_that_a_job_or_damage_holds_stays() {
+        let mut summary = thin();
+        let area = |first: &'static str, run| Area {
+            newest: RunId(run),
+            oldest: RunId(run),
+            first: Bytes::from_static(first.as_bytes()),
+            end: None,
+            bytes: 0,
+        };
+        summary.busy = vec![area("m", 2)];
+        assert_eq!(rewritten(&summary).unwrap().bytes, 200, "the other one");
+        summary.busy = vec![area("m", 1)];
+        assert_eq!(rewritten(&summary).unwrap().bytes, 100, "a job in another run");
+        summary.busy = vec![area("a", 2)];
+        assert_eq!(rewritten(&summary), None);
+        summary.busy.clear();
+        summary.runs[0].pieces[1].damaged = true;
+        assert_eq!(rewritten(&summary).unwrap().bytes, 200);
+    }
+
+    #[test]
+    fn what_gives_back_too_little_stays() {
+        let of = |live| {
+            let thin = vec![left(5, "c", "d", live)];
+            let whole = vec![table(1, 4, "k", "z", 100_000)];
+            let summary = tree(vec![thin, whole]);
+            rewritten(&Summary { free_bytes: Some(1300), ..summary }).map(|job| job.bytes)
+        };
+        // A tenth of what it costs is the least, however short of space the device is.
+        assert_eq!((of(905), of(915)), (Some(905), None));
+    }
+
+    #[test]
+    fn a_file_goes_piece_by_piece() {
+        let mut file = left(5, "c", "d", 50);
+        Arc::make_mut(&mut file.file).splits =
+            [("d", 50), ("s", 900), ("t", 950)].map(|(key, bytes)| (key.into(), bytes)).into();
+        let piece = |first: &'static str, end: &'static str| Piece {
+            first: first.into(),
+            end: Some(end.into()),
+            ..file.clone()
+        };
+        let summary = |pieces| Summary { free_bytes: Some(200), ..tree(vec![pieces]) };
+        let job = rewritten(&summary(vec![piece("c", "d"), piece("s", "t")])).unwrap();
+        assert_eq!((&*job.first, job.bytes), (&b"c"[..], 50));
+        // What was written anew is whole; the rest of the file gives more than before.
+        let job = rewritten(&summary(vec![table(9, 3, "c", "d", 50), piece("s", "t")])).unwrap();
+        assert_eq!((&*job.first, job.bytes, job.inputs.len()), (&b"s"[..], 50, 1));
+        let done = vec![table(9, 3, "c", "d", 50), table(10, 3, "s", "t", 50)];
+        assert_eq!(rewritten(&summary(done)), None);
+    }
+}

@@ -74,6 +74,8 @@ impl Outputs {
     /// Adds a version that survives.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        // The table's writer comes first: that of long values does with the memory it leaves.
+        self.writer(key)?;
         match self.apart.place(key, trailer, value)? {
             None => self.writer(key)?.add(key, trailer, value)?,
             Some((trailer, pointer)) => self.writer(key)?.add(key, trailer, &pointer.encode())?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
 use base::{Codec, DictionaryId, Error, PageSeed, Result, hash64};
-use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
+use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
 use super::pieces::Pieces;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, run_pages, seal_page};
@@ -73,17 +73,23 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes to `file`, which is empty. The caller charged the [`memory`] of its buffers.
-    pub(crate) fn new(
+    /// Writes to a new file of this name, and removes it again where there is no queue for it. The
+    /// caller charged the [`memory`] of its buffers.
+    pub(crate) fn create(
         medium: &dyn Medium,
-        file: Arc<dyn File>,
+        name: &str,
         seed: PageSeed,
         purpose: Purpose,
         buffer_pages: usize,
     ) -> Result<Self> {
+        let file = medium.create(name, Access::Direct, 0)?;
+        let queue = medium.queue(BUFFERS).inspect_err(|_| {
+            // Nobody names the file yet; recovery removes what stays behind.
+            let _ = medium.remove(name);
+        })?;
         Ok(Self {
             file,
-            queue: medium.queue(BUFFERS)?,
+            queue,
             purpose,
             seed,
             buffer_pages,

@@ -17,7 +17,7 @@ use base::{
     Account, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId, TableId,
     Trailer,
 };
-use media::{Access, Medium, Purpose};
+use media::{Medium, Purpose};
 
 use super::filter::FILTER_BITS_MAX;
 use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
@@ -122,13 +122,8 @@ impl Writer {
             }
         };
         let name = file_name(spec.table);
-        let file = medium.create(&name, Access::Direct, 0)?;
         let seed = PageSeed::new(spec.store, spec.table);
-        let output = Output::new(&**medium, file, seed, spec.purpose, BUFFER_PAGES);
-        let output = output.inspect_err(|_| {
-            // Nobody names the file yet; recovery removes what stays behind.
-            let _ = medium.remove(&name);
-        })?;
+        let output = Output::create(&**medium, &name, seed, spec.purpose, BUFFER_PAGES)?;
         Ok(Self {
             medium: Arc::clone(medium),
             name,

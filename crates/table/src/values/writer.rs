@@ -11,7 +11,7 @@ use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
     Account, Charge, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, StoreId, TableId,
 };
-use media::{Access, Medium, Purpose};
+use media::{Medium, Purpose};
 
 use super::footer::ValuesFooter;
 use super::head;
@@ -96,13 +96,8 @@ impl ValuesWriter {
         };
         let spec = ValuesSpec { codec, ..spec };
         let name = values_file_name(spec.file);
-        let file = medium.create(&name, Access::Direct, 0)?;
         let seed = PageSeed::new(spec.store, spec.file);
-        let output = Output::new(&**medium, file, seed, spec.purpose, BUFFER_PAGES);
-        let output = output.inspect_err(|_| {
-            // Nobody names the file yet; recovery removes what stays behind.
-            let _ = medium.remove(&name);
-        })?;
+        let output = Output::create(&**medium, &name, seed, spec.purpose, BUFFER_PAGES)?;
         Ok(Self {
             medium: Arc::clone(medium),
             spec,

@@ -265,7 +265,7 @@ fn a_table_that_contradicts_the_manifest_is_told() {
         (1, "keys of a table: expected `key` to `key0399`, got `key0000` to `key0399`"),
         (2, "keys of a table"),
         (3, "sequence numbers of a table"),
-        (4, "table length, bytes"),
+        (4, "corrupt: table length, bytes: expected"),
     ] {
         let medium = whole();
         rewrite_manifest(&medium, |state| {

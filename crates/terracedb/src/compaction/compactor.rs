@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::book::Seen;
 use super::counters::Merged;
-use super::merge_job::WRITER_BYTES;
+use super::merge_job::writer_bytes;
 use super::state::State;
 use super::{CompactionStatistics, Counters, MergeJob, summary};
 use crate::Resources;
@@ -123,7 +123,8 @@ impl Compactor {
 
     /// What is planned by: no more runs at once than memory for one job has room for.
     fn job_options(&self) -> plan::Options {
-        let taken = WRITER_BYTES + self.job_env().read_bytes;
+        let codec = self.env.settings.load().codec;
+        let taken = writer_bytes(codec) + self.job_env().read_bytes;
         let room = (self.resources.compaction_bytes() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
         plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
@@ -271,7 +272,7 @@ impl Compactor {
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
-        let bytes = MergeJob::memory_for(merge.inputs.len(), &env);
+        let bytes = MergeJob::memory_for(merge, &env, self.env.settings.load().codec);
         let memory = self.resources.promise_compaction(bytes);
         let (id, running) = {
             let mut state = self.state.lock();

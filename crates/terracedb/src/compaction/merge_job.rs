@@ -35,8 +35,21 @@ use crate::resources::CompactionMemory;
 /// Ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
 
-/// What a job takes beside its inputs, about.
-pub(super) const WRITER_BYTES: usize = 3 << 20;
+/// What the writer of a table and what else a job has beside its inputs take, about: with zstd, more.
+pub(super) const fn writer_bytes(codec: Codec) -> usize {
+    match codec {
+        Codec::Zstd => 4 << 20,
+        Codec::None | Codec::Lz4 => 3 << 20,
+    }
+}
+
+/// What the writer of a value file takes, about. It does without zstd where memory is short.
+const fn values_writer_bytes(codec: Codec) -> usize {
+    match codec {
+        Codec::Zstd => 9 << 18,
+        Codec::None | Codec::Lz4 => 1 << 18,
+    }
+}
 
 /// A merge in progress. Holds its rectangle until it is dropped; unfinished outputs go with it.
 #[derive(Debug)]
@@ -317,11 +330,14 @@ impl MergeJob {
     }
 
     /// The memory that every job may take, bytes.
-    pub(super) const MEMORY_MIN: u64 = (WRITER_BYTES + 2 * compact::Env::RUN_BYTES_MIN) as u64;
+    pub(super) const MEMORY_MIN: u64 =
+        (writer_bytes(Codec::None) + 2 * compact::Env::RUN_BYTES_MIN) as u64;
 
-    /// About the memory that a job with inputs of so many runs may take, bytes.
-    pub(super) fn memory_for(runs: usize, env: &compact::Env) -> u64 {
-        (runs * compact::Env::RUN_BYTES_MIN + env.read_bytes + WRITER_BYTES) as u64
+    /// About the memory that a job of `merge` may take, bytes.
+    pub(super) fn memory_for(merge: &Merge, env: &compact::Env, codec: Codec) -> u64 {
+        let values = if merge.collect.is_empty() { 0 } else { values_writer_bytes(codec) };
+        let inputs = merge.inputs.len() * compact::Env::RUN_BYTES_MIN + env.read_bytes;
+        (inputs + writer_bytes(codec) + values) as u64
     }
 
     /// Whether it was promised more memory than there is now for all merges: it may begin again with

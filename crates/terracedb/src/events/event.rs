@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use base::{Error, TableId, format_bytes};
+use base::{Error, TableId, format_bytes, format_count};
 
 use crate::Problem;
 
@@ -178,8 +178,8 @@ impl fmt::Display for Event {
             }
             Self::CompactionBegan { keyspace, reason, inputs, bytes } => write!(
                 f,
-                "merge of {} tables of `{keyspace}` begins for {reason}, {}",
-                inputs.len(),
+                "merge of {} of `{keyspace}` begins for {reason}, {}",
+                format_count(inputs.len(), "table"),
                 format_bytes(*bytes)
             ),
             Self::CompactionEnded { keyspace, took, error: Some(error), .. } => {
@@ -196,9 +196,8 @@ impl fmt::Display for Event {
                 error: None,
             } => write!(
                 f,
-                "merge of {} tables of `{keyspace}` into {} for {reason}: read {}, wrote {} in \
-                 {took:.1?}",
-                inputs.len(),
+                "merge of {} of `{keyspace}` into {} for {reason}: read {}, wrote {} in {took:.1?}",
+                format_count(inputs.len(), "table"),
                 outputs.len(),
                 format_bytes(*bytes_read),
                 format_bytes(*bytes_written)
@@ -211,12 +210,15 @@ impl fmt::Display for Event {
             }
             Self::ScrubEnded { tables, value_files, bytes, damages, took } => write!(
                 f,
-                "scrub of {tables} tables and {value_files} value files, {}, found {damages} damages \
-                 in {took:.1?}",
-                format_bytes(*bytes)
+                "scrub of {} and {}, {}, found {} in {took:.1?}",
+                format_count(*tables, "table"),
+                format_count(*value_files, "value file"),
+                format_bytes(*bytes),
+                format_count(*damages, "damage")
             ),
             Self::CheckpointEnded { files, bytes_copied } => {
-                write!(f, "checkpoint of {files} files, {} copied", format_bytes(*bytes_copied))
+                let (files, copied) = (format_count(*files, "file"), format_bytes(*bytes_copied));
+                write!(f, "checkpoint of {files}, {copied} copied")
             }
             Self::BackupEnded { id, bytes_copied } => {
                 write!(f, "backup {id}, {} copied", format_bytes(*bytes_copied))

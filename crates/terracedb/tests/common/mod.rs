@@ -10,6 +10,7 @@
 
 pub(crate) mod cells;
 pub(crate) mod child;
+mod image;
 mod journal;
 mod mortal;
 mod pairs;
@@ -25,6 +26,7 @@ use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
 pub(crate) use cells::{Cells, Change};
+pub(crate) use image::{Image, used};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use script::{Left, Script, merging};
