@@ -18,7 +18,9 @@ use crate::settings::Settings;
 use crate::statistics::Statistics;
 use crate::store::Store;
 use crate::transaction::transact;
-use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch};
+use crate::{
+    Keyspace, KeyspaceOptions, Resources, ResourcesBuilder, Snapshot, Transaction, WriteBatch,
+};
 
 /// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
 ///
@@ -45,7 +47,8 @@ pub struct Db {
 pub struct Builder {
     place: Place,
     create: bool,
-    memory: Option<u64>,
+    /// Where no resources are given.
+    own: ResourcesBuilder,
     resources: Option<Resources>,
     settings: Settings,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
@@ -61,8 +64,8 @@ enum Place {
 impl Builder {
     fn new(place: Place) -> Self {
         let settings = Settings::default();
-        let (memory, resources, merge_operators, listeners) = Default::default();
-        Self { place, create: true, memory, resources, settings, merge_operators, listeners }
+        let (own, resources, merge_operators, listeners) = Default::default();
+        Self { place, create: true, own, resources, settings, merge_operators, listeners }
     }
 
     /// Whether to create a store where there is none; so by default.
@@ -76,7 +79,15 @@ impl Builder {
     /// [`Builder::resources`] is given.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = Some(bytes);
+        self.own = self.own.memory(bytes);
+        self
+    }
+
+    /// Threads of its own for background work; as [`crate::ResourcesBuilder::background_threads`].
+    /// Ignored where [`Builder::resources`] is given.
+    #[must_use]
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.own = self.own.background_threads(threads);
         self
     }
 
@@ -113,6 +124,13 @@ impl Builder {
     #[must_use]
     pub fn zstd_level(mut self, level: i32) -> Self {
         self.settings.zstd_level = level;
+        self
+    }
+
+    /// How fast merges may read and write, all together, bytes a second; 0 by default, for no limit.
+    #[must_use]
+    pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {
+        self.settings.compaction_rate = bytes_per_second;
         self
     }
 
@@ -171,11 +189,7 @@ impl Builder {
     /// `Corrupt` where the manifest or what must be in the log is damaged.
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
-        let resources = match (self.resources, self.memory) {
-            (Some(resources), _) => resources,
-            (None, Some(memory)) => Resources::builder().memory(memory).build()?,
-            (None, None) => Resources::builder().build()?,
-        };
+        let resources = self.resources.map_or_else(|| self.own.build(), Ok)?;
         let medium: Arc<dyn Medium> = match self.place {
             Place::Path(path) => {
                 let options = FileOptions { create: self.create, ..FileOptions::default() };

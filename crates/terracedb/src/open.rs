@@ -180,7 +180,7 @@ pub(crate) fn open(
         resources.clone(),
         Arc::clone(&operators),
         settings.compaction.clone(),
-        Arc::clone(&pace),
+        (Arc::clone(&pace), Arc::clone(&metered)),
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let timekeeper = Arc::clone(&env.timekeeper);
@@ -276,8 +276,8 @@ pub(crate) fn open(
     })
 }
 
-/// Merges that run at once.
-const MERGES: usize = 2;
+/// The least number of merges that may run at once; with more threads, as many.
+const MERGES_MIN: usize = 2;
 
 fn start_background(
     resources: &Resources,
@@ -302,7 +302,7 @@ fn start_background(
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
     };
-    let merges: Vec<_> = (0..MERGES).map(merge).collect();
+    let merges: Vec<_> = (0..resources.background_threads().max(MERGES_MIN)).map(merge).collect();
     compactor.set_tasks(merges.clone());
     let tasks =
         [flusher, log, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();

@@ -2,12 +2,14 @@
 //! clock.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::{
-    Account, Budget, Charge, Clock, Executor, Reclaim, ReclaimOrder, Result, SystemClock, Threads,
+    Account, Budget, Charge, Clock, Error, Executor, Reclaim, ReclaimOrder, Result, SystemClock,
+    Threads,
 };
 use cache::{Balance, PageCache, RowCache};
 use parking_lot::Mutex;
@@ -40,6 +42,7 @@ struct Inner {
     flush: Budget,
     _flush_charge: Charge,
     executor: Arc<dyn Executor>,
+    background_threads: usize,
     /// What compaction jobs were promised and may charge, bytes. Only a number: `Relaxed`.
     promised: AtomicU64,
     /// Held while the memory number changes.
@@ -52,6 +55,7 @@ struct Inner {
 #[derive(Debug, Default)]
 pub struct ResourcesBuilder {
     memory: Option<u64>,
+    background_threads: Option<usize>,
     executor: Option<Arc<dyn Executor>>,
 }
 
@@ -64,8 +68,17 @@ impl ResourcesBuilder {
         self
     }
 
-    /// Where background work runs, and the clock it follows; two threads and the machine's clock
-    /// where it is not set.
+    /// Threads for background work, where no executor is set; two by default. More are of use where
+    /// merges are what writers wait for: as many merges as there are threads run at once. More than
+    /// the machine has cores count as that many, but two always count.
+    #[must_use]
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.background_threads = Some(threads);
+        self
+    }
+
+    /// Where background work runs, and the clock it follows; threads and the machine's clock where
+    /// it is not set.
     #[must_use]
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
@@ -75,7 +88,8 @@ impl ResourcesBuilder {
     /// Makes them.
     ///
     /// # Errors
-    /// `Invalid` where `memory` is under 64 MiB, `Retry` where there is no thread to be had.
+    /// `Invalid` where `memory` is under 64 MiB or there are to be no threads, `Retry` where there is
+    /// no thread to be had.
     pub fn build(self) -> Result<Resources> {
         let plan = MemoryPlan::new(self.memory.unwrap_or_else(default_memory))?;
         let budget = Budget::new(plan.budget);
@@ -89,9 +103,10 @@ impl ResourcesBuilder {
         budget.add_reclaimer(ReclaimOrder::Cache, weak);
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
+        let background_threads = threads_of(self.background_threads)?;
         let executor = match self.executor {
             Some(executor) => executor,
-            None => Arc::new(Threads::start(BACKGROUND_THREADS, Arc::new(SystemClock::new()))?),
+            None => Arc::new(Threads::start(background_threads, Arc::new(SystemClock::new()))?),
         };
         let (open_stores, next_space) = Default::default();
         Ok(Resources(Arc::new(Inner {
@@ -103,6 +118,7 @@ impl ResourcesBuilder {
             flush,
             _flush_charge,
             executor,
+            background_threads,
             promised: AtomicU64::new(0),
             resizing: Mutex::new(()),
             open_stores,
@@ -146,6 +162,15 @@ fn apply(plan: &MemoryPlan, budget: &Budget) {
 
 /// One for a flush, one so that a store's interval sync need not wait behind it.
 const BACKGROUND_THREADS: usize = 2;
+
+/// As many threads as were asked for and are of use.
+fn threads_of(asked: Option<usize>) -> Result<usize> {
+    if asked == Some(0) {
+        return Err(Error::invalid("background threads").expected("at least 1").got(0));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Ok(asked.unwrap_or(BACKGROUND_THREADS).min(cores.max(BACKGROUND_THREADS)))
+}
 
 impl Resources {
     /// Starts making resources.
@@ -242,6 +267,12 @@ impl Resources {
         &self.0.balance
     }
 
+    /// How many threads do background work, where no executor was given.
+    #[must_use]
+    pub fn background_threads(&self) -> usize {
+        self.0.background_threads
+    }
+
     pub(crate) fn executor(&self) -> &dyn Executor {
         &*self.0.executor
     }
@@ -294,5 +325,21 @@ pub(crate) struct StoreGuard(Resources);
 impl Drop for StoreGuard {
     fn drop(&mut self) {
         self.0.0.open_stores.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_two_or_as_asked_up_to_the_cores() {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        assert_eq!(threads_of(None).unwrap(), 2);
+        assert_eq!(threads_of(Some(1)).unwrap(), 1);
+        assert_eq!(threads_of(Some(100_000)).unwrap(), cores.max(2));
+        assert!(threads_of(Some(0)).is_err());
+        let builder = Resources::builder().memory(64 << 20).background_threads(1);
+        assert_eq!(builder.build().unwrap().background_threads(), 1);
     }
 }

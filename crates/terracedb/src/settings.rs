@@ -19,6 +19,9 @@ pub struct Settings {
     pub codec: Codec,
     /// The Zstandard level, where `codec` is Zstandard: -7 to 22.
     pub zstd_level: i32,
+    /// How fast merges may read and write, all together, bytes a second; 0: no limit. Too low for what
+    /// is written, it delays writers ([`crate::Delays`]).
+    pub compaction_rate: u64,
     /// How fast tables are read again and verified, bytes a second; 0: never.
     pub scrub_rate: u64,
     /// How often all of them are.
@@ -39,6 +42,7 @@ impl Default for Settings {
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
+            compaction_rate: 0,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             memory: 0,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use base::ErrorKind;
 use common::Stepped;
-use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Codec, Db, Durability, Event, Listener, Task};
 
 #[derive(Debug, Default)]
@@ -44,6 +44,39 @@ fn fill(db: &Db, round: u32) -> u64 {
     }
     db.flush().unwrap();
     db.statistics().keyspaces[0].table_bytes - before
+}
+
+/// Merges keep to the rate that is set, over any time; a change of it is in force at once.
+#[test]
+fn merges_keep_to_the_rate_that_is_set() {
+    const RATE: u64 = 256 << 10;
+    const SECONDS: u64 = 10;
+    let stepped = Stepped::new(1);
+    let builder = stepped.on(Arc::new(MemoryMedium::new())).codec(Codec::None);
+    let db = builder.compaction_rate(RATE).open().unwrap();
+    for round in 0..10 {
+        fill(&db, round);
+    }
+    let moved = || {
+        let merges = db.statistics().device.of(Purpose::Compaction);
+        merges.read_bytes + merges.write_bytes
+    };
+    let compaction = db.start_compaction().unwrap();
+    let before = moved();
+    for second in 1..=SECONDS {
+        // Every task has its turn often, and is let through seldom.
+        (0..100).for_each(|_| stepped.pass(Duration::from_millis(10)));
+        let (moved, most) = (moved() - before, RATE * second);
+        // What one step does at once may come early.
+        assert!(moved <= most + (2 << 20), "{moved} bytes in {second} s");
+        assert!(second < SECONDS || moved + (1 << 20) >= most, "{moved} bytes in {second} s");
+    }
+    assert!(!compaction.is_finished());
+    let changed = db.change_settings(|settings| settings.compaction_rate = 0).unwrap();
+    assert_eq!(changed.compaction_rate, 0);
+    (0..20).for_each(|_| stepped.pass(Duration::from_millis(10)));
+    assert!(compaction.is_finished());
+    compaction.wait().unwrap();
 }
 
 #[test]

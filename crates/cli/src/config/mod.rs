@@ -181,6 +181,8 @@ impl Config {
             .sync_interval(values.sync_interval)
             .codec(values.codec)
             .zstd_level(values.zstd_level)
+            .background_threads(values.background_threads)
+            .compaction_rate(values.compaction_rate)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
         match values.memory {

@@ -19,6 +19,9 @@ pub(crate) struct Values {
     pub(crate) sync_interval: Duration,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
+    pub(crate) background_threads: usize,
+    /// Bytes a second; 0 is no limit.
+    pub(crate) compaction_rate: u64,
     /// Bytes a second; 0 is never.
     pub(crate) scrub_rate: u64,
     pub(crate) scrub_interval: Duration,
@@ -33,6 +36,8 @@ impl Default for Values {
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
+            background_threads: 2,
+            compaction_rate: 0,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             flash_path: None,
@@ -48,6 +53,8 @@ pub(crate) enum Setting {
     SyncInterval,
     Codec,
     ZstdLevel,
+    BackgroundThreads,
+    CompactionRate,
     ScrubRate,
     ScrubInterval,
     FlashPath,
@@ -63,12 +70,14 @@ const CODECS: [(&str, Codec); 3] =
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
         Self::Codec,
         Self::ZstdLevel,
+        Self::BackgroundThreads,
+        Self::CompactionRate,
         Self::ScrubRate,
         Self::ScrubInterval,
         Self::FlashPath,
@@ -82,6 +91,8 @@ impl Setting {
             Self::SyncInterval => "sync-interval",
             Self::Codec => "codec",
             Self::ZstdLevel => "zstd-level",
+            Self::BackgroundThreads => "background-threads",
+            Self::CompactionRate => "compaction-rate",
             Self::ScrubRate => "scrub-rate",
             Self::ScrubInterval => "scrub-interval",
             Self::FlashPath => "flash.path",
@@ -112,6 +123,13 @@ impl Setting {
             }
             Self::Codec => "How new tables are compressed",
             Self::ZstdLevel => "The level, where `codec` is `zstd`",
+            Self::BackgroundThreads => {
+                "Threads that flush and merge, and so how many merges run at once; more than there are \
+                 cores count as that many, but two always count"
+            }
+            Self::CompactionRate => {
+                "How fast merges may read and write, all together, a second; 0 is no limit"
+            }
             Self::ScrubRate => {
                 "How fast tables are read again in the background and verified, a second; 0 is never"
             }
@@ -130,6 +148,8 @@ impl Setting {
             Self::SyncInterval => "a time of at least 1ms, as in 100ms",
             Self::Codec => "`none`, `lz4` or `zstd`",
             Self::ZstdLevel => "a whole number from -7 to 22",
+            Self::BackgroundThreads => "a whole number from 1 to 1024",
+            Self::CompactionRate => "a size, as in 100MiB",
             Self::ScrubRate => "a size, as in 4MiB",
             Self::ScrubInterval => "a time of at least 1s, as in 7d",
             Self::FlashPath => "a directory",
@@ -144,9 +164,10 @@ impl Setting {
             Self::SyncInterval
             | Self::Codec
             | Self::ZstdLevel
+            | Self::CompactionRate
             | Self::ScrubRate
-            | Self::ScrubInterval
-            | Self::FlashPath => None,
+            | Self::ScrubInterval => Some("Db::change_settings"),
+            Self::BackgroundThreads | Self::FlashPath => None,
         }
     }
 
@@ -167,6 +188,14 @@ impl Setting {
                 .ok()
                 .filter(|level| (-7..=22).contains(level))
                 .map(|level| values.zstd_level = level),
+            Self::BackgroundThreads => text
+                .parse()
+                .ok()
+                .filter(|threads| (1..=1024).contains(threads))
+                .map(|threads| values.background_threads = threads),
+            Self::CompactionRate => {
+                parse_bytes(text).ok().map(|rate| values.compaction_rate = rate)
+            }
             Self::ScrubRate => parse_bytes(text).ok().map(|rate| values.scrub_rate = rate),
             Self::ScrubInterval => time::parse(text)
                 .filter(|interval| *interval >= Duration::from_secs(1))
@@ -184,6 +213,8 @@ impl Setting {
             Self::SyncInterval => time::show(values.sync_interval),
             Self::Codec => name_of(&CODECS, values.codec),
             Self::ZstdLevel => values.zstd_level.to_string(),
+            Self::BackgroundThreads => values.background_threads.to_string(),
+            Self::CompactionRate => size(values.compaction_rate),
             Self::ScrubRate => size(values.scrub_rate),
             Self::ScrubInterval => time::show(values.scrub_interval),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
@@ -239,6 +270,8 @@ mod tests {
             (Setting::SyncInterval, &["0", "500us"]),
             (Setting::Codec, &["LZ4", "gzip"]),
             (Setting::ZstdLevel, &["23", "-8", "3.5"]),
+            (Setting::BackgroundThreads, &["0", "many", "1025"]),
+            (Setting::CompactionRate, &["slow", "-1"]),
             (Setting::ScrubRate, &["fast"]),
             (Setting::ScrubInterval, &["weekly", "0"]),
             (Setting::FlashPath, &[""]),

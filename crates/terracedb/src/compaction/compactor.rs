@@ -12,11 +12,13 @@ use std::time::Duration;
 use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, TaskHandle, format_bytes};
 use compact::Operators;
 use compact::plan::{self, Plan};
+use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::book::Seen;
 use super::counters::Merged;
 use super::merge_job::writer_bytes;
+use super::rate::Allowance;
 use super::state::State;
 use super::{CompactionStatistics, Counters, MergeJob, summary};
 use crate::Resources;
@@ -38,6 +40,8 @@ pub(crate) struct Compactor {
     pub(super) resources: Resources,
     options: plan::Options,
     pace: Arc<Pace>,
+    metered: Arc<Metered>,
+    allowance: Allowance,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
     /// Only makes a task leave its thread to the flush: `Relaxed`.
     flushing: AtomicBool,
@@ -54,9 +58,9 @@ impl Compactor {
         resources: Resources,
         operators: Arc<Operators>,
         options: plan::Options,
-        pace: Arc<Pace>,
+        (pace, metered): (Arc<Pace>, Arc<Metered>),
     ) -> Self {
-        let (tasks, flushing, counters) = Default::default();
+        let (tasks, flushing, counters, allowance) = Default::default();
         let (state, changed) = Default::default();
         Self {
             env,
@@ -65,6 +69,8 @@ impl Compactor {
             resources,
             options,
             pace,
+            metered,
+            allowance,
             tasks,
             flushing,
             counters,
@@ -89,6 +95,13 @@ impl Compactor {
 
     pub(crate) fn now(&self) -> Duration {
         self.resources.clock().monotonic()
+    }
+
+    /// How long a merge is to wait, so that all of them keep to the rate that is set.
+    pub(super) fn owed_wait(&self) -> Option<Duration> {
+        let counts = self.metered.snapshot().of(Purpose::Compaction);
+        let rate = self.env.settings.load().compaction_rate;
+        self.allowance.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
     }
 
     pub(crate) fn set_flushing(&self, flushing: bool) {

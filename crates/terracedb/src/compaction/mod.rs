@@ -16,6 +16,7 @@ mod changes;
 mod compactor;
 mod counters;
 mod merge_job;
+mod rate;
 mod request;
 mod state;
 mod summary;

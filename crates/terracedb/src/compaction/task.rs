@@ -1,7 +1,8 @@
 //! A task that merges: asks the compactor for a job, runs it step by step, asks for the next.
 //!
 //! Several may run at once, each with a job of its own. While a flush is under way only the first
-//! goes on, so that the flush never waits for a thread behind merges.
+//! goes on, so that the flush never waits for a thread behind merges. Where a rate is set, a task that
+//! is ahead of it waits between two steps ([`super::rate`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,9 @@ impl Task for CompactTask {
         }
         if !self.first && self.compactor.is_flushing() {
             return Progress::IdleFor(MAKE_WAY);
+        }
+        if let Some(wait) = self.compactor.owed_wait() {
+            return Progress::IdleFor(wait);
         }
         match self.job.take() {
             Some(job) => self.go_on(job),
