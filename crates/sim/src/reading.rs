@@ -229,7 +229,7 @@ impl World {
             (4..7, Some(here)) => ("next", cursor.next()?, first_from(here, 1)),
             (_, Some(here)) => ("prev", cursor.prev()?, last_before(here)),
         };
-        let found = cursor.key().zip(cursor.value().map(AsRef::as_ref));
+        let found = cursor.key().zip(cursor.value());
         let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
         ensure!(
             valid == expected.is_some() && found == expected,

@@ -7,7 +7,7 @@ use base::{Result, Seqno};
 use bytes::Bytes;
 
 use crate::ordered::View;
-use crate::read::{Merge, Move, PageReader, ReadAhead};
+use crate::read::{AtHand, Merge, Move, PageReader, ReadAhead};
 
 /// What cursors over one moment of a keyspace are made from.
 #[derive(Clone)]
@@ -25,6 +25,7 @@ impl CursorSource {
             reader: Arc::clone(&self.reader),
             merge: Merge::new(Arc::clone(&self.view), self.at, self.now, self.reader.account())?,
             ahead: ReadAhead::default(),
+            at_hand: 0,
         })
     }
 }
@@ -38,6 +39,8 @@ pub struct Cursor {
     reader: Arc<PageReader>,
     merge: Merge,
     ahead: ReadAhead,
+    /// Steps that needed no page and are not counted yet.
+    at_hand: u64,
 }
 
 impl Cursor {
@@ -78,8 +81,16 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     #[expect(clippy::should_implement_trait, reason = "a cursor lends its entry and can fail")]
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Move::Next)
+        match self.merge.next_at_hand()? {
+            AtHand::Stands => {
+                self.at_hand += 1;
+                Ok(true)
+            }
+            AtHand::Moved => self.run(),
+            AtHand::No => self.go(Move::Next),
+        }
     }
 
     /// Moves to the key before; whether there is one. Stays where it is if that is nowhere.
@@ -92,6 +103,10 @@ impl Cursor {
 
     fn go(&mut self, to: Move<'_>) -> Result<bool> {
         self.merge.start(to);
+        self.run()
+    }
+
+    fn run(&mut self) -> Result<bool> {
         let (valid, _) = self.reader.run(&mut self.merge, Some(&mut self.ahead))?;
         Ok(valid)
     }
@@ -99,19 +114,34 @@ impl Cursor {
     /// True where it stands on an entry.
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.merge.current().is_some()
+        self.merge.is_valid()
     }
 
     /// The key it stands on.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
-        self.merge.current().map(|(key, _)| key)
+        self.merge.key()
     }
 
     /// The value it stands on.
+    #[inline]
     #[must_use]
-    pub fn value(&self) -> Option<&Bytes> {
-        self.merge.current().map(|(_, value)| value)
+    pub fn value(&self) -> Option<&[u8]> {
+        self.merge.value()
+    }
+
+    /// The value it stands on, to keep: where it lies in a page, without a copy; the bytes keep what
+    /// they point into alive.
+    #[must_use]
+    pub fn shared_value(&self) -> Option<Bytes> {
+        self.merge.shared_value()
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.reader.counters.steps.add(self.at_hand);
     }
 }
 

@@ -94,7 +94,7 @@ impl Iter {
 }
 
 fn entry(cursor: &Cursor) -> Option<Entry> {
-    Some((Bytes::copy_from_slice(cursor.key()?), cursor.value()?.clone()))
+    Some((Bytes::copy_from_slice(cursor.key()?), cursor.shared_value()?))
 }
 
 fn within_upper(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {

@@ -149,7 +149,7 @@ fn a_cursor_turns_round_anywhere() {
     assert!(cursor.next().unwrap() && !cursor.next().unwrap());
     assert!(!cursor.prev().unwrap());
     assert!(cursor.seek_to_last().unwrap());
-    assert_eq!(cursor.value().unwrap().as_ref(), b"d");
+    assert_eq!(cursor.value().unwrap(), b"d");
     assert!(cursor.seek_before("a").is_ok_and(|valid| !valid));
     assert!(cursor.seek_to_first().unwrap());
     assert_eq!(cursor.key(), Some(&b"a"[..]));

@@ -159,7 +159,7 @@ impl World {
             assert_eq!(valid, expected.is_some(), "{}", self.context);
             assert_eq!(cursor.key(), expected.as_deref(), "{}", self.context);
             let value = expected.as_ref().map(|key| model[key].as_slice());
-            assert_eq!(cursor.value().map(|value| value.as_ref()), value, "{}", self.context);
+            assert_eq!(cursor.value(), value, "{}", self.context);
             at = expected;
         }
     }

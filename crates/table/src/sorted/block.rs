@@ -50,6 +50,26 @@ const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
+/// The varint at the start of `bytes`, and the bytes it takes, where it ends within them and is in its
+/// shortest form.
+#[inline]
+const fn short_varint(bytes: &[u8; 8]) -> Option<(u64, usize)> {
+    let all = u64::from_le_bytes(*bytes);
+    let ends = !all & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    let last = ends.trailing_zeros() as usize / 8;
+    let kept = all & (u64::MAX >> (56 - 8 * last)) & 0x7f7f_7f7f_7f7f_7f7f;
+    if last > 0 && kept >> (8 * last) == 0 {
+        return None;
+    }
+    // Groups of 7 bits move together: by pairs, by fours, by eights.
+    let kept = kept & 0x007f_007f_007f_007f | (kept & 0x7f00_7f00_7f00_7f00) >> 1;
+    let kept = kept & 0x0000_3fff_0000_3fff | (kept & 0x3fff_0000_3fff_0000) >> 2;
+    Some((kept & 0x0fff_ffff | (kept & 0x0fff_ffff_0000_0000) >> 4, last + 1))
+}
+
 /// The kind whose number is `kind`, where this version of the format gives it a meaning.
 fn known_kind(kind: u8) -> Result<EntryKind> {
     match EntryKind::decode(kind)? {
@@ -145,6 +165,47 @@ impl<'a> Block<'a> {
     /// The entry at `at`, whose predecessor has sequence number `from`.
     #[inline]
     fn entry(&self, at: usize, from: Seqno) -> Result<Entry> {
+        match self.short_entry(at, from) {
+            Some(entry) => Ok(entry),
+            None => self.any_entry(at, from),
+        }
+    }
+
+    /// As [`Block::entry`], where all of what precedes the suffix lies in 16 bytes, as it nearly always
+    /// does; none where it does not, or anything is wrong with it.
+    #[inline]
+    fn short_entry(&self, at: usize, from: Seqno) -> Option<Entry> {
+        let head: &[u8; 16] = self.raw.get(at..)?.first_chunk()?;
+        let (lengths, rest) = head.split_first()?;
+        let (shared, suffix) = (usize::from(lengths >> 4), usize::from(lengths & 0xf));
+        let (suffix, rest) = match (suffix, rest) {
+            (MORE, [more @ 0..0x80, rest @ ..]) => (MORE + usize::from(*more), rest),
+            (MORE, _) => return None,
+            short => short,
+        };
+        let (word, word_bytes) = short_varint(rest.first_chunk()?)?;
+        let rest = rest.get(word_bytes..)?;
+        let (value, rest) = match rest {
+            [low @ 0..0x80, rest @ ..] => (usize::from(*low), rest),
+            [low, high @ 1..0x80, rest @ ..] => {
+                (usize::from(low & 0x7f) | usize::from(*high) << 7, rest)
+            }
+            _ => return None,
+        };
+        let suffix_at = at + head.len() - rest.len();
+        let (value_at, end) = (suffix_at + suffix, suffix_at + suffix + value);
+        let seqno = from.get().cast_signed().checked_add(unzigzag(word >> KIND_BITS))?;
+        let kind = known_kind((word & ((1 << KIND_BITS) - 1)) as u8).ok()?;
+        if shared == MORE || end > self.layout.entries_end {
+            return None;
+        }
+        let trailer = Trailer::new(Seqno::checked(seqno.cast_unsigned())?, kind);
+        Some(Entry { shared, suffix_at, value_at, end, trailer })
+    }
+
+    /// As [`Block::entry`], of any size; or what is wrong with it.
+    #[cold]
+    fn any_entry(&self, at: usize, from: Seqno) -> Result<Entry> {
         let entries = self.raw.get(..self.layout.entries_end).unwrap_or_default();
         let mut cursor = Cursor::new("block entry", entries.get(at..).unwrap_or_default());
         let lengths = cursor.u8()?;

@@ -16,7 +16,7 @@ mod upcoming;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use base::{Result, Trailer};
+use base::{Error, Result, Trailer};
 use bytes::Bytes;
 
 use super::block::{Block, Layout, Place};
@@ -178,6 +178,34 @@ impl TableCursor {
         self.start(Goal::Prev, false);
     }
 
+    /// Goes to the next entry where it lies in the present block, and says whether it does: where it
+    /// does not, nothing moved. For nobody between a start and its end.
+    ///
+    /// # Errors
+    /// As [`TableCursor::step`].
+    #[inline]
+    pub fn next_at_hand(&mut self) -> Result<bool> {
+        let Some(loaded) = &self.block else { return Ok(false) };
+        let block = Block::with_layout(&loaded.bytes, loaded.layout);
+        if !self.bounds.is_all() || !self.is_valid() || self.place.index() + 1 >= block.count() {
+            return Ok(false);
+        }
+        self.forward = true;
+        self.place.next(block).map_err(|error| self.fail(error))
+    }
+
+    /// Leaves the block after `error`, and names where it was met.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        let error = match &self.block {
+            // Damage within a block that its checksum did not cover: a writer's mistake.
+            Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
+            _ => error,
+        };
+        self.leave();
+        error
+    }
+
     fn start(&mut self, goal: Goal, forward: bool) {
         (self.goal, self.forward, self.waiting) = (goal, forward, None);
     }
@@ -209,18 +237,10 @@ impl TableCursor {
             self.place.clear();
             *valid = false;
         }
-        let stepped = stepped.map_err(|error| match &self.block {
-            // Damage within a block that its checksum did not cover: a writer's mistake.
-            Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
-            _ => error,
-        });
         if !matches!(stepped, Ok(Step::Need(_))) {
             self.goal = Goal::Rest;
         }
-        if stepped.is_err() {
-            self.leave();
-        }
-        stepped
+        stepped.map_err(|error| self.fail(error))
     }
 
     fn advance(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {

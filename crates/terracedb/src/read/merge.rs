@@ -1,9 +1,12 @@
 //! The walk over a keyspace in key order: the newest visible version of each key, merged from
 //! memtables and runs, in both directions.
 
+mod at_hand;
+mod order;
+
 use std::sync::Arc;
 
-use base::{Account, Charge, Result, Seqno, Trailer};
+use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
 use table::{Pages, Step, ValueRead};
 
@@ -12,6 +15,7 @@ use super::resolver::{Known, Resolver};
 use super::source::{Seek, Source};
 use super::{PageFile, ReadOp};
 use crate::ordered::View;
+pub(crate) use at_hand::AtHand;
 
 /// A way to move over visible keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,21 @@ enum Start {
     Before,
 }
 
+/// What the cursor stands on.
+enum Standing {
+    Nowhere,
+    /// On the entry of this source, the first one: it says all of its key's value.
+    Entry(usize),
+    /// On a key and its value, which several versions make, or which lies apart.
+    Made(Vec<u8>, Bytes),
+}
+
+/// A version that says its key's value, for ever.
+#[inline]
+fn is_put(trailer: Trailer) -> bool {
+    trailer.kind().is_ok_and(|kind| kind == EntryKind::Put)
+}
+
 /// A resumable merging cursor.
 ///
 /// Forward, every source stands at or after the current key; backward, before it. Turning round
@@ -64,6 +83,8 @@ pub(crate) struct Merge {
     phase: Phase,
     /// The sources that stand on an entry, as a binary heap: the one to look at next is first.
     heap: Vec<usize>,
+    /// The source to look at after the first, if there is one.
+    second: Option<usize>,
     /// The source whose move is under way.
     pending: Option<usize>,
     /// Forward: versions of this key are older than the one reported or hidden by a delete.
@@ -75,8 +96,7 @@ pub(crate) struct Merge {
     resolver: Resolver,
     /// The read of the value of the walked key, where that lies apart: it ends the move.
     fetch: Option<Box<ValueRead>>,
-    /// The entry it stands on.
-    current: Option<(Vec<u8>, Bytes)>,
+    standing: Standing,
     /// Spare memory for keys.
     spare: Vec<u8>,
     /// Keeps what the sources walk alive.
@@ -112,6 +132,7 @@ impl Merge {
             heap: Vec::with_capacity(sources.len()),
             covers,
             hidden: 0,
+            second: None,
             sources,
             forward: true,
             start: Start::First,
@@ -122,16 +143,49 @@ impl Merge {
             walked: None,
             resolver: Resolver::new(Some(now)),
             fetch: None,
-            current: None,
+            standing: Standing::Nowhere,
             spare: Vec::new(),
             view,
             _charge: charge,
         })
     }
 
-    /// The entry it stands on; `None` before the first move and past either end.
-    pub(crate) fn current(&self) -> Option<(&[u8], &Bytes)> {
-        self.current.as_ref().map(|(key, value)| (key.as_slice(), value))
+    /// Whether it stands on an entry; not so before the first move and past either end.
+    #[inline]
+    pub(crate) const fn is_valid(&self) -> bool {
+        !matches!(self.standing, Standing::Nowhere)
+    }
+
+    /// The key it stands on.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        match &self.standing {
+            Standing::Nowhere => None,
+            Standing::Entry(number) => Some(self.sources.get(*number)?.entry()?.0),
+            Standing::Made(key, _) => Some(key),
+        }
+    }
+
+    /// The value it stands on.
+    #[inline]
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        match &self.standing {
+            Standing::Nowhere => None,
+            Standing::Entry(number) => self.sources.get(*number).map(Source::value),
+            Standing::Made(_, value) => Some(value),
+        }
+    }
+
+    /// The value it stands on, to keep: where it lies in a block, without a copy.
+    pub(crate) fn shared_value(&self) -> Option<Bytes> {
+        match &self.standing {
+            Standing::Nowhere => None,
+            Standing::Entry(number) => {
+                let source = self.sources.get(*number)?;
+                source.entry().map(|(_, trailer)| source.stored(trailer))
+            }
+            Standing::Made(_, value) => Some(value.clone()),
+        }
     }
 
     /// Starts a move; run the operation until it is ready.
@@ -149,7 +203,7 @@ impl Merge {
             Move::Before(key) => (Start::Before, key, false),
             Move::Next | Move::Prev => return self.start_step(to == Move::Next),
         };
-        self.current = None;
+        self.standing = Standing::Nowhere;
         self.skip = None;
         self.target.clear();
         self.target.extend_from_slice(target);
@@ -160,7 +214,15 @@ impl Merge {
 
     fn start_step(&mut self, forward: bool) {
         self.phase = Phase::Settle;
-        let Some((key, _)) = self.current.take() else {
+        let key = match std::mem::replace(&mut self.standing, Standing::Nowhere) {
+            Standing::Nowhere => None,
+            Standing::Entry(number) => {
+                let entry = self.sources.get(number).and_then(Source::entry);
+                entry.map(|(key, _)| Self::key_of(&mut self.spare, key))
+            }
+            Standing::Made(key, _) => Some(key),
+        };
+        let Some(key) = key else {
             // Past an end: nothing moves.
             self.phase = Phase::Position(usize::MAX);
             return;
@@ -180,61 +242,6 @@ impl Merge {
             self.skip = None;
             self.spare = key;
         }
-    }
-
-    /// Whether source `a` is to be looked at before source `b`: forward the lesser (key, newest
-    /// first), backward the greater key, its oldest version first.
-    fn is_before(&self, a: usize, b: usize) -> bool {
-        let entry = |number: usize| self.sources.get(number).and_then(Source::entry);
-        let (Some((key_a, trailer_a)), Some((key_b, trailer_b))) = (entry(a), entry(b)) else {
-            return false;
-        };
-        let order = key_a.cmp(key_b).then(trailer_b.cmp(&trailer_a));
-        if self.forward { order.is_lt() } else { order.is_gt() }
-    }
-
-    /// Puts the sources that stand on an entry in order.
-    fn build_heap(&mut self) {
-        self.heap.clear();
-        let standing =
-            self.sources.iter().enumerate().filter(|(_, source)| source.entry().is_some());
-        self.heap.extend(standing.map(|(number, _)| number));
-        for at in (0..self.heap.len() / 2).rev() {
-            self.sift_down(at);
-        }
-    }
-
-    /// Restores the order after the first source moved; only the first ever moves.
-    fn first_moved(&mut self) {
-        let Some(first) = self.heap.first().copied() else { return };
-        if self.sources.get(first).and_then(Source::entry).is_none() {
-            self.heap.swap_remove(0);
-        }
-        self.sift_down(0);
-    }
-
-    fn sift_down(&mut self, mut at: usize) {
-        while let Some(here) = self.heap.get(at).copied() {
-            let children = [2 * at + 1, 2 * at + 2];
-            let mut least = (at, here);
-            for child in children {
-                if let Some(number) = self.heap.get(child).copied()
-                    && self.is_before(number, least.1)
-                {
-                    least = (child, number);
-                }
-            }
-            if least.0 == at {
-                return;
-            }
-            self.heap.swap(at, least.0);
-            at = least.0;
-        }
-    }
-
-    /// The source to look at next.
-    fn best(&self) -> Option<usize> {
-        self.heap.first().copied()
     }
 
     fn advance(&mut self, number: usize) -> Result<()> {
@@ -293,7 +300,7 @@ impl Merge {
         let key = self.walked.take().unwrap_or_default();
         match bytes {
             Some(bytes) => {
-                self.current = Some((key, bytes));
+                self.standing = Standing::Made(key, bytes);
                 true
             }
             None => {
@@ -337,6 +344,11 @@ impl Merge {
                 Fate::Stands => self.hidden = 0,
                 fate => return self.leave(number, fate).map(|()| None),
             }
+        }
+        if self.walked.is_none() && is_put(trailer) {
+            // Older versions of the key are skipped when the next move starts.
+            self.standing = Standing::Entry(number);
+            return Ok(Some(true));
         }
         let stored = source.stored(trailer);
         let known =

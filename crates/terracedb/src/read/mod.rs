@@ -17,7 +17,7 @@ use base::Result;
 use table::{Pages, Step};
 
 pub(crate) use lookup::Lookup;
-pub(crate) use merge::{Merge, Move};
+pub(crate) use merge::{AtHand, Merge, Move};
 pub(crate) use page_file::PageFile;
 pub(crate) use pages::{PageReader, ReadAhead};
 pub(crate) use queue::QueuePool;

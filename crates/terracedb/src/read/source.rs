@@ -58,6 +58,22 @@ impl Source {
         }
     }
 
+    /// Goes to the next entry where no page is missing for it, and says whether it did; past the last one
+    /// a memtable's ends, too.
+    #[inline]
+    pub(crate) fn next_at_hand(&mut self) -> Result<bool> {
+        match self {
+            Self::Memtable(cursor) => {
+                cursor.next();
+                Ok(true)
+            }
+            Self::Run(run) => match &mut run.cursor {
+                Some(cursor) => cursor.next_at_hand(),
+                None => Ok(false),
+            },
+        }
+    }
+
     /// The file of the entry it stands on, where that is a table.
     pub(crate) fn file(&self) -> Option<&Arc<TableFile>> {
         match self {
@@ -81,6 +97,15 @@ impl Source {
                 let cursor = run.cursor.as_ref()?;
                 cursor.trailer().map(|trailer| (cursor.key(), trailer))
             }
+        }
+    }
+
+    /// The value, as stored, of the entry it stands on, borrowed.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        match self {
+            Self::Memtable(cursor) => cursor.value(),
+            Self::Run(run) => run.cursor.as_ref().map(TableCursor::value_bytes).unwrap_or_default(),
         }
     }
 

@@ -1,0 +1,61 @@
+//! Steps forward that need nothing but the block at hand: most steps of a walk.
+//!
+//! Where the source that the cursor stands on stays the first when it goes on, and its next entry says
+//! its key's value, that is the next key: neither the order of the sources changes nor is anything
+//! resolved or copied but the key that is left. Everything else is for [`Merge::start`].
+
+use base::Result;
+
+use super::{Merge, Phase, Source, Standing, is_put};
+
+/// What a step at hand came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtHand {
+    /// It stands on the next key.
+    Stands,
+    /// The source moved; the operation is to be run to its end.
+    Moved,
+    /// Nothing moved.
+    No,
+}
+
+impl Merge {
+    /// Goes to the next key, where that needs no page and nothing else to be looked at.
+    ///
+    /// # Errors
+    /// `Corrupt` where the block is damaged; it then stands nowhere.
+    #[inline]
+    pub(crate) fn next_at_hand(&mut self) -> Result<AtHand> {
+        let Standing::Entry(number) = self.standing else { return Ok(AtHand::No) };
+        if !self.forward || !self.covers.is_empty() {
+            return Ok(AtHand::No);
+        }
+        let Some(source) = self.sources.get_mut(number) else { return Ok(AtHand::No) };
+        let Some((key, _)) = source.entry() else { return Ok(AtHand::No) };
+        let left = self.skip.get_or_insert_default();
+        left.clear();
+        left.extend_from_slice(key);
+        match source.next_at_hand() {
+            Ok(true) => {}
+            Ok(false) => return Ok(AtHand::No),
+            Err(error) => {
+                self.standing = Standing::Nowhere;
+                return Err(error);
+            }
+        }
+        let first = self.second.is_none_or(|second| self.is_before(number, second));
+        let entry = self.sources.get(number).and_then(Source::entry);
+        if let Some((key, trailer)) = entry.filter(|_| first)
+            && is_put(trailer)
+            && trailer.seqno() <= self.at
+            && self.skip.as_deref() != Some(key)
+        {
+            return Ok(AtHand::Stands);
+        }
+        self.standing = Standing::Nowhere;
+        self.phase = Phase::Settle;
+        self.pending = None;
+        self.first_moved();
+        Ok(AtHand::Moved)
+    }
+}
