@@ -195,6 +195,16 @@ impl TagBuckets {
         self.words.prefetch(self.number(hash) * BUCKET_WORDS);
     }
 
+    /// Shows `ask` the places of entries whose tag is that of `hash`: a hint, for who will look for one
+    /// soon.
+    #[inline]
+    pub fn places(&self, hash: u64, ask: impl FnMut(Place)) {
+        let tag = tag_of(hash);
+        let slots = self.words_of(self.number(hash)).iter().skip(1);
+        let slots = slots.map(|word| Slot(word.load(Relaxed))).filter(|slot| slot.tag() == tag);
+        slots.filter_map(Slot::place).for_each(ask);
+    }
+
     /// The bucket of `hash` now: to be taken before the data is read that an insert is made of.
     /// `None` while it is changed.
     #[inline]

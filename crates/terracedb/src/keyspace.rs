@@ -309,12 +309,18 @@ impl Keyspace {
     /// the queue is full, `Closed` where the keyspace was dropped.
     pub fn submit(&self, queue: &mut ReadQueue, key: impl AsRef<[u8]>, token: u64) -> Result<()> {
         let key = Key::new(key.as_ref())?;
-        if !queue.reads(&self.store.reader) {
-            return Err(Error::invalid("read queue").expected("a queue of the keyspace's store"));
-        }
+        self.check_queue(queue)?;
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.now()?;
-        queue.start(view, key, probe, at, None, token)
+        queue.start(&view, key, probe, at, None, token)
+    }
+
+    /// Refuses a queue of another store.
+    pub(crate) fn check_queue(&self, queue: &ReadQueue) -> Result<()> {
+        if queue.reads(&self.store.reader) {
+            return Ok(());
+        }
+        Err(Error::invalid("read queue").expected("a queue of the keyspace's store"))
     }
 
     /// Every key and value, in key order, as of now. Also backwards: `.rev()`.

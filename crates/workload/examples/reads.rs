@@ -207,6 +207,14 @@ fn main() -> Result<()> {
             })?,
         );
         show(
+            "32 in flight, rows",
+            least(rounds, 10_000, |_, _| {
+                let keys = batch(&mut rng, 0, KEYS);
+                let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                engine.multi_get(&keys, BATCH, &mut |_, value| assert!(value.is_some()))
+            })? / BATCH as u64,
+        );
+        show(
             "multi_get of 32, rows",
             least(rounds, 10_000, |_, _| {
                 let keys = batch(&mut rng, 0, KEYS);

@@ -90,14 +90,10 @@ impl Store for Engine {
         let mut queue = self.queue(depth)?;
         let mut done: Vec<Completed> = Vec::new();
         let mut left = keys.len();
-        let mut next = 0u64;
-        let mut keys = keys.iter();
+        let mut next = 0;
         while left > 0 {
-            while queue.room() > 0 {
-                let Some(key) = keys.next() else { break };
-                self.keyspace.submit(&mut queue, key, next)?;
-                next += 1;
-            }
+            let rest = keys.get(next..).unwrap_or_default();
+            next += self.keyspace.submit_many(&mut queue, rest, next as u64)?;
             queue.wait(1, &mut done)?;
             left -= done.len();
             for completed in done.drain(..) {

@@ -49,6 +49,9 @@ const ROW_BYTES_LEAST: usize = 64;
 /// The address space asked for, in multiples of the capacity: a capacity may be raised.
 const ROOM_TO_GROW: u64 = 8;
 
+/// What of a row is asked for before its length is known, words: most small rows.
+const ROW_WORDS_AHEAD: usize = 24;
+
 /// The most words: places are 32 bits.
 const WORDS_MAX: u64 = u32::MAX as u64 - 1;
 
@@ -80,6 +83,16 @@ impl RowCache {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
+    }
+
+    /// As [`RowCache::prefetch`] for the row itself, whose bucket was asked for before.
+    #[inline]
+    pub fn prefetch_row(&self, hash: u64) {
+        self.index.places(hash, |place| {
+            let at = word_of(place);
+            self.words.prefetch(at);
+            self.words.prefetch_lines(at, ROW_WORDS_AHEAD);
+        });
     }
 
     /// The bucket of a row's hash ([`RowOwner::hash`]): to be taken before the data is read that a

@@ -103,7 +103,7 @@ impl ReadQueue {
 
     pub(crate) fn start(
         &mut self,
-        view: Arc<View>,
+        view: &Arc<View>,
         key: Key<'_>,
         probe: Probe,
         at: base::Seqno,
@@ -116,15 +116,28 @@ impl ReadQueue {
                 self.depth()
             )));
         }
-        if let Some(value) = self.reader.rows.get(&view, key.bytes(), probe, at, now) {
+        if let Some(value) = self.reader.rows.get(view, key.bytes(), probe, at, now) {
             self.reader.counters.row.add(1);
             self.done.push_back(Completed { token, result: Ok(Some(value.bytes)) });
             return Ok(());
         }
-        let key = Bytes::copy_from_slice(key.bytes());
-        let lookup = Lookup::new(key, probe, PinnedView(view), at, now);
-        self.advance(token, lookup, None, Depth::default());
+        self.search(view, key, probe, at, now, token);
         Ok(())
+    }
+
+    /// Looks `key` up, which has no row.
+    fn search(
+        &mut self,
+        view: &Arc<View>,
+        key: Key<'_>,
+        probe: Probe,
+        at: base::Seqno,
+        now: Option<u64>,
+        token: u64,
+    ) {
+        let key = Bytes::copy_from_slice(key.bytes());
+        let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
+        self.advance(token, lookup, None, Depth::default());
     }
 
     /// Whether it reads the store whose pages `reader` gets.

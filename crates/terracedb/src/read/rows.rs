@@ -63,7 +63,9 @@ impl Rows {
         });
         let mut probes: Vec<_> = hashed.collect();
         for probe in &mut probes {
-            probe.bucket = self.cache.bucket(owner.hash(probe.hash));
+            let hash = owner.hash(probe.hash);
+            probe.bucket = self.cache.bucket(hash);
+            self.cache.prefetch_row(hash);
         }
         probes
     }
