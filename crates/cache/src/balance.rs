@@ -172,7 +172,7 @@ impl Balance {
 
 impl Reclaim for Balance {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
+        let mut given = self.pages.drop_blocks(bytes);
         while given < bytes {
             let from_rows = self.rows.bytes() > self.rows_wanted();
             let chunk = match from_rows {

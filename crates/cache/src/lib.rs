@@ -4,6 +4,7 @@
 //! before it inserts it (I8), and must expect any page to be gone (I6).
 
 mod balance;
+mod blocks;
 mod key;
 mod page_cache;
 mod page_queue;
@@ -15,4 +16,5 @@ pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use page_cache::PageCache;
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
+pub use shard::Cached;
 pub use statistics::{CacheStatistics, KindStatistics};

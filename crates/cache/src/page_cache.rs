@@ -14,11 +14,13 @@ use std::fmt;
 use arena::{Frame, FramePool, Page};
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Reclaim, Result, TableId};
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::balance::SHADOW_PART;
+use crate::blocks::Blocks;
 use crate::rows::Ghost;
-use crate::shard::{SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
+use crate::shard::{Cached, SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
 use crate::{CacheStatistics, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
@@ -60,7 +62,10 @@ impl PageCache {
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let slots = (frames / shards).min(SLOTS_MAX);
         let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64 + shadow_bytes)?;
-        let shard = |number| Padded(Mutex::new(Shard::new(number, slots, shadow / shards)));
+        let shard = |number| {
+            let blocks = Blocks::new(account, capacity_bytes, shards);
+            Padded(Mutex::new(Shard::new(number, slots, shadow / shards, blocks)))
+        };
         Ok(Self {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
@@ -74,7 +79,9 @@ impl PageCache {
         let slots = (frames_within(capacity_bytes) / self.shards.len()).min(SLOTS_MAX);
         self.pool.set_frames_max(slots * self.shards.len());
         for shard in &self.shards {
-            shard.0.lock().set_slots_max(slots);
+            let mut shard = shard.0.lock();
+            shard.set_slots_max(slots);
+            shard.blocks.set_capacity(capacity_bytes, self.shards.len());
         }
     }
 
@@ -88,6 +95,22 @@ impl PageCache {
     pub fn get(&self, key: PageKey, kind: PageKind) -> Option<Frame> {
         let hash = key.hash();
         self.shard(hash)?.lock().get(key, hash, kind)
+    }
+
+    /// As [`PageCache::get`]; the block of the page instead, where one hangs on it.
+    #[must_use]
+    pub fn read(&self, key: PageKey, kind: PageKind) -> Option<Cached> {
+        let hash = key.hash();
+        self.shard(hash)?.lock().read(key, hash, kind)
+    }
+
+    /// Keeps `block`, what the page of `key` holds, decompressed, for as long as the page stays and
+    /// nobody needs the memory. It must not keep the page's frame.
+    pub fn hang(&self, key: PageKey, block: &Bytes) {
+        let hash = key.hash();
+        if let Some(shard) = self.shard(hash) {
+            shard.lock().hang(key, hash, block);
+        }
     }
 
     /// Caches a copy of `page`, which the caller verified (I8), and returns it. Where the page is
@@ -176,9 +199,23 @@ impl PageCache {
     }
 }
 
+impl PageCache {
+    /// Gives blocks up until as many bytes were theirs; how many were.
+    pub(crate) fn drop_blocks(&self, bytes: u64) -> u64 {
+        let mut given = 0;
+        for shard in &self.shards {
+            if given >= bytes {
+                break;
+            }
+            given += shard.0.lock().blocks.clear();
+        }
+        given
+    }
+}
+
 impl Reclaim for PageCache {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
+        let mut given = self.drop_blocks(bytes);
         while given < bytes {
             match self.give_back_chunk() {
                 0 => break,
@@ -209,6 +246,8 @@ impl fmt::Debug for PageCache {
     }
 }
 
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod reclaim_tests;
 #[cfg(test)]

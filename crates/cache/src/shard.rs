@@ -6,8 +6,10 @@
 //! what lies there.
 
 use arena::{Evacuation, Frame, FrameMut, FramePool, Heat, Page};
+use bytes::Bytes;
 use hashbrown::HashTable;
 
+use crate::blocks::Blocks;
 use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
@@ -34,6 +36,22 @@ pub(crate) struct Shard {
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
+    /// By slot, of data pages.
+    pub(crate) blocks: Blocks,
+}
+
+/// What is cached of a page.
+#[derive(Debug)]
+pub enum Cached {
+    /// The page as stored.
+    Page {
+        /// Its content.
+        frame: Frame,
+        /// Whether its block, decompressed, is worth keeping ([`crate::PageCache::hang`]).
+        wants_block: bool,
+    },
+    /// Its block, decompressed.
+    Block(Bytes),
 }
 
 struct Slot {
@@ -65,6 +83,9 @@ const fn heat_of(kind: PageKind) -> Heat {
     }
 }
 
+/// A page is as warm as this where its block is worth keeping: it was read twice since it was put in.
+const BLOCK_HEAT: Heat = 2;
+
 /// The most turns of a page before it goes.
 const TURNS_MAX: usize = heat_of(PageKind::Meta) as usize + 2;
 
@@ -86,7 +107,7 @@ const MOVE_TRIES: usize = 64;
 impl Shard {
     /// An empty shard, the `number`th, of at most `slots` pages, that remembers the last
     /// `shadow` that went: memory for pages is taken as they are used.
-    pub(crate) fn new(number: usize, slots: usize, shadow: usize) -> Self {
+    pub(crate) fn new(number: usize, slots: usize, shadow: usize, blocks: Blocks) -> Self {
         Self {
             tag: (number as u32) << SLOT_BITS,
             index: HashTable::with_capacity(slots),
@@ -103,6 +124,7 @@ impl Shard {
             missed: 0,
             given_back: 0,
             moved: 0,
+            blocks,
         }
     }
 
@@ -127,26 +149,51 @@ impl Shard {
         }
     }
 
-    fn find(&mut self, key: PageKey, hash: u64) -> Option<&mut Slot> {
-        let slots = &self.slots;
-        let is_key = |slot: &u32| {
-            slots.get(*slot as usize).and_then(Option::as_ref).is_some_and(|slot| slot.key == key)
-        };
-        let number = *self.index.find(hash, is_key)?;
-        self.slots.get_mut(number as usize)?.as_mut()
+    fn find(&self, key: PageKey, hash: u64) -> Option<u32> {
+        let is_key = |slot: &u32| self.slot(*slot).is_some_and(|slot| slot.key == key);
+        self.index.find(hash, is_key).copied()
     }
 
-    pub(crate) fn get(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Frame> {
-        let found = self.find(key, hash).map(|slot| {
-            slot.heat = heat_of(slot.kind).max((slot.heat + 1).min(HEAT_MAX));
-            slot.frame.clone()
-        });
+    fn slot(&self, number: u32) -> Option<&Slot> {
+        self.slots.get(number as usize)?.as_ref()
+    }
+
+    /// The slot of a page that is asked for, which is warmer for it.
+    #[inline]
+    fn ask(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<u32> {
+        let found = self.find(key, hash);
         let counts = self.counts(kind);
         match &found {
             Some(_) => counts.hits += 1,
             None => counts.misses += 1,
         }
+        let slot = self.slots.get_mut(found? as usize)?.as_mut()?;
+        slot.heat = heat_of(slot.kind).max((slot.heat + 1).min(HEAT_MAX));
         found
+    }
+
+    pub(crate) fn get(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Frame> {
+        let number = self.ask(key, hash, kind)?;
+        self.slot(number).map(|slot| slot.frame.clone())
+    }
+
+    /// As [`Shard::get`]; the page's block, where that hangs on it.
+    pub(crate) fn read(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Cached> {
+        let number = self.ask(key, hash, kind)?;
+        if let Some(block) = self.blocks.get(number) {
+            return Some(Cached::Block(block.clone()));
+        }
+        let slot = self.slot(number)?;
+        let is_warm = slot.kind == PageKind::Data && slot.heat >= BLOCK_HEAT;
+        let frame = slot.frame.clone();
+        Some(Cached::Page { frame, wants_block: is_warm && self.blocks.has_room() })
+    }
+
+    /// Hangs `block` on its page, where that is still there and there is memory.
+    pub(crate) fn hang(&mut self, key: PageKey, hash: u64, block: &Bytes) {
+        if let Some(number) = self.find(key, hash) {
+            self.blocks.hang(number, block);
+        }
     }
 
     /// Caches a copy of `page`; the cached one if there is one already. `None` where no slot or
@@ -159,12 +206,12 @@ impl Shard {
         page: &Page,
         pool: &FramePool,
     ) -> Option<Frame> {
-        if let Some(slot) = self.find(key, hash) {
-            return Some(slot.frame.clone());
+        if let Some(number) = self.find(key, hash) {
+            return self.slot(number).map(|slot| slot.frame.clone());
         }
         self.missed += u64::from(self.shadow.recall(hash));
         let taken = match self.free_slot() {
-            Some(number) => match pool.alloc() {
+            Some(number) => match pool.alloc().or_else(|| self.alloc_again(pool)) {
                 Some(frame) => Some((number, frame)),
                 None => {
                     self.free.push(number);
@@ -199,6 +246,11 @@ impl Shard {
         counts.inserted += 1;
         counts.resident += 1;
         Some(frame)
+    }
+
+    /// A frame for the memory of all blocks, which are the first to go.
+    fn alloc_again(&mut self, pool: &FramePool) -> Option<FrameMut> {
+        if self.blocks.clear() > 0 { pool.alloc() } else { None }
     }
 
     /// Puts slot `number` at the end of `queue`.
@@ -320,6 +372,7 @@ impl Shard {
     /// Empties a slot and forgets its key; the caller decides what becomes of the number.
     fn take(&mut self, number: u32) -> Option<Slot> {
         self.dequeue(number);
+        self.blocks.remove(number);
         let slot = self.slots.get_mut(number as usize)?.take()?;
         if let Ok(entry) = self.index.find_entry(slot.key.hash(), |other| *other == number) {
             entry.remove();
@@ -346,6 +399,8 @@ impl Shard {
         statistics.missed += self.missed;
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
+        statistics.blocks += self.blocks.count();
+        statistics.block_bytes += self.blocks.bytes();
     }
 }
 

@@ -19,6 +19,10 @@ pub struct CacheStatistics {
     pub given_back: u64,
     /// See `given_back`.
     pub moved: u64,
+    /// Pages on which their block hangs, decompressed, and what these take, bytes.
+    pub blocks: u64,
+    /// See `blocks`.
+    pub block_bytes: u64,
 }
 
 /// The counts of one kind of page.

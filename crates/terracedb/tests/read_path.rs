@@ -215,3 +215,43 @@ fn a_queue_keeps_reads_in_flight() {
     assert!(done.len() >= 16);
     assert!(done.iter().all(|completed| completed.result.as_ref().unwrap().is_some()));
 }
+
+/// Batches fill a queue as far as there is room, and each result is its key's: from the device, from
+/// pages, from rows and from a memtable.
+#[test]
+fn batches_are_submitted_as_far_as_there_is_room() {
+    let device = filled();
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    let numbers: Vec<u32> = (0..1000).map(|at| at * 7 % (KEYS + 50)).collect();
+    let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+    keyspace.put(key(7), b"newer").unwrap();
+    let mut queue = db.read_queue(16).unwrap();
+    for turn in 0..3 {
+        let mut answers = vec![None; keys.len()];
+        let (mut submitted, mut taken) = (0, 0);
+        let mut done = Vec::new();
+        while taken < keys.len() {
+            let more = keyspace.submit_many(&mut queue, &keys[submitted..], submitted as u64);
+            let more = more.unwrap();
+            assert!(more <= 16 && (more > 0 || submitted == keys.len() || queue.room() == 0));
+            submitted += more;
+            queue.wait(1, &mut done).unwrap();
+            taken += done.len();
+            for completed in done.drain(..) {
+                let answer = &mut answers[completed.token as usize];
+                assert!(answer.is_none());
+                *answer = Some(completed.result.unwrap());
+            }
+        }
+        for (number, answer) in numbers.iter().zip(answers) {
+            let expected = match number {
+                7 => Some(b"newer".to_vec()),
+                _ => (*number < KEYS).then(|| value(*number)),
+            };
+            assert_eq!(answer.unwrap().as_deref(), expected.as_deref(), "{number}, turn {turn}");
+        }
+    }
+    assert!(db.statistics().hits.row > 0 && db.statistics().hits.flash > 0);
+    assert!(keyspace.submit_many(&mut queue, &[&[0; 70_000][..]], 0).is_err());
+}

@@ -51,6 +51,9 @@ pub(crate) fn decode_pages(
     dictionaries: &dyn Dictionaries,
     account: &Account,
 ) -> Result<Bytes> {
+    if let Pages::Block(block) = pages {
+        return Ok(block);
+    }
     if let (1, Pages::Frame(frame)) = (count, &pages) {
         let header = check_run(kind, frame, count)?;
         if header.codec == Codec::None {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arena::Frame;
 use base::TableId;
 use base::limits::PAGE_BYTES;
+use bytes::Bytes;
 use media::Buf;
 
 /// Consecutive pages of one table that a read needs.
@@ -29,6 +30,8 @@ pub struct Span {
 pub enum Pages {
     /// A single page, cached or not.
     Frame(Frame),
+    /// The block that the one page holds, decompressed before.
+    Block(Bytes),
     /// The pages of a run that were cached each for itself, in order.
     Frames(Vec<Frame>),
     /// The pages of a run as a device returned them. The buffer may be longer than the span.
@@ -45,11 +48,12 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// The pages in order; no more than the span has where the supplier sent a longer buffer.
+    /// The pages in order, none of a block; no more than the span has where the supplier sent a longer buffer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (one, many, run) = match self {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
             Self::Frames(frames) => (None, Some(frames), None),
+            Self::Block(_) => (None, None, None),
             Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),
             Self::Part { buf, at, pages } => {
                 let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES).unwrap_or_default();

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -28,7 +28,7 @@ use super::top::{Partition, Top};
 use crate::Accounts;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
-use crate::page::{PageKind, verify_page};
+use crate::page::{Header, PageKind, verify_page};
 use crate::range_deletes::RangeDeletes;
 use crate::reread::reread;
 
@@ -289,10 +289,19 @@ impl Table {
         Err(self.place(error.got(format_args!("{pages} pages from {first}")), span.first))
     }
 
-    /// The block that `pages` hold, decompressed. An error names the table.
-    pub(crate) fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
+    /// The block that `pages` of `span` hold, decompressed.
+    ///
+    /// # Errors
+    /// `Corrupt` where they hold none, `Retry` where memory for a long value is short.
+    pub fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
         decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
             .map_err(|error| self.place(error, span.first))
+    }
+
+    /// Whether decoding a data page, which was verified, decompresses it.
+    #[must_use]
+    pub fn is_compressed(page: &[u8]) -> bool {
+        Header::parse(page).is_ok_and(|header| header.codec != Codec::None)
     }
 
     /// Names where `error` was met.

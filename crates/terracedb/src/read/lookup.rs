@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arena::Bucket;
 use base::{EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
-use table::{Pages, PointRead, Step, TableCursor, ValueRead};
+use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::resolver::{Known, Resolver, Value};
 use super::{PageFile, Probe, ReadOp};
@@ -259,9 +259,13 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
         if let Some(read) = &self.fetch {
             return Some(read.values().into());
         }
-        Some(match self.search.as_ref()? {
-            Search::Newest(point) => point.table().into(),
-            Search::Older(cursor) => cursor.table().into(),
-        })
+        self.table().map(PageFile::from)
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        match self.search.as_ref().filter(|_| self.fetch.is_none())? {
+            Search::Newest(point) => Some(point.table()),
+            Search::Older(cursor) => Some(cursor.table()),
+        }
     }
 }

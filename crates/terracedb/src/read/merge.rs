@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
-use table::{Pages, Step, ValueRead};
+use table::{Pages, Step, Table, ValueRead};
 
 use super::covers::{Covers, Fate};
 use super::resolver::{Known, Resolver};
@@ -458,6 +458,11 @@ impl ReadOp for Merge {
         if let Some(read) = &self.fetch {
             return Some(read.values().into());
         }
-        self.sources.get(self.pending?)?.table().map(PageFile::from)
+        self.table().map(PageFile::from)
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        let source = self.pending.filter(|_| self.fetch.is_none())?;
+        self.sources.get(source)?.table()
     }
 }

@@ -13,8 +13,10 @@ mod resolver;
 mod rows;
 mod source;
 
+use std::sync::Arc;
+
 use base::Result;
-use table::{Pages, Step};
+use table::{Pages, Step, Table};
 
 pub(crate) use lookup::Lookup;
 pub(crate) use merge::{AtHand, Merge, Move};
@@ -35,4 +37,9 @@ pub(crate) trait ReadOp {
 
     /// The file whose pages the last step asked for.
     fn file(&self) -> Option<PageFile>;
+
+    /// The table, where that is one whose blocks are worth keeping decompressed.
+    fn table(&self) -> Option<&Arc<Table>> {
+        None
+    }
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Result};
-use cache::{PageCache, PageKey, PageKind};
+use cache::{Cached, PageCache, PageKey, PageKind};
 use media::{Buf, Purpose};
-use table::{Pages, Span, Step, verify_page};
+use table::{Pages, Span, Step, Table, verify_page};
 
 use super::{PageFile, ReadOp, Rows};
 use crate::counter::Counter;
@@ -116,7 +116,7 @@ impl PageReader {
         span: Span,
         ahead: Option<&mut ReadAhead>,
     ) -> Result<(Pages, Depth)> {
-        if let Some(pages) = self.cached(span) {
+        if let Some(pages) = self.cached(op, span)? {
             return Ok((pages, Depth::Page));
         }
         let file = &op.file().ok_or_else(no_file)?;
@@ -152,17 +152,29 @@ impl PageReader {
         self.account.charge(u64::from(span.pages) * PAGE_BYTES as u64).map(Some)
     }
 
-    /// The pages of `span` if all of them are cached.
-    pub(crate) fn cached(&self, span: Span) -> Option<Pages> {
-        if span.pages == 1 {
-            return self.cache.get(self.key(span, 0), kind(span)).map(Pages::Frame);
-        }
+    /// The pages of `span`, for which `op` asks, if all of them are cached; the block of a page that is
+    /// read again and again is kept as it is once decompressed.
+    pub(crate) fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
         if span.pages > CACHED_RUN_PAGES_MAX {
-            return None;
+            return Ok(None);
         }
-        let frames =
-            (0..span.pages).map(|number| self.cache.get(self.key(span, number), kind(span)));
-        frames.collect::<Option<Vec<_>>>().map(Pages::Frames)
+        if span.pages > 1 {
+            let cached = |number| self.cache.get(self.key(span, number), kind(span));
+            let frames = (0..span.pages).map(cached).collect::<Option<Vec<_>>>();
+            return Ok(frames.map(Pages::Frames));
+        }
+        let key = self.key(span, 0);
+        Ok(match self.cache.read(key, kind(span)) {
+            None => None,
+            Some(Cached::Block(block)) => Some(Pages::Block(block)),
+            Some(Cached::Page { frame, wants_block }) => {
+                let table = op.table().filter(|_| wants_block && Table::is_compressed(&*frame));
+                let Some(table) = table else { return Ok(Some(Pages::Frame(frame))) };
+                let block = table.decode(span, Pages::Frame(frame))?;
+                self.cache.hang(key, &block);
+                Some(Pages::Block(block))
+            }
+        })
     }
 
     /// Verifies the one page the device gave for `span` and caches a copy.

@@ -268,10 +268,14 @@ impl ReadQueue {
                 Ok(Step::Need(span)) => span,
                 Err(error) => return self.finish(token, depth, Err(error)),
             };
-            if let Some(pages) = self.reader.cached(span) {
-                depth = depth.max(Depth::Page);
-                supplied = Some(pages);
-                continue;
+            match self.reader.cached(&lookup, span) {
+                Ok(None) => {}
+                Ok(pages) => {
+                    depth = depth.max(Depth::Page);
+                    supplied = pages;
+                    continue;
+                }
+                Err(error) => return self.finish(token, depth, Err(error)),
             }
             let Some(file) = lookup.file() else {
                 return self.finish(token, depth, Err(no_file()));
