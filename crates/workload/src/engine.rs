@@ -173,7 +173,10 @@ impl Store for Engine {
             }
         }
         let terracedb::Hits { memtable, row, page, scm, flash } = statistics.hits;
-        let tables: u64 = statistics.keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum();
+        let held = |keyspace: &terracedb::KeyspaceStatistics| {
+            keyspace.table_bytes + keyspace.value_file_bytes
+        };
+        let held: u64 = statistics.keyspaces.iter().map(held).sum();
         Counters {
             device,
             foreground_read_ops,
@@ -185,7 +188,7 @@ impl Store for Engine {
                 ("space", statistics.delays.space),
             ]),
             memory_bytes: statistics.memory.used,
-            space_bytes: tables + statistics.log_bytes,
+            space_bytes: held + statistics.log_bytes,
             logical_bytes: None,
         }
     }

@@ -240,6 +240,9 @@ fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
 
 /// A size that reads back as the same number.
 fn size(bytes: u64) -> String {
+    if bytes == 0 {
+        return "0".into();
+    }
     let text = format_bytes(bytes).replace(".0 ", "").replace(' ', "");
     if parse_bytes(&text).is_ok_and(|read| read == bytes) { text } else { bytes.to_string() }
 }
