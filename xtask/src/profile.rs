@@ -14,8 +14,11 @@ use std::process::{Command, Stdio};
 use crate::command::{self, cargo, succeeds};
 use crate::{Result, workspace};
 
-/// Samples a second; no round number, so as to keep out of step with timers.
+/// Samples a second; no round number, so as to keep out of step with timers. A sample for a flame graph
+/// takes a copy of the stack, which someone has to unwind.
 const RATE: &str = "997";
+const STACK_RATE: &str = "199";
+const STACKS: &str = "dwarf,8192";
 
 /// Functions that are annotated.
 const FUNCTIONS: usize = 5;
@@ -48,23 +51,16 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     let mut build = cargo(["build", "--release", "--package", "terrace-workload"]);
     build.args(["--example", "case"]);
     command::run(build)?;
-    // Frame pointers are not there in release builds; what unwinds is the stack's copy.
-    let program = "target/release/examples/case";
-    command::run(perf(&[
-        "record",
-        "--quiet",
-        "--freq",
-        RATE,
-        "--call-graph",
-        "dwarf,16384",
-        "--output",
-        data,
-        "--",
-        program,
-        case,
-        scale,
-    ]))?;
-    if options.contains(&"--annotate") {
+    let is_annotation = options.contains(&"--annotate");
+    let rate = if is_annotation { RATE } else { STACK_RATE };
+    let mut record = perf(&["record", "--quiet", "--freq", rate, "--output", data]);
+    if !is_annotation {
+        // Frame pointers are not there in release builds; what unwinds is the stack's copy.
+        record.args(["--call-graph", STACKS]);
+    }
+    record.args(["--", "target/release/examples/case", case, scale]);
+    command::run(record)?;
+    if is_annotation {
         return annotate(data);
     }
     let script = folder.join(format!("{case}.stacks"));

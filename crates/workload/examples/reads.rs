@@ -2,10 +2,10 @@
 //! lowest of several rounds, without the driver's checks and clock.
 //!
 //! `cargo run --release -p terrace-workload --example reads -- [ROUNDS [OPERATION..]]`, the operations
-//! being `snapshot`, `page`, `row`, `missing`, `multi`, `seek`, `scan`.
-//! With `TERRACE_DIR` the store is kept there, and used again. 2 M entries of 16 + 100 B, written in order and then
-//! overwritten in random order, settled, as the case `memory-reads` does. *page*: gets of keys that
-//! are asked for the first time, so that no row is there; *row*: of keys that have one.
+//! being `snapshot`, `page`, `row`, `missing`, `multi`, `seek`, `scan`; all of them where none is named.
+//! With `TERRACE_DIR` the store is kept there, and used again. 2 M entries of 16 + 100 B, written in
+//! order and then overwritten in random order, settled, as the case `memory-reads` does. *page*: gets
+//! of keys that are asked for the first time, so that no row is there; *row*: of keys that have one.
 
 use base::{Error, Result, Rng};
 use rustix::time::{ClockId, clock_gettime};

@@ -48,7 +48,8 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// The pages in order, none of a block; no more than the span has where the supplier sent a longer buffer.
+    /// The pages in order, none of a block; no more than the span has where the supplier sent a longer
+    /// buffer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (one, many, run) = match self {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),

@@ -168,7 +168,7 @@ impl PageReader {
             None => None,
             Some(Cached::Block(block)) => Some(Pages::Block(block)),
             Some(Cached::Page { frame, wants_block }) => {
-                let table = op.table().filter(|_| wants_block && Table::is_compressed(&*frame));
+                let table = op.table().filter(|_| wants_block && Table::is_compressed(&frame));
                 let Some(table) = table else { return Ok(Some(Pages::Frame(frame))) };
                 let block = table.decode(span, Pages::Frame(frame))?;
                 self.cache.hang(key, &block);
