@@ -56,7 +56,11 @@ enum Start {
 enum Standing {
     Nowhere,
     /// On the entry of this source, the first one: it says all of its key's value.
-    Entry(usize),
+    Entry {
+        number: usize,
+        /// No other source has a version of the key.
+        alone: bool,
+    },
     /// On a key and its value, which several versions make, or which lies apart.
     Made(Vec<u8>, Bytes),
 }
@@ -161,7 +165,7 @@ impl Merge {
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match &self.standing {
             Standing::Nowhere => None,
-            Standing::Entry(number) => Some(self.sources.get(*number)?.entry()?.0),
+            Standing::Entry { number, .. } => Some(self.sources.get(*number)?.entry()?.0),
             Standing::Made(key, _) => Some(key),
         }
     }
@@ -171,7 +175,7 @@ impl Merge {
     pub(crate) fn value(&self) -> Option<&[u8]> {
         match &self.standing {
             Standing::Nowhere => None,
-            Standing::Entry(number) => self.sources.get(*number).map(Source::value),
+            Standing::Entry { number, .. } => self.sources.get(*number).map(Source::value),
             Standing::Made(_, value) => Some(value),
         }
     }
@@ -180,7 +184,7 @@ impl Merge {
     pub(crate) fn shared_value(&self) -> Option<Bytes> {
         match &self.standing {
             Standing::Nowhere => None,
-            Standing::Entry(number) => {
+            Standing::Entry { number, .. } => {
                 let source = self.sources.get(*number)?;
                 source.entry().map(|(_, trailer)| source.stored(trailer))
             }
@@ -216,7 +220,7 @@ impl Merge {
         self.phase = Phase::Settle;
         let key = match std::mem::replace(&mut self.standing, Standing::Nowhere) {
             Standing::Nowhere => None,
-            Standing::Entry(number) => {
+            Standing::Entry { number, .. } => {
                 let entry = self.sources.get(number).and_then(Source::entry);
                 entry.map(|(key, _)| Self::key_of(&mut self.spare, key))
             }
@@ -347,7 +351,8 @@ impl Merge {
         }
         if self.walked.is_none() && is_put(trailer) {
             // Older versions of the key are skipped when the next move starts.
-            self.standing = Standing::Entry(number);
+            let alone = self.second_key() != Some(key);
+            self.standing = Standing::Entry { number, alone };
             return Ok(Some(true));
         }
         let stored = source.stored(trailer);

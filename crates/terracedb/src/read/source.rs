@@ -58,6 +58,12 @@ impl Source {
         }
     }
 
+    /// Whether a key may have several versions in it.
+    #[inline]
+    pub(crate) fn repeats_keys(&self) -> bool {
+        self.table().is_none_or(|table| table.properties().keys < table.properties().entries)
+    }
+
     /// Goes to the next entry where no page is missing for it, and says whether it did; past the last one
     /// a memtable's ends, too.
     #[inline]

@@ -2,7 +2,8 @@
 //!
 //! Where the source that the cursor stands on stays the first when it goes on, and its next entry says
 //! its key's value, that is the next key: neither the order of the sources changes nor is anything
-//! resolved or copied but the key that is left. Everything else is for [`Merge::start`].
+//! resolved, and nothing is copied but the key that is left, where its source may have more versions
+//! of it. Everything else is for [`Merge::start`].
 
 use base::Result;
 
@@ -26,15 +27,20 @@ impl Merge {
     /// `Corrupt` where the block is damaged; it then stands nowhere.
     #[inline]
     pub(crate) fn next_at_hand(&mut self) -> Result<AtHand> {
-        let Standing::Entry(number) = self.standing else { return Ok(AtHand::No) };
+        let Standing::Entry { number, alone: true } = self.standing else {
+            return Ok(AtHand::No);
+        };
         if !self.forward || !self.covers.is_empty() {
             return Ok(AtHand::No);
         }
         let Some(source) = self.sources.get_mut(number) else { return Ok(AtHand::No) };
-        let Some((key, _)) = source.entry() else { return Ok(AtHand::No) };
-        let left = self.skip.get_or_insert_default();
-        left.clear();
-        left.extend_from_slice(key);
+        // Versions of the key that is left follow in this source only, if anywhere.
+        let repeats = source.repeats_keys();
+        if let Some((key, _)) = source.entry().filter(|_| repeats) {
+            let left = self.skip.get_or_insert_default();
+            left.clear();
+            left.extend_from_slice(key);
+        }
         match source.next_at_hand() {
             Ok(true) => {}
             Ok(false) => return Ok(AtHand::No),
@@ -43,12 +49,11 @@ impl Merge {
                 return Err(error);
             }
         }
-        let first = self.second.is_none_or(|second| self.is_before(number, second));
-        let entry = self.sources.get(number).and_then(Source::entry);
-        if let Some((key, trailer)) = entry.filter(|_| first)
+        if let Some((key, trailer)) = self.sources.get(number).and_then(Source::entry)
             && is_put(trailer)
             && trailer.seqno() <= self.at
-            && self.skip.as_deref() != Some(key)
+            && self.second_key().is_none_or(|second| key < second)
+            && !(repeats && self.skip.as_deref() == Some(key))
         {
             return Ok(AtHand::Stands);
         }

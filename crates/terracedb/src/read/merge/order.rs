@@ -40,6 +40,12 @@ impl Merge {
         self.find_second();
     }
 
+    /// The key of the second source.
+    #[inline]
+    pub(super) fn second_key(&self) -> Option<&[u8]> {
+        self.sources.get(self.second?)?.entry().map(|(key, _)| key)
+    }
+
     fn find_second(&mut self) {
         let of = |at: usize| self.heap.get(at).copied();
         self.second = match (of(1), of(2)) {
