@@ -23,6 +23,11 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
+    /// A chunk of no bytes, in the place of one that was handed on.
+    pub(crate) const fn none() -> Self {
+        Self { start: NonNull::dangling(), bytes: 0 }
+    }
+
     /// The first byte, aligned to [`CHUNK_BYTES`]. Valid for the whole chunk until it is dropped.
     pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
@@ -112,8 +117,8 @@ mod mapped {
 
     impl Chunk {
         /// As [`Chunk::discard`], of `bytes` from the offset `from` on, both whole pages, as far as
-        /// they lie within. For chunks used as atomic words only: to their users the kernel stores
-        /// zeros.
+        /// they lie within. For atomic words, to whose users the kernel stores zeros, and for what
+        /// nobody was given yet.
         pub(crate) fn discard_within(&self, from: usize, bytes: usize) {
             let bytes = bytes.min(self.bytes.saturating_sub(from));
             if bytes == 0 {
@@ -123,6 +128,18 @@ mod mapped {
             // SAFETY: the range lies within this mapping, private and anonymous, which stays mapped
             // and readable; no reference to any of it promises that it does not change.
             let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
+        }
+    }
+
+    impl Chunk {
+        /// Takes the memory of `bytes` from the offset `from` on now, both whole pages, as far as
+        /// they lie within. The content stays. Where the kernel cannot, it is taken when touched.
+        pub(crate) fn populate(&self, from: usize, bytes: usize) {
+            let bytes = bytes.min(self.bytes.saturating_sub(from));
+            let start = self.start.as_ptr().wrapping_add(from);
+            // SAFETY: the range lies within this mapping, private, anonymous and writable, and no
+            // byte of it changes.
+            let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxPopulateWrite) };
         }
     }
 
@@ -167,6 +184,11 @@ mod allocated {
             Self::map(bytes)
         }
 
+        /// The allocator takes nothing back, and users of words store their zeros themselves.
+        pub(crate) fn discard_within(&self, _from: usize, _bytes: usize) {}
+
+        pub(crate) fn populate(&self, _from: usize, _bytes: usize) {}
+
         pub(crate) unsafe fn discard(&self) {
             // SAFETY: the chunk is this long, and the caller has all of it.
             unsafe { self.start.write_bytes(0, self.bytes) };
@@ -175,6 +197,9 @@ mod allocated {
 
     impl Drop for Chunk {
         fn drop(&mut self) {
+            if self.bytes == 0 {
+                return;
+            }
             if let Ok(layout) = Layout::from_size_align(self.bytes, CHUNK_BYTES) {
                 // SAFETY: allocated in `map` with this very layout, and dropped once.
                 unsafe { dealloc(self.start.as_ptr(), layout) };

@@ -23,6 +23,7 @@ use crate::cursor::Cursor;
 use crate::entry::{EntryAt, Position};
 use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, Node, NodeAt, SLOTS, Version};
 use crate::region::Region;
+use crate::region_pool::RegionPool;
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::Padded;
 use crate::sync::atomic::{
@@ -68,14 +69,22 @@ impl OrderedMap {
     /// # Errors
     /// `Retry` where the budget does not hold them.
     pub fn new(account: &Account) -> Result<Arc<Self>> {
-        let region = Region::new(account, EMPTY_BYTES)?;
+        Ok(Self::of(Region::new(account, EMPTY_BYTES)?))
+    }
+
+    /// As [`OrderedMap::new`], in memory that `pool` keeps, if there is some, and which the pool gets
+    /// back. `likely` is how many bytes the map will probably charge.
+    ///
+    /// # Errors
+    /// As [`OrderedMap::new`].
+    pub fn pooled(pool: &Arc<RegionPool>, account: &Account, likely: u64) -> Result<Arc<Self>> {
+        Ok(Self::of(Region::pooled(pool, account, likely, EMPTY_BYTES)?))
+    }
+
+    fn of(region: Region) -> Arc<Self> {
         let first_leaf = Node::make(&region, 0, None, None);
-        Ok(Arc::new(Self {
-            region,
-            root: AtomicU32::new(first_leaf.number()),
-            first_leaf,
-            counts: Default::default(),
-        }))
+        let root = AtomicU32::new(first_leaf.number());
+        Arc::new(Self { region, root, first_leaf, counts: Default::default() })
     }
 
     /// Charges for `entries` inserts of `bytes` of keys and values in all: after it, they cannot
@@ -191,6 +200,18 @@ impl OrderedMap {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.region.charged()
+    }
+
+    /// Takes memory before inserts need it, up to `ahead` bytes in front of what is charged and `most`
+    /// in all, where the map is pooled, no longer small, and the budget holds it. It is charged to
+    /// the pool's account. For a task in the background.
+    pub fn warm(&self, ahead: u64, most: u64) {
+        self.region.warm(ahead, most);
+    }
+
+    /// Gives back what was taken and is not needed yet.
+    pub fn cool(&self) {
+        self.region.cool();
     }
 
     pub(crate) fn region(&self) -> &Region {

@@ -4,14 +4,20 @@
 //! and taken when allocations touch it; the region never allocates past what is committed unless a
 //! caller broke its word. Places are numbers of 8-byte units, so that four bytes name any of them.
 //!
+//! A region of a [`RegionPool`] begins in the memory of one that is gone, and may be told to take
+//! memory ahead: that part is *warm*, charged too, and can be given back.
+//!
 //! Concurrency: committing and allocating are one atomic addition each. Nothing is ever freed
 //! before the whole region.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::region_pool::{RegionPool, Spare};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, Padded, lock};
 
@@ -56,7 +62,30 @@ pub(crate) struct Region {
     committed: Padded<AtomicU64>,
     /// Bytes charged: `committed` rounded up to whole steps.
     charged: AtomicU64,
-    charge: Mutex<Charge>,
+    books: Mutex<Books>,
+    /// Held while memory is taken ahead or that is given back, which writers need not wait for.
+    warming: Mutex<()>,
+    /// Who has the memory next.
+    pool: Option<Arc<RegionPool>>,
+}
+
+/// What a region charges: the bytes up to `charged`, and behind them those that are warm.
+#[derive(Debug)]
+struct Books {
+    charge: Charge,
+    /// Memory taken before it is needed, charged to the pool's account.
+    warm: Option<Charge>,
+}
+
+impl Books {
+    fn warm_bytes(&self) -> u64 {
+        self.warm.as_ref().map_or(0, Charge::bytes)
+    }
+
+    /// Where memory ends that was taken.
+    fn end(&self) -> u64 {
+        self.charge.bytes() + self.warm_bytes()
+    }
 }
 
 impl Region {
@@ -65,7 +94,6 @@ impl Region {
     /// # Errors
     /// `Retry` where the budget or the address space does not hold it.
     pub(crate) fn new(account: &Account, bytes: u64) -> Result<Self> {
-        let charge = account.charge(0)?;
         let mut capacity = REGION_BYTES;
         // An operating system that counts address space may refuse the full size.
         let chunk = loop {
@@ -75,20 +103,50 @@ impl Region {
                 Err(_) => capacity /= 2,
             }
         };
+        Self::of(chunk, capacity as u64, account, None, None, bytes)
+    }
+
+    /// As [`Region::new`], in memory that another region had, if there is some, and to be given back
+    /// to `pool`. `likely` is how many bytes it will probably take.
+    pub(crate) fn pooled(
+        pool: &Arc<RegionPool>,
+        account: &Account,
+        likely: u64,
+        bytes: u64,
+    ) -> Result<Self> {
+        let Some(Spare { chunk, capacity, warm }) = pool.take(likely) else {
+            let mut region = Self::new(account, bytes)?;
+            lock(&region.books).warm = Some(pool.account().empty_charge());
+            region.pool = Some(Arc::clone(pool));
+            return Ok(region);
+        };
+        Self::of(chunk, capacity, account, Some(warm), Some(Arc::clone(pool)), bytes)
+    }
+
+    fn of(
+        chunk: Chunk,
+        capacity: u64,
+        account: &Account,
+        warm: Option<Charge>,
+        pool: Option<Arc<RegionPool>>,
+        bytes: u64,
+    ) -> Result<Self> {
         let region = Self {
             chunk,
-            capacity: capacity as u64,
+            capacity,
             // Place 0 is no place.
             used: Padded(AtomicU64::new(1)),
             committed: Padded(AtomicU64::new(UNIT_BYTES as u64)),
             charged: AtomicU64::new(0),
-            charge: Mutex::new(charge),
+            books: Mutex::new(Books { charge: account.empty_charge(), warm }),
+            warming: Mutex::new(()),
+            pool,
         };
         region.commit(bytes)?;
         Ok(region)
     }
 
-    /// Bytes charged.
+    /// Bytes charged for what was committed.
     pub(crate) fn charged(&self) -> u64 {
         self.charged.load(Relaxed)
     }
@@ -116,15 +174,71 @@ impl Region {
                 .got(bytes));
         }
         let rounded = bytes.next_multiple_of(step);
-        let mut charge = lock(&self.charge);
-        if let Some(more @ 1..) = rounded.checked_sub(charge.bytes()) {
-            charge.grow(more)?;
+        let mut books = lock(&self.books);
+        if let Some(more @ 1..) = rounded.checked_sub(books.charge.bytes()) {
+            // What is warm changes from one account to the other.
+            let (end, warm) = (books.end(), books.warm_bytes());
+            if let Some(charge) = &mut books.warm {
+                charge.shrink_to(warm.saturating_sub(more));
+            }
+            if let Err(error) = books.charge.grow(more) {
+                self.discard_warm(&mut books, end);
+                return Err(error);
+            }
             self.charged.store(rounded, Relaxed);
         }
         Ok(())
     }
 
-    /// Allocates `bytes`, aligned to a unit. The memory is zero and the caller's alone.
+    /// Takes memory before it is needed, up to `ahead` bytes in front of what is charged and up to
+    /// `most` bytes in all, as far as the budget holds it. For a task in the background: taking a
+    /// huge page is 0.1 ms of a good day, and tens of milliseconds where the kernel, or the host of
+    /// a virtual machine, has to find one.
+    pub(crate) fn warm(&self, ahead: u64, most: u64) {
+        let Ok(_warming) = self.warming.try_lock() else { return };
+        let step = CHUNK_BYTES as u64;
+        loop {
+            let from = {
+                let mut books = lock(&self.books);
+                let (charged, from) = (books.charge.bytes(), books.end());
+                // The first pages are small ones; what is small may stay so.
+                let to = charged.saturating_add(ahead).min(most).min(self.capacity);
+                if charged < step || from.saturating_add(step) > to {
+                    return;
+                }
+                if !books.warm.as_mut().is_some_and(|warm| warm.try_grow(step)) {
+                    return;
+                }
+                from
+            };
+            // Without the lock: a writer that gets there meanwhile takes the page itself.
+            self.chunk.populate(from as usize, CHUNK_BYTES);
+        }
+    }
+
+    /// Gives memory back that was taken before it was needed.
+    pub(crate) fn cool(&self) {
+        let Ok(_warming) = self.warming.try_lock() else { return };
+        let mut books = lock(&self.books);
+        let end = books.end();
+        if books.warm_bytes() > 0 {
+            self.discard_warm(&mut books, end);
+        }
+    }
+
+    /// Gives back what is behind the charged bytes, up to `end`, and charges it no more.
+    fn discard_warm(&self, books: &mut Books, end: u64) {
+        // Where a caller committed too little, allocations reach farther than the charge. One that is
+        // under way waits for the books before it uses its place.
+        let used = self.used.0.load(Relaxed) * UNIT_BYTES as u64;
+        let from = books.charge.bytes().max(used.next_multiple_of(PAGE_BYTES as u64));
+        self.chunk.discard_within(from as usize, end.saturating_sub(from) as usize);
+        if let Some(warm) = &mut books.warm {
+            warm.shrink_to(0);
+        }
+    }
+
+    /// Allocates `bytes`, aligned to a unit. The memory is the caller's alone, and holds anything.
     ///
     /// # Panics
     /// Where nothing was committed for it and the region is full.
@@ -154,3 +268,21 @@ impl Region {
         unsafe { self.chunk.start().add(place as usize * UNIT_BYTES) }
     }
 }
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.take() else { return };
+        let chunk = std::mem::replace(&mut self.chunk, Chunk::none());
+        let mut books = lock(&self.books);
+        let Some(mut warm) = books.warm.take() else { return };
+        // From one account to the other; where another takes it first, the memory goes.
+        let charged = books.charge.bytes();
+        books.charge.shrink_to(0);
+        if warm.try_grow(charged) {
+            pool.keep(Spare { chunk, capacity: self.capacity, warm });
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

@@ -81,7 +81,7 @@ fn appends(dir: &Path, threads: u32) -> Result<()> {
         // As the engine's background task does.
         scope.spawn(move || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                let _ = log.prepare();
+                let _ = log.prepare(1);
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         });

@@ -27,8 +27,8 @@ use crate::supply::{Fresh, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Stores are prepared this far ahead, and looked after whenever a quarter of it was written.
-const AHEAD_BYTES: u64 = 1 << 20;
+/// Stores are prepared in steps of this, and looked after whenever a quarter of it was written.
+pub(crate) const AHEAD_BYTES: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -150,11 +150,11 @@ impl Lane {
         })
     }
 
-    /// The file that is written, and where its next stores should be prepared; none where the log is
+    /// The file that is written, and where its next stores go; none where the log is
     /// synced that often that a sync would write what was prepared, before anything is stored there.
     pub(crate) fn ahead(&self) -> Option<(Arc<dyn File>, u64)> {
         let segment = self.active.as_ref().filter(|_| self.unsealed_bytes >= AHEAD_BYTES)?;
-        Some((Arc::clone(&segment.fresh.file), segment.tail + AHEAD_BYTES))
+        Some((Arc::clone(&segment.fresh.file), segment.tail))
     }
 
     /// What keeps the segment alive.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::chain::Source;
 use crate::combiner::Combiner;
-use crate::lane::Lane;
+use crate::lane::{AHEAD_BYTES, Lane};
 use crate::name::segment_name;
 use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
 use crate::recover::{self, Recovery, Replay, settle, trim};
@@ -30,6 +30,10 @@ use crate::start::Start;
 use crate::statistics::Statistics;
 use crate::supply::Supply;
 use crate::syncer::Syncer;
+
+/// Stores are prepared so many steps ahead: 20 ms of writing, at 130 MB/s, in which whoever prepares
+/// them need not get a turn.
+const AHEAD_STEPS: u64 = 3;
 
 /// The lane that is appended to.
 pub(crate) const LANE: LaneId = LaneId(0);
@@ -327,24 +331,26 @@ impl Log {
         file.set_len(tail.next_multiple_of(PAGE_BYTES as u64))
     }
 
-    /// Makes the next segment ahead of need; whether it did. The engine calls it from a
-    /// background task when [`Log::bytes`] has grown.
+    /// Makes the next segment ahead of need, unless `ahead` are there already; whether it did. The
+    /// engine calls it from a background task when [`Log::bytes`] has grown.
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn prepare(&self) -> Result<bool> {
+    pub fn prepare(&self, ahead: usize) -> Result<bool> {
         self.combiner.with(|lane| match lane.begin() {
             Some(_) => Ok(()),
             None => lane.rotate(0).map(drop),
         })?;
-        self.supply.prepare()
+        self.supply.prepare(ahead)
     }
 
     /// Has stores in front of the log's end cost no more than a copy, where the device can do
     /// something about it and nobody syncs all the time. For a background task that [`Log::on_growth`] wakes.
     pub fn prepare_stores(&self) {
         if let Some((file, at)) = self.combiner.with(|lane| lane.ahead()) {
-            file.prepare_stores(at);
+            for step in 1..=AHEAD_STEPS {
+                file.prepare_stores(at + step * AHEAD_BYTES);
+            }
             self.supply.prepare_stores();
         }
     }

@@ -1,8 +1,9 @@
-//! The supply of segments: the next one is made ahead, off the path of the writers.
+//! The supply of segments: the next ones are made ahead, off the path of the writers.
 //!
 //! A made segment has its space reserved, its header durable and its name durable: nothing in it
 //! can later be lost because the file was.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -45,16 +46,12 @@ pub(crate) struct Supply {
     leave_bytes: u64,
     account: Account,
     shared: Arc<Shared>,
-    /// Held while a segment is made: a writer that runs out meanwhile waits for that segment
-    /// instead of making a second one.
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Ids are never reused (I8), and grow in the order of use.
-    next: u64,
-    ready: Option<Fresh>,
+    /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
+    /// made: a writer that runs out meanwhile waits for that segment instead of making a second one.
+    making: Mutex<u64>,
+    /// Segments made ahead, in the order of use. Locked after `making`, and for moments only: whoever
+    /// finds one there waits for nothing.
+    ready: Mutex<VecDeque<Fresh>>,
 }
 
 impl Supply {
@@ -74,7 +71,8 @@ impl Supply {
             leave_bytes,
             account: account.clone(),
             shared: Arc::clone(shared),
-            state: Mutex::new(State { next, ready: None }),
+            making: Mutex::new(next),
+            ready: Mutex::default(),
         }
     }
 
@@ -84,25 +82,26 @@ impl Supply {
         SegmentHeader { store, lane, segment, capacity: 0 }.seed()
     }
 
-    /// Makes the next segment unless there is one; whether it did.
-    pub(crate) fn prepare(&self) -> Result<bool> {
-        let mut state = self.state.lock();
-        if state.ready.is_some() {
+    /// Makes the next segment unless `ahead` are ready; whether it did.
+    pub(crate) fn prepare(&self, ahead: usize) -> Result<bool> {
+        let mut next = self.making.lock();
+        if self.ready.lock().len() >= ahead {
             return Ok(false);
         }
         self.leave(self.segment_bytes)?;
-        state.ready = Some(self.make(&mut state.next, self.segment_bytes)?);
+        let fresh = self.make(&mut next, self.segment_bytes)?;
+        self.ready.lock().push_back(fresh);
         Ok(true)
     }
 
     /// The segment with which a log is opened: a shorter one where the device has no space for a
     /// whole one, whatever it leaves, so that a full device can be deleted from.
     pub(crate) fn take_first(&self, needed: u64) -> Result<Fresh> {
-        let mut state = self.state.lock();
+        let mut next = self.making.lock();
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
         let mut capacity = self.segment_bytes.max(least);
         loop {
-            match self.make(&mut state.next, capacity) {
+            match self.make(&mut next, capacity) {
                 Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
                     capacity = (capacity / 2).next_multiple_of(PAGE_BYTES as u64).max(least);
                 }
@@ -113,30 +112,38 @@ impl Supply {
 
     /// Has the first stores into the segment made ahead cost no more than a copy.
     pub(crate) fn prepare_stores(&self) {
-        // While one is made nobody stores into it.
-        let file = self.state.try_lock().and_then(|state| {
-            let ready = state.ready.as_ref()?;
-            Some(Arc::clone(&ready.file))
-        });
-        if let Some(file) = file {
+        let first = self.ready.lock().front().map(|ready| Arc::clone(&ready.file));
+        if let Some(file) = first {
             file.prepare_stores(PAGE_BYTES as u64);
         }
     }
 
-    /// A segment of at least `needed` bytes: the one made ahead, or a new one.
+    /// A segment of at least `needed` bytes: the next made ahead, or a new one.
     pub(crate) fn take(&self, needed: u64) -> Result<Fresh> {
-        let mut state = self.state.lock();
-        if let Some(ready) = state.ready.take() {
-            if ready.capacity >= needed {
-                return Ok(ready);
-            }
-            // Ids grow in the order of use, so the smaller one cannot wait for its turn.
-            self.medium.remove(ready.file.name())?;
+        let fits = |ready: &mut VecDeque<Fresh>| {
+            ready
+                .front()
+                .is_some_and(|first| first.capacity >= needed)
+                .then(|| ready.pop_front())?
+        };
+        if let Some(fresh) = fits(&mut self.ready.lock()) {
+            return Ok(fresh);
         }
+        let mut next = self.making.lock();
+        let mut ready = self.ready.lock();
+        if let Some(fresh) = fits(&mut ready) {
+            return Ok(fresh);
+        }
+        // Ids grow in the order of use, so smaller ones cannot wait for their turn.
+        while let Some(first) = ready.front() {
+            self.medium.remove(first.file.name())?;
+            ready.pop_front();
+        }
+        drop(ready);
         count(&self.shared.counters.segments_inline, 1);
         let capacity = self.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
         self.leave(capacity)?;
-        self.make(&mut state.next, capacity)
+        self.make(&mut next, capacity)
     }
 
     /// Refuses a segment that would not leave what is to be left of the device.

@@ -81,7 +81,7 @@ fn what_was_appended_is_replayed_in_order_again_and_again() {
 fn a_record_larger_than_a_segment_gets_one_of_its_own() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
-    log.prepare().unwrap();
+    log.prepare(1).unwrap();
     let bodies = [vec![1; 10], vec![2; 100_000], vec![3; 10], vec![4; 700_000], vec![5; 20_000]];
     for body in &bodies {
         append(&log, 1, 1, body).unwrap();
@@ -188,7 +188,7 @@ fn statistics_count_what_was_done() {
     append(&log, 1, 2, &[0; 100]).unwrap();
     append(&log, 1, 2, &[0; 100]).unwrap();
     log.sync(log.last()).unwrap();
-    assert!(log.prepare().unwrap() && !log.prepare().unwrap());
+    assert!(log.prepare(1).unwrap() && !log.prepare(1).unwrap());
     let statistics = log.statistics();
     assert_eq!((statistics.records, statistics.groups, statistics.syncs), (2, 2, 1));
     assert_eq!((statistics.body_bytes, statistics.record_bytes), (200, 2 * 123));

@@ -172,7 +172,8 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Has stores around offset `at`, within the reserved length, cost no more than a copy, where the
     /// device can do something about it ahead: for a background task, before a writer gets there.
-    /// At an offset past the reserved length it says that no stores follow. Only a hint.
+    /// [`u64::MAX`] says that no stores follow; what else lies past the reserved length has no effect.
+    /// Only a hint.
     fn prepare_stores(&self, _at: u64) {}
 
     /// Makes every completed write of this file durable, its length too.

@@ -3,6 +3,7 @@
 
 mod flush_task;
 mod log_task;
+mod segment_task;
 mod sync_task;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::counter::Counter;
 
 pub(crate) use flush_task::{FlushTask, LogLimits};
 pub(crate) use log_task::LogTask;
+pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;
 
 /// The running tasks, and what they did.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arena::PublishRing;
-use base::{Error, ErrorKind, ReclaimOrder, Result, Seqno, StoreId};
+use base::{Error, ErrorKind, ReclaimOrder, Result, Seqno, StoreId, TaskHandle};
 use compact::Operators;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use table::{
 };
 
 use crate::Resources;
-use crate::background::{Background, FlushTask, LogLimits, LogTask, SyncTask};
+use crate::background::{Background, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask};
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
@@ -215,7 +215,9 @@ pub(crate) fn open(
         job: None,
         began: Duration::ZERO,
     };
-    let log_task = LogTask { log: Arc::clone(&log), log_limits, stop: Arc::clone(&stop) };
+    let log_task =
+        LogTask { log: Arc::clone(&log), buffers: Arc::clone(&buffers), stop: Arc::clone(&stop) };
+    let segments = SegmentTask { log: Arc::clone(&log), log_limits, stop: Arc::clone(&stop) };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),
@@ -240,7 +242,8 @@ pub(crate) fn open(
         &buffers,
         &compactor,
         flush,
-        (log_task, sync, clock, scrub, watch),
+        (log_task, segments),
+        (sync, clock, scrub, watch),
     );
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
@@ -284,16 +287,18 @@ fn start_background(
     buffers: &Buffers,
     compactor: &Arc<Compactor>,
     flush: FlushTask,
-    (log, sync, clock, scrub, watch): (LogTask, SyncTask, ClockTask, ScrubTask, WatchTask),
+    (log, segments): (LogTask, SegmentTask),
+    (sync, clock, scrub, watch): (SyncTask, ClockTask, ScrubTask, WatchTask),
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
     let flusher = executor.spawn("flush", Box::new(flush));
     buffers.set_flusher(flusher.clone());
     let growing = Arc::clone(&log.log);
-    let log = executor.spawn("log", Box::new(log));
-    let waker = log.clone();
-    growing.on_growth(Box::new(move || waker.wake()));
+    let log = resources.urgent().spawn("log", Box::new(log));
+    let segments = executor.spawn("segments", Box::new(segments));
+    let wakers = [log.clone(), segments.clone()];
+    growing.on_growth(Box::new(move || wakers.iter().for_each(TaskHandle::wake)));
     let syncer = executor.spawn("interval sync", Box::new(sync));
     let clock = executor.spawn("clock", Box::new(clock));
     let scrub = executor.spawn("scrub", Box::new(scrub));
@@ -304,8 +309,11 @@ fn start_background(
     };
     let merges: Vec<_> = (0..resources.background_threads().max(MERGES_MIN)).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks =
-        [flusher, log, syncer, clock, scrub].into_iter().chain(merges).chain(watch).collect();
+    let tasks = [flusher, log, segments, syncer, clock, scrub]
+        .into_iter()
+        .chain(merges)
+        .chain(watch)
+        .collect();
     Background { stop, tasks, counters }
 }
 

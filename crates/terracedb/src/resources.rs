@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use arena::RegionPool;
 use base::{
     Account, Budget, Charge, Clock, Error, Executor, Reclaim, ReclaimOrder, Result, SystemClock,
     Threads,
@@ -38,11 +39,15 @@ struct Inner {
     cache: Arc<PageCache>,
     rows: Arc<RowCache>,
     balance: Arc<Balance>,
+    /// Memory of memtables that were flushed, for the next ones.
+    regions: Arc<RegionPool>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
     flush: Budget,
     _flush_charge: Charge,
     executor: Arc<dyn Executor>,
     background_threads: usize,
+    /// Where tasks run that wait for nothing and must not wait for others: a thread of its own.
+    urgent: Arc<dyn Executor>,
     /// What compaction jobs were promised and may charge, bytes. Only a number: `Relaxed`.
     promised: AtomicU64,
     /// Held while the memory number changes.
@@ -101,12 +106,18 @@ impl ResourcesBuilder {
         let balance = Arc::new(Balance::new(&cache, &rows));
         let weak = Arc::downgrade(&balance);
         budget.add_reclaimer(ReclaimOrder::Cache, weak);
+        let regions = RegionPool::new(budget.account(REGIONS), regions_kept(&plan));
+        let weak = Arc::downgrade(&regions);
+        budget.add_reclaimer(ReclaimOrder::Optional, weak);
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let background_threads = threads_of(self.background_threads)?;
-        let executor = match self.executor {
-            Some(executor) => executor,
-            None => Arc::new(Threads::start(background_threads, Arc::new(SystemClock::new()))?),
+        let threads = |count| -> Result<Arc<dyn Executor>> {
+            Ok(Arc::new(Threads::start(count, Arc::new(SystemClock::new()))?))
+        };
+        let (executor, urgent) = match self.executor {
+            Some(executor) => (Arc::clone(&executor), executor),
+            None => (threads(background_threads)?, threads(1)?),
         };
         let (open_stores, next_space) = Default::default();
         Ok(Resources(Arc::new(Inner {
@@ -115,9 +126,11 @@ impl ResourcesBuilder {
             cache,
             rows,
             balance,
+            regions,
             flush,
             _flush_charge,
             executor,
+            urgent,
             background_threads,
             promised: AtomicU64::new(0),
             resizing: Mutex::new(()),
@@ -153,6 +166,14 @@ impl Drop for CompactionMemory {
 /// The accounts that [`MemoryPlan`] gives a cap.
 const READS: &str = "reads";
 const COMPACTION: &str = "compaction";
+
+/// Memory kept for memtables to come.
+const REGIONS: &str = "memtables to come";
+
+/// As much as the write buffers are beyond two memtables, one being filled and one flushed.
+fn regions_kept(plan: &MemoryPlan) -> u64 {
+    plan.write_buffers.saturating_sub(2 * plan.memtable)
+}
 
 /// Puts the plan's caps in force.
 fn apply(plan: &MemoryPlan, budget: &Budget) {
@@ -198,6 +219,7 @@ impl Resources {
         self.0.plan.store(Arc::new(plan));
         apply(&plan, &self.0.budget);
         self.0.cache.set_capacity(plan.budget);
+        self.0.regions.set_bytes_max(regions_kept(&plan));
         Ok(self.0.budget.set_limit(plan.budget))
     }
 
@@ -273,8 +295,16 @@ impl Resources {
         self.0.background_threads
     }
 
+    pub(crate) fn regions(&self) -> &Arc<RegionPool> {
+        &self.0.regions
+    }
+
     pub(crate) fn executor(&self) -> &dyn Executor {
         &*self.0.executor
+    }
+
+    pub(crate) fn urgent(&self) -> &dyn Executor {
+        &*self.0.urgent
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

@@ -126,7 +126,7 @@ impl Store {
         }
         if self.log.statistics().segments_live == 0 {
             // A store with keyspaces has a log, so that a missing one is damage.
-            self.log.prepare()?;
+            self.log.prepare(1)?;
         }
         let keyspace = state.keyspaces_below.max(KeyspaceId(1));
         let account = self.buffers.account();

@@ -104,7 +104,7 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                 }
             }
             12 => {
-                log.prepare().unwrap();
+                log.prepare(1).unwrap();
             }
             13 => log.rotate().unwrap(),
             14 => {

@@ -61,7 +61,7 @@ fn a_failed_sync_of_names_poisons() {
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 1, b"x").unwrap();
     device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory")).unwrap();
-    assert_eq!(log.prepare().unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(log.prepare(1).unwrap_err().kind(), ErrorKind::Poisoned);
     assert_poisoned(&log);
 }
 
@@ -84,7 +84,7 @@ fn a_full_device_refuses_and_recovers() {
         assert!(appended < 100, "the device fills");
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    assert_eq!(log.prepare().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(log.prepare(1).unwrap_err().kind(), ErrorKind::NoSpace);
     assert!(log.poisoned().is_none());
     log.sync(log.last()).unwrap();
     assert_eq!(log.durable().get(), appended);

@@ -103,7 +103,7 @@ fn freeing_while_appending_loses_nothing_alive() {
             let below = Seqno::new(log.last().get() / 2);
             log.flushed(KeyspaceId(BUSY), below);
             free(&log);
-            log.prepare().unwrap();
+            log.prepare(1).unwrap();
         }
     });
     let (last, below) = (log.last().get(), log.last().get() / 2);

@@ -78,7 +78,7 @@ fn segments_of_files_are_made_freed_and_cut() {
     let (log, ..) = open(&medium).unwrap();
     for at in 1..=60 {
         append(&log, 1, 1, &body(at)).unwrap();
-        log.prepare().unwrap();
+        log.prepare(1).unwrap();
     }
     log.sync(log.last()).unwrap();
     append(&log, 2, 1, &vec![9; 100_000]).unwrap();

@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// The length of a window, bytes: some milliseconds of writing, in which the next one is made ahead,
-/// and small enough that two windows of dirty pages do not count in a process's memory.
+/// and small enough that a handful of windows of dirty pages do not count in a process's memory.
 pub(super) const WINDOW_BYTES: usize = 1 << 20;
 
 /// One mapped piece.
@@ -41,6 +41,11 @@ impl Window {
             Some(start) => Ok(Self { start, at, is_populated: false }),
             None => Err(io::ErrorKind::Other.into()),
         }
+    }
+
+    /// Where in the file it begins.
+    pub(super) const fn at(&self) -> u64 {
+        self.at
     }
 
     /// Whether offset `at` of the file lies in it.

@@ -33,12 +33,15 @@ impl LogLimits {
     /// Short segments are left by stores that are opened often and written little.
     const SEGMENTS_MAX: u64 = 8;
 
-    /// Makes the next segment once the present one is in use: an idle store keeps one. A failure is
-    /// the log's, which every writer then reports.
-    pub(super) fn prepare(self, log: &Log) {
-        if log.bytes() > self.segment_bytes / 4 {
-            let _ = log.prepare();
-        }
+    /// Makes the next segment once the present one is in use: an idle store keeps one. Of a log that
+    /// grows, two: making one takes two syncs, which wait for what merges write, and writers fill one
+    /// in a quarter of a second. A failure is the log's, which every writer then reports. Whether
+    /// one was made.
+    pub(super) fn prepare(self, log: &Log) -> bool {
+        let bytes = log.bytes();
+        let ahead = usize::from(bytes > self.segment_bytes / 4)
+            + usize::from(bytes > 2 * self.segment_bytes);
+        ahead > 0 && log.prepare(ahead).unwrap_or(false)
     }
 
     pub(crate) fn is_over(self, log: &Log) -> bool {
@@ -133,7 +136,6 @@ impl FlushTask {
         // for as long as they like. A failure here is one of the log's, which every writer then
         // reports; the task itself has nobody to tell.
         let _ = self.log.free(&|start| self.env.manifest.begin_log(start));
-        self.log_limits.prepare(&self.log);
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();
         }
@@ -144,6 +146,7 @@ impl FlushTask {
             Some((tree, memtable, below))
         });
         let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) else {
+            self.buffers.rest();
             return Progress::IdleFor(LOOK_AROUND);
         };
         // Every write below has been applied once it is visible; none comes after.

@@ -1,5 +1,5 @@
-//! The log task: what writers store into is there before they get to it: the pages, and the next
-//! segment.
+//! The log task: what writers store into is there before they get to it: the log's pages, and the
+//! memory of memtables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Progress, Task};
 use log::Log;
 
-use super::LogLimits;
+use crate::buffers::Buffers;
 
-/// Prepares the log's next stores and its next segment; woken as the log grows.
+/// Prepares what the next writes are stored into; woken as the log grows, and run where it waits for
+/// nothing: writers are some ten milliseconds behind it.
 pub(crate) struct LogTask {
     pub(crate) log: Arc<Log>,
-    pub(crate) log_limits: LogLimits,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -22,8 +23,7 @@ impl Task for LogTask {
             return Progress::Done;
         }
         self.log.prepare_stores();
-        // As soon as the one before is in use: making one takes two syncs, which wait for merges.
-        self.log_limits.prepare(&self.log);
+        self.buffers.prepare();
         Progress::Idle
     }
 }

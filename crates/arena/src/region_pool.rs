@@ -1,0 +1,143 @@
+//! Memory of regions that are gone, kept for the next ones.
+//!
+//! A store seals a memtable, flushes it and fills the next: the same memory, again and again. Given
+//! back and taken anew, every huge page of it is zeroed by the kernel (0.1 ms), and where the kernel
+//! takes another one than it was given, a virtual machine's host may have to find it first: 5 ms, at
+//! worst 45 ms, were measured for pages that the guest had never used (docs/performance.md). Writers
+//! would wait for that.
+//!
+//! Invariants: what is kept is charged (I10), is at most `bytes_max`, and goes when others need the
+//! memory, or when it was not asked for during [`LOOKS_MAX`] looks. What a region is given holds
+//! what the last one wrote: nobody reads a place of a region before writing it.
+
+use std::sync::Arc;
+
+use base::{Account, Charge, Reclaim};
+
+use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{Mutex, lock};
+
+/// Looks between which nothing is asked for, after which nothing is kept.
+const LOOKS_MAX: u32 = 50;
+
+/// Memory of a region that is gone: the first `warm` bytes of the chunk were taken.
+pub(crate) struct Spare {
+    pub(crate) chunk: Chunk,
+    pub(crate) capacity: u64,
+    pub(crate) warm: Charge,
+}
+
+impl Spare {
+    /// Gives back what is behind the first `bytes`, whole chunks.
+    fn trim(&mut self, bytes: u64) {
+        let (keep, end) = (bytes.next_multiple_of(CHUNK_BYTES as u64), self.warm.bytes());
+        if let Some(less @ 1..) = end.checked_sub(keep) {
+            self.chunk.discard_within(keep as usize, less as usize);
+            self.warm.shrink_to(keep);
+        }
+    }
+}
+
+/// Keeps memory for the regions to come. Shared by the memtables of all stores of a process.
+pub struct RegionPool {
+    account: Account,
+    spares: Mutex<Vec<Spare>>,
+    bytes_max: AtomicU64,
+    /// Looks since something was asked for. Only a number: `Relaxed`.
+    looks: AtomicU32,
+}
+
+impl RegionPool {
+    /// An empty pool, which charges what it keeps to `account` and keeps at most `bytes_max`.
+    #[must_use]
+    pub fn new(account: Account, bytes_max: u64) -> Arc<Self> {
+        let (bytes_max, looks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
+        Arc::new(Self { account, spares: Mutex::new(Vec::new()), bytes_max, looks })
+    }
+
+    /// Bytes kept, and those that living regions took ahead.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// Keeps at most `bytes` from now on.
+    pub fn set_bytes_max(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Relaxed);
+        self.fit(&mut lock(&self.spares));
+    }
+
+    /// To be called now and then while nobody writes: what was not asked for in a while is given
+    /// back. Whether there is none left.
+    pub fn look(&self) -> bool {
+        let looks = self.looks.fetch_add(1, Relaxed).saturating_add(1);
+        if looks < LOOKS_MAX {
+            return false;
+        }
+        lock(&self.spares).clear();
+        true
+    }
+
+    pub(crate) const fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Memory for a region that will take `likely` bytes: no more of it than that.
+    pub(crate) fn take(&self, likely: u64) -> Option<Spare> {
+        self.looks.store(0, Relaxed);
+        if likely < CHUNK_BYTES as u64 {
+            return None;
+        }
+        let mut spare = lock(&self.spares).pop()?;
+        spare.trim(likely);
+        Some(spare)
+    }
+
+    pub(crate) fn keep(&self, spare: Spare) {
+        if spare.warm.bytes() < CHUNK_BYTES as u64 {
+            return;
+        }
+        let mut spares = lock(&self.spares);
+        spares.push(spare);
+        // The largest is asked for first.
+        spares.sort_by_key(|spare| spare.warm.bytes());
+        self.fit(&mut spares);
+    }
+
+    /// Has the smallest go until the rest is few enough, and one fewer if that is too much.
+    fn fit(&self, spares: &mut Vec<Spare>) {
+        let most = self.bytes_max.load(Relaxed);
+        let bytes = |spares: &[Spare]| spares.iter().map(|spare| spare.warm.bytes()).sum::<u64>();
+        while spares.len() > 1 && bytes(spares) > most {
+            spares.remove(0);
+        }
+        spares.retain_mut(|spare| {
+            spare.trim(most);
+            most > 0
+        });
+    }
+}
+
+impl Reclaim for RegionPool {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        // Whoever holds the lock may be the one who asks.
+        let Ok(mut spares) = self.spares.try_lock() else { return 0 };
+        let mut came_back = 0;
+        while came_back < bytes
+            && let Some(spare) = spares.pop()
+        {
+            came_back += spare.warm.bytes();
+        }
+        came_back
+    }
+}
+
+impl std::fmt::Debug for RegionPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RegionPool({} B)", self.bytes())
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

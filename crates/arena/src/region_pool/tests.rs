@@ -1,0 +1,94 @@
+use super::*;
+use crate::OrderedMap;
+use base::{Budget, EntryKind, ReclaimOrder, Rng, Seqno, Trailer};
+use std::collections::BTreeMap;
+
+const CHUNK: u64 = CHUNK_BYTES as u64;
+
+/// A map that charges at least `bytes`, and is dropped.
+fn use_up(pool: &Arc<RegionPool>, account: &Account, bytes: u64) -> base::Result<()> {
+    OrderedMap::pooled(pool, account, bytes)?.reserve(0, bytes as usize)
+}
+
+#[test]
+fn memory_goes_from_map_to_map_and_is_charged_all_the_time() {
+    let budget = Budget::new(1 << 30);
+    let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));
+    use_up(&pool, &maps, 7 * CHUNK).unwrap();
+    assert_eq!((maps.used(), pool.bytes()), (0, 8 * CHUNK));
+    let map = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
+    assert_eq!(map.bytes() + pool.bytes(), 8 * CHUNK, "nothing new was taken");
+    map.reserve(0, 3 * CHUNK as usize).unwrap();
+    assert_eq!(budget.used(), 8 * CHUNK);
+    drop(map);
+    let small = OrderedMap::pooled(&pool, &maps, 100).unwrap();
+    assert_eq!(pool.bytes(), 8 * CHUNK, "a small map needs none of it");
+    let middle = OrderedMap::pooled(&pool, &maps, 2 * CHUNK).unwrap();
+    assert_eq!(middle.bytes() + pool.bytes(), 2 * CHUNK, "what it will not need is given back");
+    drop((small, middle));
+}
+
+#[test]
+fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
+    let budget = Budget::new(1 << 30);
+    let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 6 * CHUNK));
+    let two = [3 * CHUNK, 4 * CHUNK - 1000].map(|bytes| {
+        let map = OrderedMap::pooled(&pool, &maps, bytes).unwrap();
+        map.reserve(0, bytes as usize).unwrap();
+        map
+    });
+    drop(two);
+    assert!((1..=6 * CHUNK).contains(&pool.bytes()), "{pool:?}");
+    use_up(&pool, &maps, 20 * CHUNK).unwrap();
+    assert_eq!(pool.bytes(), 6 * CHUNK, "cut to what is allowed");
+    for _ in 1..LOOKS_MAX {
+        assert!(!pool.look());
+    }
+    drop(OrderedMap::pooled(&pool, &maps, 6 * CHUNK).unwrap());
+    assert!(!pool.look(), "it was asked for");
+    while !pool.look() {}
+    assert_eq!(budget.used(), 0);
+    pool.set_bytes_max(0);
+    use_up(&pool, &maps, 4 * CHUNK).unwrap();
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_is_kept_goes_to_whoever_needs_it() {
+    let budget = Budget::new(10 * CHUNK);
+    let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));
+    budget.add_reclaimer(ReclaimOrder::Optional, Arc::downgrade(&pool) as _);
+    use_up(&pool, &maps, 7 * CHUNK).unwrap();
+    assert!(pool.bytes() > 6 * CHUNK);
+    let other = budget.account("other").charge(9 * CHUNK).unwrap();
+    assert_eq!((budget.used(), pool.bytes()), (other.bytes(), 0));
+}
+
+/// A map in memory full of another map's remains answers like one in fresh memory.
+#[test]
+fn a_map_reads_nothing_that_an_earlier_one_left() {
+    let (mut rng, seed) = Rng::from_env();
+    let account = Account::unlimited("maps");
+    let pool = RegionPool::new(Account::unlimited("kept"), 64 << 20);
+    let entries = if cfg!(miri) { 200 } else { 20_000 };
+    for round in 0..4u8 {
+        let map = OrderedMap::pooled(&pool, &account, 32 << 20).unwrap();
+        let mut model = BTreeMap::new();
+        for number in 1..=entries {
+            let key = rng.below(entries * 2).to_be_bytes();
+            let value = vec![round; rng.below(if cfg!(miri) { 8 } else { 300 }) as usize];
+            let trailer = Trailer::new(Seqno::new(number), EntryKind::Put);
+            map.reserve(1, key.len() + value.len()).unwrap();
+            map.insert(&key, trailer, &value);
+            model.insert(key, value);
+        }
+        let latest = Trailer::seek(Seqno::MAX);
+        for key in (0..entries * 2).map(u64::to_be_bytes) {
+            let found = map.get(&key, latest).map(|(_, value)| value);
+            let expected = model.get(&key).map(Vec::as_slice);
+            assert_eq!(found, expected, "TERRACE_SEED={seed}, round {round}");
+        }
+        drop(map);
+        assert!(cfg!(miri) || pool.bytes() > 0);
+    }
+}
