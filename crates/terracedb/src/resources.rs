@@ -170,9 +170,9 @@ const COMPACTION: &str = "compaction";
 /// Memory kept for memtables to come.
 const REGIONS: &str = "memtables to come";
 
-/// As much as the write buffers are beyond two memtables, one being filled and one flushed.
+/// As much as a memtable being filled and one being flushed.
 fn regions_kept(plan: &MemoryPlan) -> u64 {
-    plan.write_buffers.saturating_sub(2 * plan.memtable)
+    plan.write_buffers / 2
 }
 
 /// Puts the plan's caps in force.
