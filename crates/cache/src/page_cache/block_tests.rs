@@ -35,6 +35,12 @@ fn read_block(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
     }
 }
 
+fn read_all(cache: &PageCache, pages: std::ops::Range<u64>) {
+    for page in pages {
+        read_block(cache, key(page), PageKind::Data);
+    }
+}
+
 fn cache(budget: &Budget) -> Arc<PageCache> {
     let account = budget.spare_account("page cache");
     let cache = Arc::new(PageCache::new(&account, budget.limit()).unwrap());
@@ -72,7 +78,7 @@ fn blocks_are_the_first_to_go() {
     let budget = Budget::new(64 * MIB);
     let (cache, writes) = (cache(&budget), budget.account("writes"));
     for _ in 0..4 {
-        (0..500).for_each(|page| drop(read_block(&cache, key(page), PageKind::Data)));
+        read_all(&cache, 0..500);
     }
     let full = cache.statistics();
     assert_eq!(full.blocks, 500);
@@ -83,11 +89,11 @@ fn blocks_are_the_first_to_go() {
     assert!(budget.used() <= budget.limit());
     // While memory is short none is kept.
     for _ in 0..4 {
-        (0..500).for_each(|page| drop(read_block(&cache, key(page), PageKind::Data)));
+        read_all(&cache, 0..500);
     }
     assert_eq!(cache.statistics().blocks, after.blocks);
     // Pages need what there is.
-    (1000..40_000).for_each(|page| drop(read_block(&cache, key(page), PageKind::Data)));
+    read_all(&cache, 1000..40_000);
     let filled = cache.statistics();
     assert!(filled.blocks == 0 && filled.data.resident >= after.data.resident, "{filled:?}");
     drop((charge, cache, writes));
@@ -100,7 +106,7 @@ fn blocks_take_a_part_of_the_cache() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     for _ in 0..4 {
-        (0..4000).for_each(|page| drop(read_block(&cache, key(page), PageKind::Data)));
+        read_all(&cache, 0..4000);
     }
     let full = cache.statistics();
     assert!(full.block_bytes > 6 * MIB && full.block_bytes <= 9 * MIB, "{full:?}");
