@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Ok(())
     });
-    if let Ok(found) = log::check(&medium, None, &Account::unlimited("fuzz")) {
+    if let Ok(found) = log::check(&medium, None, &log::Start::new(), &Account::unlimited("fuzz")) {
         assert!(found.bytes <= length);
     }
 });
