@@ -45,6 +45,17 @@ usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs 
 const RESULTS: &str = "results";
 const DOCUMENT: &str = "docs/benchmarks.md";
 
+/// The command that anybody gives to have the same: where the data lies is their own affair.
+fn shown(arguments: &[&str]) -> String {
+    let mut words = vec!["cargo xtask peers"];
+    let is_place =
+        |at: usize| at.checked_sub(1).and_then(|before| arguments.get(before)) == Some(&"--data");
+    words.extend(
+        arguments.iter().enumerate().map(|(at, word)| if is_place(at) { "DIR" } else { *word }),
+    );
+    words.join(" ")
+}
+
 fn run(arguments: &[&str]) -> Result<()> {
     match arguments {
         ["run" | "load", case, kind, scale, seed, dir] => {
@@ -90,7 +101,7 @@ fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
         scale: Scale::Full,
         data: PathBuf::from("peers-data"),
         results: PathBuf::from(RESULTS),
-        command: format!("cargo xtask peers {}", arguments.join(" ")).trim().to_owned(),
+        command: shown(arguments),
     };
     let mut is_reported = true;
     let mut arguments = arguments.iter();

@@ -112,7 +112,7 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
             .or_else(|| store.spread(step, |m| Some(m.ops_per_sec)).map(|spread| (spread, "")))
     };
     let (spread, unit) = rate(store)?;
-    let ratio = own.and_then(|own| rate(own)).map(|(own, _)| own.median / spread.median);
+    let ratio = own.and_then(rate).map(|(own, _)| own.median / spread.median);
     let of = |figure: fn(&Measured) -> Option<f64>, show: fn(f64) -> String| {
         store.spread(step, figure).map_or_else(|| "-".to_owned(), |spread| show(spread.median))
     };

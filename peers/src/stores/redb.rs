@@ -46,7 +46,7 @@ impl Redb {
         work: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<T>,
     ) -> Result<T> {
         let mut txn = self.db.begin_write().of("redb begin_write")?;
-        let sync = sync || self.commits.fetch_add(1, Relaxed) % COMMITS_BETWEEN_SYNCS == 0;
+        let sync = sync || self.commits.fetch_add(1, Relaxed).is_multiple_of(COMMITS_BETWEEN_SYNCS);
         if !sync {
             txn.set_durability(Durability::None).of("redb set_durability")?;
         }
