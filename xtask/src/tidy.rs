@@ -60,4 +60,14 @@ mod tests {
             assert!(runs, "{path}");
         }
     }
+
+    /// The README's first command names no program.
+    #[test]
+    fn cargo_run_knows_which_program() {
+        let texts = workspace::texts().unwrap();
+        let root = texts.iter().find(|text| text.path == "Cargo.toml").unwrap();
+        assert!(root.content.lines().any(|line| line == "default-members = [\"crates/cli\"]"));
+        let program = texts.iter().filter(|text| text.path.starts_with("crates/cli/src/bin/"));
+        assert_eq!(program.count(), 0, "one program of that crate");
+    }
 }
