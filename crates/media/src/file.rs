@@ -9,6 +9,8 @@
 //! only the counters of [`turns`]. Cost: docs/media.md.
 
 mod handle;
+mod lines;
+mod lone;
 mod pool;
 mod queue;
 mod ring;
@@ -32,15 +34,10 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
-use pool::Pool;
-use queue::FileQueue;
-use ring::Ring;
-use turns::Turns;
+use lines::Lines;
 
+pub(crate) use lone::LoneFile;
 pub use staging::Staging;
-
-/// The deepest queue: a ring's slots and entries stay far below a megabyte.
-const DEPTH_MAX: usize = 4096;
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +70,8 @@ pub struct FileMedium {
     direct: bool,
     /// Allocated space may be mapped.
     mappable: bool,
-    pool: Option<Arc<Pool>>,
+    lines: Lines,
     notice: Option<String>,
-    queue_depth: usize,
-    turns: Arc<Turns>,
 }
 
 impl FileMedium {
@@ -102,14 +97,11 @@ impl FileMedium {
         let mut notices = Vec::new();
         let read_only = options.read_only;
         let direct = options.direct && takes_direct(path, read_only, &mut notices)?;
-        let queue_depth = options.queue_depth.clamp(1, DEPTH_MAX);
-        let pool = (!takes_ring(options.io_uring, queue_depth, &mut notices))
-            .then(|| Pool::new(queue_depth));
+        let lines = Lines::new(options.io_uring, options.queue_depth, &mut notices);
         let mappable = fstatfs(&directory).is_ok_and(|fs| keeps_allocated(fs.f_type as u64));
         let notice = (!notices.is_empty()).then(|| notices.join("; "));
-        let turns = Turns::new(queue_depth);
         let path = path.to_owned();
-        Ok(Self { path, directory, read_only, direct, mappable, pool, notice, queue_depth, turns })
+        Ok(Self { path, directory, read_only, direct, mappable, lines, notice })
     }
 
     /// What the device does not do as well as it might, in one line, to be said once.
@@ -165,18 +157,12 @@ impl FileMedium {
 
 impl Medium for FileMedium {
     fn capabilities(&self) -> Capabilities {
-        let backend = match (&self.pool, self.direct) {
-            (None, true) => "io_uring",
-            (None, false) => "io_uring cached",
-            (Some(_), true) => "pread pool",
-            (Some(_), false) => "pread pool cached",
-        };
         Capabilities {
             block_bytes: PAGE_BYTES,
             byte_addressable: false,
             persistent: true,
-            queue_depth: self.queue_depth,
-            backend,
+            queue_depth: self.lines.depth(),
+            backend: self.lines.backend(self.direct),
         }
     }
 
@@ -193,7 +179,7 @@ impl Medium for FileMedium {
         };
         match self.reserve(&file, access, reserve) {
             Ok(allocated) => {
-                let turns = Arc::clone(&self.turns);
+                let turns = self.lines.turns();
                 Ok(Arc::new(DiskFile::new(name, file, access, allocated, turns)))
             }
             Err(error) => {
@@ -209,7 +195,7 @@ impl Medium for FileMedium {
         match self.options(access).open(&place) {
             // Stores into an existing file are written, not mapped: its pages may have left the
             // cache, and a page that cannot be read back must be an error, not a signal.
-            Ok(file) => Ok(Arc::new(DiskFile::new(name, file, access, 0, Arc::clone(&self.turns)))),
+            Ok(file) => Ok(Arc::new(DiskFile::new(name, file, access, 0, self.lines.turns()))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
             Err(error) => Err(failed("open", place.display(), error)),
         }
@@ -326,18 +312,7 @@ impl Medium for FileMedium {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        let depth = depth.clamp(1, DEPTH_MAX);
-        let turns = Arc::clone(&self.turns);
-        if let Some(pool) = &self.pool {
-            return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
-        }
-        match Ring::new(depth) {
-            Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
-            Err(error) => Err(Error::retry("io_uring queue")
-                .at(self.path.display())
-                .expected(format_args!("a ring of {depth} operations"))
-                .caused_by(error)),
-        }
+        self.lines.queue(depth, self.path.display())
     }
 
     fn undecorated(&self) -> &dyn Any {
@@ -385,19 +360,6 @@ fn takes_direct(directory: &Path, read_only: bool, notices: &mut Vec<String>) ->
         notices.push(format!("direct I/O refused ({error}): the system's cache is used"));
     }
     Ok(opened.is_ok())
-}
-
-fn takes_ring(wanted: bool, threads: usize, notices: &mut Vec<String>) -> bool {
-    let refused = if wanted {
-        match Ring::probe() {
-            Ok(()) => return true,
-            Err(error) => format!("io_uring refused ({error})"),
-        }
-    } else {
-        "io_uring is switched off".to_owned()
-    };
-    notices.push(format!("{refused}: up to {threads} threads read and write instead"));
-    false
 }
 
 /// True for file systems where allocated space stays allocated when it is written again, so that

@@ -1,5 +1,5 @@
 //! Storage devices behind one trait: memory and files, with decorators that meter, throttle and
-//! break them.
+//! break them; and storage-class memory, read in place ([`scm`]).
 //!
 //! Level 1 (docs/ARCHITECTURE.md). `unsafe` is allowed here: aligned buffers, mapped windows and
 //! the kernel's completion rings live in this crate and nowhere else.
@@ -15,6 +15,7 @@ mod memory;
 mod metered;
 mod pace;
 mod purpose;
+pub mod scm;
 mod throttled;
 mod usage;
 

@@ -180,7 +180,7 @@ fn what_is_refused_is_said_once_and_in_the_backend() {
     assert_eq!(plain.capabilities().backend, "pread pool cached");
     assert!(plain.notice().unwrap().contains("threads"), "{:?}", plain.notice());
     let best = open(directory.path());
-    assert_eq!(best.capabilities().backend.contains("io_uring"), Ring::probe().is_ok());
+    assert_eq!(best.capabilities().backend.contains("io_uring"), ring::Ring::probe().is_ok());
     assert_eq!(best.notice().is_none(), best.capabilities().backend == "io_uring");
 }
 
@@ -260,7 +260,7 @@ fn the_pool_equals_the_ring() {
             }
         }
     }
-    assert!(pool.pool.as_ref().unwrap().threads() <= 4);
+    assert!(pool.lines.threads() <= 4);
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! What carries the operations of one device's files: rings, or a pool of threads where the kernel
+//! refuses them, and the turns that both take.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{Error, Result};
+
+use super::pool::Pool;
+use super::queue::FileQueue;
+use super::ring::Ring;
+use super::turns::Turns;
+use crate::Queue;
+
+/// The deepest queue: a ring's slots and entries stay far below a megabyte.
+const DEPTH_MAX: usize = 4096;
+
+/// Carriers of one device.
+pub(super) struct Lines {
+    /// Instead of rings.
+    pool: Option<Arc<Pool>>,
+    turns: Arc<Turns>,
+    depth: usize,
+}
+
+impl Lines {
+    /// For a device that `depth` operations keep busy. What does not work as it might is added to
+    /// `notices`.
+    pub(super) fn new(io_uring: bool, depth: usize, notices: &mut Vec<String>) -> Self {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let pool = (!takes_ring(io_uring, depth, notices)).then(|| Pool::new(depth));
+        Self { pool, turns: Turns::new(depth), depth }
+    }
+
+    pub(super) fn turns(&self) -> Arc<Turns> {
+        Arc::clone(&self.turns)
+    }
+
+    pub(super) const fn depth(&self) -> usize {
+        self.depth
+    }
+
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(0, |pool| pool.threads())
+    }
+
+    /// The name of it all, for statistics.
+    pub(super) const fn backend(&self, is_direct: bool) -> &'static str {
+        match (&self.pool, is_direct) {
+            (None, true) => "io_uring",
+            (None, false) => "io_uring cached",
+            (Some(_), true) => "pread pool",
+            (Some(_), false) => "pread pool cached",
+        }
+    }
+
+    /// A queue for one thread, for files at `place`.
+    ///
+    /// # Errors
+    /// `Retry` where there is no ring or thread to be had.
+    pub(super) fn queue(&self, depth: usize, place: impl fmt::Display) -> Result<Box<dyn Queue>> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let turns = self.turns();
+        if let Some(pool) = &self.pool {
+            return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
+        }
+        match Ring::new(depth) {
+            Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
+            Err(error) => Err(Error::retry("io_uring queue")
+                .at(place)
+                .expected(format_args!("a ring of {depth} operations"))
+                .caused_by(error)),
+        }
+    }
+}
+
+fn takes_ring(wanted: bool, threads: usize, notices: &mut Vec<String>) -> bool {
+    let refused = if wanted {
+        match Ring::probe() {
+            Ok(()) => return true,
+            Err(error) => format!("io_uring refused ({error})"),
+        }
+    } else {
+        "io_uring is switched off".to_owned()
+    };
+    notices.push(format!("{refused}: up to {threads} threads read and write instead"));
+    false
+}

@@ -1,0 +1,66 @@
+//! Storage-class memory: what a second cache tier lies on.
+//!
+//! A place is named by one string (docs/media.md): a directory or file, a device, `numa:N`. What can
+//! be mapped becomes a [`Region`], whose [`Slots`] are read where they lie; anything else is
+//! [`Blocks`], read through the queues of `file`. What a place keeps, and for how long, is probed and
+//! told as [`Facts`]; nothing here trusts a name.
+//!
+//! A place has a fixed size, one owner at a time, and no content that anyone relies on: what is
+//! missing, too small or in use is an ordinary error.
+
+mod blocks;
+mod facts;
+mod flush;
+mod mapping;
+mod node;
+mod place;
+mod probe;
+mod region;
+mod slots;
+mod sync;
+
+pub use blocks::Blocks;
+pub use facts::{Facts, Persistence};
+pub use place::Place;
+pub use region::Region;
+pub use slots::{Filling, Page, Pinned, Slots};
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result, format_bytes};
+
+/// An open place.
+#[derive(Debug)]
+pub enum Scm {
+    /// Loads and stores reach it.
+    Mapped(Region),
+    /// Whole pages are read and written.
+    Blocks(Blocks),
+}
+
+impl Scm {
+    /// Opens `place` for `size` bytes, rounded down to whole pages. Space is set aside and locked for
+    /// this process; a file that is shorter is made longer, a device is not.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such place, it is in use or too small; `NoSpace` where there is not
+    /// as much; as the device's otherwise.
+    pub fn open(place: &Place, size: u64) -> Result<Self> {
+        let pages = size / PAGE_BYTES as u64;
+        if pages == 0 || u32::try_from(pages).is_err() {
+            return Err(Error::invalid("size of storage-class memory")
+                .at(place)
+                .expected("at least a page, at most 2^32 of them")
+                .got(format_bytes(size)));
+        }
+        probe::open(place, pages * PAGE_BYTES as u64)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        match self {
+            Self::Mapped(region) => region.facts(),
+            Self::Blocks(blocks) => blocks.facts(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A place that whole pages are read from and written to: a file or device past the system's cache.
+//!
+//! One file of fixed length, and queues to keep many of its pages in flight.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use base::Result;
+
+use super::facts::Facts;
+use crate::{File, Queue};
+
+type MakeQueue = dyn Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync;
+
+/// Pages behind a queue.
+pub struct Blocks {
+    file: Arc<dyn File>,
+    len: u64,
+    queue: Box<MakeQueue>,
+    facts: Facts,
+    /// What keeps others away: an open, locked file.
+    _guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Blocks {
+    /// The first `len` bytes of `file`, whose queues `queue` makes for a depth. The caller has the
+    /// file for itself for as long as this lives.
+    #[must_use]
+    pub fn new(
+        file: Arc<dyn File>,
+        len: u64,
+        facts: Facts,
+        queue: impl Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { file, len, queue: Box::new(queue), facts, _guard: None }
+    }
+
+    pub(super) fn guarded_by(self, guard: Box<dyn Any + Send + Sync>) -> Self {
+        Self { _guard: Some(guard), ..self }
+    }
+
+    /// The file; nothing past [`Blocks::len`] is to be used, and its length is not to be changed.
+    #[must_use]
+    pub const fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// How many bytes there are; whole pages.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "there is at least a page")]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// A queue for one thread, at most `depth` operations on the file in flight.
+    ///
+    /// # Errors
+    /// `Retry` where the device has no queue to give.
+    pub fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        (self.queue)(depth)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blocks({} bytes, {})", self.len, self.facts.backend)
+    }
+}

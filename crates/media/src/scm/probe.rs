@@ -1,0 +1,202 @@
+//! Finds out what lies at a path, and opens it as that.
+//!
+//! In order: a file that maps as persistent memory (DAX, `MAP_SYNC`), one in memory (tmpfs), and any
+//! other as blocks past the system's cache, since a mapped page of it would be DRAM. Mapped files are
+//! allocated first, so that no store meets a full device; they are locked while they are open.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use base::{Error, Result, format_bytes};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::io::Errno;
+
+use super::facts::{Facts, Persistence};
+use super::mapping::Mapping;
+use super::region::{Durability, Region};
+use super::{Blocks, Place, Scm, node};
+use crate::file::LoneFile;
+
+/// The file in a directory.
+const NAME: &str = "terrace.scm";
+
+/// `statfs` of tmpfs.
+const TMPFS: u64 = 0x0102_1994;
+
+/// Operations in flight that keep a block device busy, and threads where there is no io_uring.
+const QUEUE_DEPTH: usize = 32;
+
+pub(super) fn open(place: &Place, len: u64) -> Result<Scm> {
+    match place {
+        Place::Numa(node) => node::open(*node, len).map(Scm::Mapped),
+        Place::Path(path) => at(path, len),
+    }
+}
+
+fn at(path: &Path, len: u64) -> Result<Scm> {
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // One level only: where a device is not mounted, its folder is missing or empty, and
+            // making a path below it would quietly take space elsewhere.
+            fs::create_dir(path).map_err(|e| failed("create a directory", path, e))?;
+            return file(&path.join(NAME), len);
+        }
+        Err(error) => return Err(failed("open", path, error)),
+    };
+    if kind.is_dir() {
+        file(&path.join(NAME), len)
+    } else if kind.is_file() {
+        file(path, len)
+    } else if kind.is_block_device() {
+        block_device(path, len)
+    } else if kind.is_char_device() {
+        dax_device(path, len)
+    } else {
+        Err(Error::invalid("place of storage-class memory")
+            .at(path.display())
+            .expected("a directory, a file, a block device or a DAX device"))
+    }
+}
+
+fn file(path: &Path, len: u64) -> Result<Scm> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|e| failed("open", path, e))?;
+    lock(&file, path)?;
+    match fallocate(file.as_fd(), FallocateFlags::empty(), 0, len) {
+        Ok(()) => {}
+        // Where nothing can be set aside, a write that finds no space is an error of its own; what is
+        // mapped below is a file system that can.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let held = file.metadata().map_err(|e| failed("stat", path, e))?.len();
+            file.set_len(held.max(len)).map_err(|e| failed("set the length", path, e))?;
+        }
+        Err(error) => return Err(failed("reserve space", path, error.into())),
+    }
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    if let Ok(mapping) = Mapping::shared(&file, bytes, true) {
+        return Ok(dax(mapping, file));
+    }
+    if fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS) {
+        let mapping = Mapping::shared(&file, bytes, false).map_err(|e| failed("map", path, e))?;
+        let facts = Facts {
+            backend: "tmpfs",
+            byte_addressable: true,
+            persistence: Persistence::Machine,
+            write_unit: 64,
+            read_latency: Duration::from_nanos(100),
+            numa_node: None,
+            emulated: None,
+        };
+        let region = Region::new(mapping, Durability::Never, facts, Some(Box::new(file)));
+        return Ok(Scm::Mapped(region));
+    }
+    blocks(path, len, file)
+}
+
+/// Persistent memory: what is stored is durable once its cache lines are written back.
+fn dax(mapping: Mapping, guard: fs::File) -> Scm {
+    let facts = Facts {
+        backend: "dax",
+        byte_addressable: true,
+        persistence: Persistence::Power,
+        // Of the one such medium that was sold widely; a smaller unit only costs space.
+        write_unit: 256,
+        read_latency: Duration::from_nanos(300),
+        numa_node: None,
+        emulated: None,
+    };
+    Scm::Mapped(Region::new(mapping, Durability::Lines, facts, Some(Box::new(guard))))
+}
+
+/// A DAX device has its length and alignment in sysfs, and no file system.
+fn dax_device(path: &Path, len: u64) -> Result<Scm> {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|e| failed("open", path, e))?;
+    let id = file.metadata().map_err(|e| failed("stat", path, e))?.rdev();
+    let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
+    let folder = format!("/sys/dev/char/{major}:{minor}");
+    let attribute = |name: &str| {
+        let text = fs::read_to_string(format!("{folder}/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let Some(held) = attribute("size") else {
+        return Err(Error::invalid("character device")
+            .at(path.display())
+            .expected("a DAX device, with its size in sysfs"));
+    };
+    let align = attribute("align").unwrap_or(2 << 20).max(4096);
+    let len = len.checked_next_multiple_of(align).unwrap_or(u64::MAX);
+    fits(path, len, held)?;
+    lock(&file, path)?;
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    let mapping = Mapping::shared(&file, bytes, true)
+        .or_else(|_| Mapping::shared(&file, bytes, false))
+        .map_err(|e| failed("map", path, e))?;
+    Ok(dax(mapping, file))
+}
+
+fn block_device(path: &Path, len: u64) -> Result<Scm> {
+    let mut file = fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = file.as_mut().map_err(|e| failed("open", path, io::Error::from(e.kind())))?;
+    let held = io::Seek::seek(file, io::SeekFrom::End(0)).map_err(|e| failed("seek", path, e))?;
+    fits(path, len, held)?;
+    lock(file, path)?;
+    let guard = file.try_clone().map_err(|e| failed("open", path, e))?;
+    blocks(path, len, guard)
+}
+
+fn blocks(path: &Path, len: u64, guard: fs::File) -> Result<Scm> {
+    let file = LoneFile::open(path, QUEUE_DEPTH)?;
+    let facts = Facts {
+        backend: file.backend(),
+        byte_addressable: false,
+        persistence: Persistence::Power,
+        write_unit: 4096,
+        read_latency: Duration::from_micros(80),
+        numa_node: None,
+        emulated: None,
+    };
+    let handle = file.handle();
+    let blocks = Blocks::new(handle, len, facts, move |depth| file.queue(depth));
+    Ok(Scm::Blocks(blocks.guarded_by(Box::new(guard))))
+}
+
+fn fits(path: &Path, len: u64, held: u64) -> Result<()> {
+    if len <= held {
+        return Ok(());
+    }
+    Err(Error::invalid("device is smaller than its size in the settings")
+        .at(path.display())
+        .expected(format_bytes(len))
+        .got(format_bytes(held)))
+}
+
+/// Takes the file for this process; the lock goes with the last handle of it.
+fn lock(file: &fs::File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Error::invalid("storage-class memory is in use by another open store")
+                .at(path.display()))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(failed("lock", path, error)),
+    }
+}
+
+#[cold]
+fn failed(what: &'static str, path: &Path, error: io::Error) -> Error {
+    Error::io(what, path.display(), error)
+}
+
+#[cfg(test)]
+mod tests;

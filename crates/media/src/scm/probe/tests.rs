@@ -1,0 +1,106 @@
+//! Places as they are and as they should not be.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Account, ErrorKind};
+
+use crate::scm::{Persistence, Scm, Slots};
+use crate::{Buf, Op, Purpose, Request};
+
+const LEN: u64 = 64 << 10;
+
+fn open(path: &Path, len: u64) -> base::Result<Scm> {
+    Scm::open(&path.to_str().unwrap().parse().unwrap(), len)
+}
+
+/// A folder in memory; none where the system has no tmpfs at its usual place.
+fn in_memory() -> Option<tempfile::TempDir> {
+    let root = Path::new("/dev/shm");
+    root.is_dir().then(|| tempfile::tempdir_in(root).unwrap())
+}
+
+fn slots(scm: Scm) -> Slots {
+    let Scm::Mapped(region) = scm else { panic!("{scm:?} is not mapped") };
+    Slots::new(region, &Account::unlimited("slots")).unwrap()
+}
+
+#[test]
+fn a_file_in_memory_is_mapped_and_keeps_its_content() {
+    let Some(folder) = in_memory() else { return };
+    let place = folder.path().join("made");
+    let first = slots(open(&place, LEN).unwrap());
+    assert_eq!((first.len(), first.facts().backend), (16, "tmpfs"));
+    assert_eq!(first.facts().persistence, Persistence::Machine);
+    first.fill(3).unwrap().fill(9);
+    let in_use = open(&place, LEN).unwrap_err();
+    assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
+    // A pin alone keeps others away.
+    let pin = first.pin(3).unwrap();
+    drop(first);
+    open(&place, LEN).unwrap_err();
+    drop(pin);
+    let again = slots(open(&place, LEN).unwrap());
+    assert!(again.pin(3).unwrap().iter().all(|byte| *byte == 9));
+    drop(again);
+    // Longer or shorter than before, by the file's own name: what there is stays.
+    let longer = slots(open(&place.join("terrace.scm"), 2 * LEN).unwrap());
+    assert_eq!((longer.len(), longer.pin(3).unwrap()[0]), (32, 9));
+    drop(longer);
+    assert_eq!(slots(open(&place, LEN + 5).unwrap()).len(), 16);
+}
+
+#[test]
+fn a_file_elsewhere_is_blocks_or_persistent_memory() {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let blocks = match open(folder.path(), LEN).unwrap() {
+        Scm::Blocks(blocks) => blocks,
+        Scm::Mapped(region) => {
+            let facts = region.facts();
+            assert!(matches!(facts.backend, "dax" | "tmpfs"), "{facts:?}");
+            return;
+        }
+    };
+    assert_eq!((blocks.len(), blocks.facts().byte_addressable), (LEN, false));
+    let mut buf = Buf::pages(1);
+    buf.fill(5);
+    blocks.file().write(LEN - 4096, buf, Purpose::Flush).1.unwrap();
+    let mut queue = blocks.queue(4).unwrap();
+    let op = Op::Read { at: LEN - 4096, buf: Buf::pages(1) };
+    let file = Arc::clone(blocks.file());
+    queue.submit(Request { file, op, purpose: Purpose::Data, token: 1 }).unwrap();
+    let mut done = Vec::new();
+    queue.complete(1, &mut done).unwrap();
+    done[0].result.as_ref().unwrap();
+    assert!(done[0].buf.iter().all(|byte| *byte == 5));
+    open(folder.path(), LEN).unwrap_err();
+    drop(blocks);
+    // The queue still has what it needs.
+    assert_eq!(queue.in_flight(), 0);
+}
+
+#[test]
+fn what_is_missing_or_something_else_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = open(&folder.path().join("not/mounted"), LEN).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
+    let null = open(Path::new("/dev/null"), LEN).unwrap_err();
+    assert!(null.to_string().contains("DAX device"), "{null}");
+    for len in [0, 4095, u64::MAX] {
+        assert_eq!(open(folder.path(), len).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    let socket = folder.path().join("socket");
+    std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert_eq!(open(&socket, LEN).unwrap_err().kind(), ErrorKind::Invalid);
+    fs::remove_file(socket).unwrap();
+}
+
+#[test]
+fn a_place_without_that_much_space_is_full() {
+    let Some(folder) = in_memory() else { return };
+    let full = open(folder.path(), 8 << 40).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
+    // It can be opened smaller all the same.
+    assert_eq!(slots(open(folder.path(), LEN).unwrap()).len(), 16);
+}

@@ -1,0 +1,218 @@
+//! Slots: the pages of a region, read in place by many, written by one while nobody reads.
+//!
+//! Each slot has one byte of state: free, pinned by up to 254 readers, or being written. A [`Pinned`]
+//! reads the page where it lies and owns what it needs, so it may live as long as it likes, in a
+//! cursor or under a value handed to a caller. A [`Filling`] is alone. Neither waits: where the slot
+//! is not to be had the answer is `None`, and the caller goes elsewhere.
+//!
+//! Invariant: a shared reference to a slot's bytes exists only under a pin, a mutable one only under
+//! the one filling, and a state is never both. So no byte of the region is read and written at once by
+//! safe code of this process; what other processes do is ruled out by the lock on the region's file, and
+//! bytes that the medium changes by itself are what checksums are for (I8).
+//!
+//! Concurrency: lock-free, one compare-exchange for a pin and one decrement for its end. Cost: 1 B of
+//! DRAM a slot, charged (I10).
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Result};
+
+use super::facts::Facts;
+use super::region::Region;
+use super::sync::atomic::AtomicU8;
+use super::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The content of a slot.
+pub type Page = [u8; PAGE_BYTES];
+
+/// A slot that nobody uses.
+const FREE: u8 = 0;
+/// A slot that is being written. Smaller states count pins.
+const FILLING: u8 = u8::MAX;
+/// The most pins of a slot at once.
+const PINS_MAX: u8 = FILLING - 1;
+
+/// The slots of a region. Shared; cheap to clone.
+#[derive(Clone)]
+pub struct Slots(Arc<Inner>);
+
+struct Inner {
+    region: Region,
+    states: Box<[AtomicU8]>,
+    _charge: Charge,
+}
+
+impl Slots {
+    /// Takes all pages of `region` as slots, with whatever they hold.
+    ///
+    /// # Errors
+    /// `Retry` where the account has no byte for each.
+    pub fn new(region: Region, account: &Account) -> Result<Self> {
+        let slots = usize::try_from(region.len()).unwrap_or(usize::MAX) / PAGE_BYTES;
+        let charge = account.charge(slots as u64)?;
+        let states = (0..slots).map(|_| AtomicU8::new(FREE)).collect();
+        Ok(Self(Arc::new(Inner { region, states, _charge: charge })))
+    }
+
+    /// How many there are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a region has at least a page")]
+    pub fn len(&self) -> usize {
+        self.0.states.len()
+    }
+
+    /// What the region is.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        self.0.region.facts()
+    }
+
+    /// The content of `slot`, for as long as the pin is held. `None` where it is being written, has
+    /// 254 pins, or does not exist.
+    #[must_use]
+    pub fn pin(&self, slot: usize) -> Option<Pinned> {
+        let state = self.0.states.get(slot)?;
+        let data = self.0.region.page(slot)?.cast::<Page>();
+        // Acquire: pairs with the release of the filling that wrote the page.
+        let more = |pins| (pins < PINS_MAX).then(|| pins + 1);
+        state.fetch_update(Acquire, Relaxed, more).ok()?;
+        Some(Pinned { slots: self.clone(), slot, data })
+    }
+
+    /// The right to write `slot`, which keeps its content until it is written. `None` while it is
+    /// pinned or being written, or where it does not exist.
+    #[must_use]
+    pub fn fill(&self, slot: usize) -> Option<Filling> {
+        let state = self.0.states.get(slot)?;
+        let data = self.0.region.page(slot)?.cast::<Page>();
+        // Acquire: pairs with the releases of the pins that read the page.
+        state.compare_exchange(FREE, FILLING, Acquire, Relaxed).ok()?;
+        Some(Filling { slots: self.clone(), slot, data })
+    }
+
+    /// Makes what was written into `slots` survive what the region's [`Persistence`] says.
+    ///
+    /// [`Persistence`]: super::Persistence
+    ///
+    /// # Errors
+    /// As the device's.
+    pub fn persist(&self, slots: Range<usize>) -> Result<()> {
+        self.0.region.persist(slots.start, slots.len())
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slots({} of {:?})", self.len(), self.0.region)
+    }
+}
+
+/// A slot's content, where it lies. Nobody writes it meanwhile.
+pub struct Pinned {
+    slots: Slots,
+    slot: usize,
+    data: NonNull<Page>,
+}
+
+// SAFETY: `data` points into the region that `slots` keeps, which no thread is tied to; a pin only
+// reads, and while it exists nobody writes.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// Which slot it is.
+    #[must_use]
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+}
+
+impl Deref for Pinned {
+    type Target = Page;
+
+    fn deref(&self) -> &Page {
+        // SAFETY: a whole page of the region, mapped as long as `slots`, initialised (mapped memory
+        // holds some bytes from the start), and not written while this pin is counted.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl AsRef<[u8]> for Pinned {
+    fn as_ref(&self) -> &[u8] {
+        &**self
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(state) = self.slots.0.states.get(self.slot) {
+            // Release: this pin's reads come before the next writing.
+            state.fetch_sub(1, Release);
+        }
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({})", self.slot)
+    }
+}
+
+/// A slot in the hands of its one writer. Others can pin it once this is dropped.
+pub struct Filling {
+    slots: Slots,
+    slot: usize,
+    data: NonNull<Page>,
+}
+
+// SAFETY: as for `Pinned`; while it exists nobody else reads or writes the slot.
+unsafe impl Send for Filling {}
+// SAFETY: shared, it only reads.
+unsafe impl Sync for Filling {}
+
+impl Filling {
+    /// Which slot it is.
+    #[must_use]
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+}
+
+impl Deref for Filling {
+    type Target = Page;
+
+    fn deref(&self) -> &Page {
+        // SAFETY: as for a pin: mapped, initialised, and written only through `&mut self`.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl DerefMut for Filling {
+    fn deref_mut(&mut self) -> &mut Page {
+        // SAFETY: as above; the state is `FILLING`, so this is the only handle, borrowed alone.
+        unsafe { self.data.as_mut() }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        if let Some(state) = self.slots.0.states.get(self.slot) {
+            // Release: what was written comes before the next pin.
+            state.store(FREE, Release);
+        }
+    }
+}
+
+impl fmt::Debug for Filling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filling({})", self.slot)
+    }
+}
+
+#[cfg(test)]
+mod tests;
