@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, ManualClock, Rng};
 
+use crate::emulated::{Device, Emulated, Profile};
 use crate::{
     Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Holding, Medium, MemoryMedium,
     Metered, Op, Pace, Purpose, Queue, Rate, Request, Space, Throttled,
@@ -90,6 +91,15 @@ conformance! {
         let rate = Rate { bytes_per_second: 1 << 20, ops_per_second: 1000 };
         let inner = Arc::new(Faulty::new(2));
         (Arc::new(Throttled::new(inner, rate, Duration::ZERO, pace)), None)
+    };
+    emulated: {
+        let device = Device::virtual_time(Profile::named("nvme").unwrap());
+        (Arc::new(Emulated::new(Arc::new(MemoryMedium::new()), Arc::new(device))), None)
+    };
+    emulated_disk: {
+        let (disk, directory) = on_disk(FileOptions::default());
+        let device = Device::real(Profile::named("optane-ssd").unwrap());
+        (Arc::new(Emulated::new(disk, Arc::new(device))), directory)
     };
     metered_memory: (Arc::new(Metered::new(Arc::new(MemoryMedium::new()))), None);
     metered_twice: {

@@ -6,6 +6,7 @@
 
 mod buf;
 mod check;
+pub mod emulated;
 mod faulty;
 mod file;
 mod holding;

@@ -1,6 +1,7 @@
 //! Storage-class memory: what a second cache tier lies on.
 //!
-//! A place is named by one string (docs/media.md): a directory or file, a device, `numa:N`. What can
+//! A place is named by one string (docs/media.md): a directory or file, a device, `numa:N`,
+//! `emulated:PROFILE`. What can
 //! be mapped becomes a [`Region`], whose [`Slots`] are read where they lie; anything else is
 //! [`Blocks`], read through the queues of `file`. What a place keeps, and for how long, is probed and
 //! told as [`Facts`]; nothing here trusts a name.
@@ -28,6 +29,8 @@ pub use slots::{Filling, Page, Pinned, Slots};
 use base::limits::PAGE_BYTES;
 use base::{Error, Result, format_bytes};
 
+use crate::emulated::Emulation;
+
 /// An open place.
 #[derive(Debug)]
 pub enum Scm {
@@ -53,6 +56,15 @@ impl Scm {
                 .got(format_bytes(size)));
         }
         probe::open(place, pages * PAGE_BYTES as u64)
+    }
+
+    /// What its emulation did so far; none of a real one.
+    #[must_use]
+    pub fn emulation(&self) -> Option<Emulation> {
+        match self {
+            Self::Mapped(region) => region.emulation(),
+            Self::Blocks(blocks) => blocks.emulation(),
+        }
     }
 
     /// What it is.

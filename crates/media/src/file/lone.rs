@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Result;
-use rustix::fs::OFlags;
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 
 use super::handle::DiskFile;
 use super::lines::Lines;
@@ -38,10 +38,32 @@ impl LoneFile {
             other => (other, true),
         };
         let file = file.map_err(|error| failed("open", path.display(), error))?;
+        Ok(Self::new(path, file, queue_depth, is_direct))
+    }
+
+    /// What `file`, opened from `path`, holds, by way of the system's cache.
+    pub(crate) fn cached(path: &Path, file: fs::File) -> Self {
+        Self::new(path, file, 1, false)
+    }
+
+    /// `len` zeroed bytes that belong to no file system, taken as they are written. The system counts
+    /// them apart from the process's own memory.
+    ///
+    /// # Errors
+    /// As the system's.
+    pub(crate) fn in_memory(len: u64) -> Result<Self> {
+        let name = "terrace-scm";
+        let file = memfd_create(name, MemfdFlags::CLOEXEC).map(fs::File::from);
+        let file = file.map_err(|error| failed("make a file in memory", name, error.into()))?;
+        file.set_len(len).map_err(|error| failed("make a file in memory", name, error))?;
+        Ok(Self::cached(Path::new(name), file))
+    }
+
+    fn new(path: &Path, file: fs::File, queue_depth: usize, is_direct: bool) -> Self {
         let lines = Lines::new(true, queue_depth, &mut Vec::new());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, lines.turns()));
-        Ok(Self { path: path.to_owned(), file, lines, is_direct })
+        Self { path: path.to_owned(), file, lines, is_direct }
     }
 
     pub(crate) fn handle(&self) -> Arc<dyn File> {

@@ -5,10 +5,12 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Result;
 
 use super::facts::Facts;
+use crate::emulated::{Device, EmulatedFile, EmulatedQueue, Emulation};
 use crate::{File, Queue};
 
 type MakeQueue = dyn Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync;
@@ -19,6 +21,7 @@ pub struct Blocks {
     len: u64,
     queue: Box<MakeQueue>,
     facts: Facts,
+    emulated: Option<Arc<Device>>,
     /// What keeps others away: an open, locked file.
     _guard: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -33,7 +36,33 @@ impl Blocks {
         facts: Facts,
         queue: impl Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync + 'static,
     ) -> Self {
-        Self { file, len, queue: Box::new(queue), facts, _guard: None }
+        Self { file, len, queue: Box::new(queue), facts, emulated: None, _guard: None }
+    }
+
+    /// The same pages, as slow as `device` says, whatever queues they had.
+    #[must_use]
+    pub fn emulated(self, device: Device) -> Self {
+        let device = Arc::new(device);
+        let profile = device.profile();
+        let facts = Facts {
+            backend: profile.backend,
+            write_unit: usize::try_from(profile.unit).unwrap_or(4096),
+            read_latency: Duration::from_nanos(profile.read.latency_ns as u64),
+            emulated: Some(profile.name),
+            ..self.facts
+        };
+        let file = Arc::new(EmulatedFile::new(self.file, Arc::clone(&device), 0));
+        let queues = Arc::clone(&device);
+        let queue = move |depth| -> Result<Box<dyn Queue>> {
+            Ok(Box::new(EmulatedQueue::new(Arc::clone(&queues), depth)))
+        };
+        Self { file, queue: Box::new(queue), facts, emulated: Some(device), ..self }
+    }
+
+    /// What its emulation did so far; none of a real one.
+    #[must_use]
+    pub fn emulation(&self) -> Option<Emulation> {
+        self.emulated.as_ref().map(|device| device.emulation())
     }
 
     pub(super) fn guarded_by(self, guard: Box<dyn Any + Send + Sync>) -> Self {

@@ -42,7 +42,7 @@ mod mapped {
     use super::{Mapping, NonNull, fs, io};
 
     use rustix::fs::{MemfdFlags, memfd_create};
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+    use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
     use std::ptr::null_mut;
 
     impl Mapping {
@@ -102,6 +102,14 @@ mod mapped {
             if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
         }
 
+        /// Writes `len` bytes at `at`, whole pages, to the file and waits for it.
+        pub(in crate::scm) fn sync(&self, at: usize, len: usize) -> io::Result<()> {
+            let (start, len) = self.part(at, len);
+            // SAFETY: the range lies within this mapping; no byte of it changes.
+            unsafe { msync(start.cast(), len, MsyncFlags::SYNC) }?;
+            Ok(())
+        }
+
         /// Has `len` bytes at `at` leave the processor's caches for the medium.
         pub(in crate::scm) fn flush(&self, at: usize, len: usize) {
             let (start, len) = self.part(at, len);
@@ -148,6 +156,10 @@ mod allocated {
 
         pub(in crate::scm) fn bind(&self, _node: u32) -> io::Result<()> {
             Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(in crate::scm) fn sync(&self, _at: usize, _len: usize) -> io::Result<()> {
+            Ok(())
         }
 
         pub(in crate::scm) fn flush(&self, _at: usize, _len: usize) {}

@@ -6,13 +6,17 @@ use std::str::FromStr;
 
 use base::{Error, Result};
 
+use crate::emulated::{PROFILES, Profile};
+
 /// Where storage-class memory is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Place {
     /// A directory, a file, a block device or a DAX device.
     Path(PathBuf),
     /// `numa:N`: the memory of that node.
     Numa(u32),
+    /// `emulated:PROFILE`, in memory, or `emulated:PROFILE@PATH`, kept in a file there.
+    Emulated(&'static Profile, Option<PathBuf>),
 }
 
 impl FromStr for Place {
@@ -30,8 +34,22 @@ impl FromStr for Place {
                 Err(_) => refused("numa: and the number of a node, as in numa:1"),
             };
         }
+        if let Some(rest) = text.strip_prefix("emulated:") {
+            let (name, path) = match rest.split_once('@') {
+                Some((name, path)) => (name, Some(path)),
+                None => (rest, None),
+            };
+            let names = PROFILES.map(|profile| profile.name).join(", ");
+            let Some(profile) = Profile::named(name) else {
+                return refused(&format!("emulated: and one of {names}"));
+            };
+            if path.is_some_and(|path| path.is_empty() || path.contains('\0')) {
+                return refused("a directory or file behind the @");
+            }
+            return Ok(Self::Emulated(profile, path.map(PathBuf::from)));
+        }
         if text.is_empty() || text.contains('\0') {
-            return refused("a directory, a file, a device or numa:N");
+            return refused("a directory, a file, a device, numa:N or emulated:PROFILE");
         }
         Ok(Self::Path(text.into()))
     }
@@ -42,6 +60,10 @@ impl fmt::Display for Place {
         match self {
             Self::Path(path) => path.display().fmt(f),
             Self::Numa(node) => write!(f, "numa:{node}"),
+            Self::Emulated(profile, None) => write!(f, "emulated:{}", profile.name),
+            Self::Emulated(profile, Some(path)) => {
+                write!(f, "emulated:{}@{}", profile.name, path.display())
+            }
         }
     }
 }
@@ -53,10 +75,14 @@ mod tests {
 
     #[test]
     fn places_read_as_they_are_written() {
-        for text in ["/mnt/pmem0/terrace", "relative", "/dev/dax0.0", "numa:0", "numa:17"] {
+        let paths = ["/mnt/pmem0/terrace", "relative", "/dev/dax0.0"];
+        let others = ["numa:0", "numa:17", "emulated:cxl-dram", "emulated:nvme@/dev/shm/x@y"];
+        for text in paths.into_iter().chain(others) {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
-        for bad in ["", "numa:", "numa:x", "numa:-1", "numa:99999999999", "a\0b"] {
+        let nodes = ["numa:", "numa:x", "numa:-1", "numa:99999999999"];
+        let emulated = ["emulated:", "emulated:none", "emulated:nvme@", "emulated:nvme@a\0"];
+        for bad in nodes.into_iter().chain(emulated).chain(["", "a\0b"]) {
             assert_eq!(bad.parse::<Place>().unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
         }
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::{Error, Result, format_bytes};
@@ -19,6 +19,7 @@ use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
 use super::region::{Durability, Region};
 use super::{Blocks, Place, Scm, node};
+use crate::emulated::{Device, Kind, Profile};
 use crate::file::LoneFile;
 
 /// The file in a directory.
@@ -34,23 +35,77 @@ pub(super) fn open(place: &Place, len: u64) -> Result<Scm> {
     match place {
         Place::Numa(node) => node::open(*node, len).map(Scm::Mapped),
         Place::Path(path) => at(path, len),
+        Place::Emulated(profile, path) => emulated(profile, path.as_deref(), len),
     }
 }
 
-fn at(path: &Path, len: u64) -> Result<Scm> {
-    let kind = match fs::metadata(path) {
-        Ok(metadata) => metadata.file_type(),
+/// Memory, or a file however it is kept: only its content counts, the time is the profile's.
+fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64) -> Result<Scm> {
+    let device = Device::real(profile);
+    let region = match (path, profile.kind) {
+        (None, Kind::Memory) => Region::anonymous(len)?,
+        (None, Kind::Block) => {
+            let file = LoneFile::in_memory(len)?;
+            return Ok(Scm::Blocks(cached(file, len, Persistence::Process).emulated(device)));
+        }
+        (Some(path), kind) => {
+            let path = &file_at(path)?;
+            let file = reserved(path, len)?;
+            let is_tmpfs = is_tmpfs(&file);
+            let persistence = if is_tmpfs { Persistence::Machine } else { Persistence::Power };
+            if kind == Kind::Block {
+                let inner = file.try_clone().map_err(|e| failed("open", path, e))?;
+                let blocks = cached(LoneFile::cached(path, inner), len, persistence);
+                return Ok(Scm::Blocks(blocks.guarded_by(Box::new(file)).emulated(device)));
+            }
+            let durability = if is_tmpfs { Durability::Never } else { Durability::Pages };
+            in_system_memory(path, len, file, persistence, durability)?
+        }
+    };
+    Ok(Scm::Mapped(region.emulated(device)))
+}
+
+/// Pages of a file in the system's cache, for an emulated device.
+fn cached(file: LoneFile, len: u64, persistence: Persistence) -> Blocks {
+    let facts = Facts {
+        backend: file.backend(),
+        byte_addressable: false,
+        persistence,
+        write_unit: 4096,
+        read_latency: Duration::ZERO,
+        numa_node: None,
+        emulated: None,
+    };
+    Blocks::new(file.handle(), len, facts, move |depth| file.queue(depth))
+}
+
+/// The file that `path` names: itself, or the one in it where it is a directory or is to be one.
+fn file_at(path: &Path) -> Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(path.join(NAME)),
+        Ok(_) => Ok(path.to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // One level only: where a device is not mounted, its folder is missing or empty, and
             // making a path below it would quietly take space elsewhere.
             fs::create_dir(path).map_err(|e| failed("create a directory", path, e))?;
-            return file(&path.join(NAME), len);
+            Ok(path.join(NAME))
         }
+        Err(error) => Err(failed("open", path, error)),
+    }
+}
+
+fn is_tmpfs(file: &fs::File) -> bool {
+    fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == TMPFS)
+}
+
+fn at(path: &Path, len: u64) -> Result<Scm> {
+    let path = &file_at(path)?;
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return file(path, len),
         Err(error) => return Err(failed("open", path, error)),
     };
-    if kind.is_dir() {
-        file(&path.join(NAME), len)
-    } else if kind.is_file() {
+    if kind.is_file() {
         file(path, len)
     } else if kind.is_block_device() {
         block_device(path, len)
@@ -64,6 +119,21 @@ fn at(path: &Path, len: u64) -> Result<Scm> {
 }
 
 fn file(path: &Path, len: u64) -> Result<Scm> {
+    let file = reserved(path, len)?;
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    if let Ok(mapping) = Mapping::shared(&file, bytes, true) {
+        return Ok(dax(mapping, file));
+    }
+    if is_tmpfs(&file) {
+        let durability = Durability::Never;
+        let region = in_system_memory(path, len, file, Persistence::Machine, durability)?;
+        return Ok(Scm::Mapped(region));
+    }
+    blocks(path, len, file)
+}
+
+/// The file at `path`, locked, with `len` bytes or more of its own.
+fn reserved(path: &Path, len: u64) -> Result<fs::File> {
     let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -75,32 +145,36 @@ fn file(path: &Path, len: u64) -> Result<Scm> {
     match fallocate(file.as_fd(), FallocateFlags::empty(), 0, len) {
         Ok(()) => {}
         // Where nothing can be set aside, a write that finds no space is an error of its own; what is
-        // mapped below is a file system that can.
+        // mapped is a file system that can.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let held = file.metadata().map_err(|e| failed("stat", path, e))?.len();
             file.set_len(held.max(len)).map_err(|e| failed("set the length", path, e))?;
         }
         Err(error) => return Err(failed("reserve space", path, error.into())),
     }
+    Ok(file)
+}
+
+/// A file that is mapped from the system's own memory.
+fn in_system_memory(
+    path: &Path,
+    len: u64,
+    file: fs::File,
+    persistence: Persistence,
+    durability: Durability,
+) -> Result<Region> {
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
-    if let Ok(mapping) = Mapping::shared(&file, bytes, true) {
-        return Ok(dax(mapping, file));
-    }
-    if fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS) {
-        let mapping = Mapping::shared(&file, bytes, false).map_err(|e| failed("map", path, e))?;
-        let facts = Facts {
-            backend: "tmpfs",
-            byte_addressable: true,
-            persistence: Persistence::Machine,
-            write_unit: 64,
-            read_latency: Duration::from_nanos(100),
-            numa_node: None,
-            emulated: None,
-        };
-        let region = Region::new(mapping, Durability::Never, facts, Some(Box::new(file)));
-        return Ok(Scm::Mapped(region));
-    }
-    blocks(path, len, file)
+    let mapping = Mapping::shared(&file, bytes, false).map_err(|e| failed("map", path, e))?;
+    let facts = Facts {
+        backend: if durability == Durability::Never { "tmpfs" } else { "file" },
+        byte_addressable: true,
+        persistence,
+        write_unit: 64,
+        read_latency: Duration::from_nanos(100),
+        numa_node: None,
+        emulated: None,
+    };
+    Ok(Region::new(mapping, durability, facts, Some(Box::new(file))))
 }
 
 /// Persistent memory: what is stored is durable once its cache lines are written back.

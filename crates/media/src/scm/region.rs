@@ -14,6 +14,7 @@ use base::{Error, Result};
 
 use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
+use crate::emulated::{Device, Emulation};
 
 /// How stored bytes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) enum Durability {
     Never,
     /// As cache lines written back.
     Lines,
+    /// As pages of a file synced.
+    Pages,
 }
 
 /// Bytes that loads and stores reach.
@@ -29,6 +32,7 @@ pub struct Region {
     mapping: Mapping,
     durability: Durability,
     facts: Facts,
+    emulated: Option<Device>,
     /// What keeps others away: an open, locked file.
     _guard: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -62,7 +66,34 @@ impl Region {
         facts: Facts,
         guard: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        Self { mapping, durability, facts, _guard: guard }
+        Self { mapping, durability, facts, emulated: None, _guard: guard }
+    }
+
+    /// The same bytes, as slow as `device` says.
+    #[must_use]
+    pub fn emulated(self, device: Device) -> Self {
+        let profile = device.profile();
+        let facts = Facts {
+            backend: profile.backend,
+            write_unit: usize::try_from(profile.unit).unwrap_or(PAGE_BYTES),
+            read_latency: Duration::from_nanos(profile.read.latency_ns as u64),
+            emulated: Some(profile.name),
+            ..self.facts
+        };
+        Self { facts, emulated: Some(device), ..self }
+    }
+
+    /// What its emulation did so far; none of a real one.
+    #[must_use]
+    pub fn emulation(&self) -> Option<Emulation> {
+        self.emulated.as_ref().map(Device::emulation)
+    }
+
+    /// Waits as long as an emulated region takes for `page` more than memory does.
+    pub(super) fn delay(&self, is_read: bool, page: usize) {
+        if let Some(device) = &self.emulated {
+            device.delay(is_read, (page * PAGE_BYTES) as u64, PAGE_BYTES);
+        }
     }
 
     /// How many bytes there are; whole pages.
@@ -95,6 +126,10 @@ impl Region {
                 self.mapping.flush(at, len);
                 Ok(())
             }
+            Durability::Pages => self
+                .mapping
+                .sync(at, len)
+                .map_err(|error| Error::io("sync of a region", format_args!("offset {at}"), error)),
         }
     }
 }

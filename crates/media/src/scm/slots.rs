@@ -11,7 +11,8 @@
 //! bytes that the medium changes by itself are what checksums are for (I8).
 //!
 //! Concurrency: lock-free, one compare-exchange for a pin and one decrement for its end. Cost: 1 B of
-//! DRAM a slot, charged (I10).
+//! DRAM a slot, charged (I10). Where the region is emulated, a pin waits as long as reading all of the
+//! page would take more than from DRAM, a filling as writing it would.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -25,6 +26,7 @@ use super::facts::Facts;
 use super::region::Region;
 use super::sync::atomic::AtomicU8;
 use super::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::emulated::Emulation;
 
 /// The content of a slot.
 pub type Page = [u8; PAGE_BYTES];
@@ -71,6 +73,12 @@ impl Slots {
         self.0.region.facts()
     }
 
+    /// What the region's emulation did so far; none of a real one.
+    #[must_use]
+    pub fn emulation(&self) -> Option<Emulation> {
+        self.0.region.emulation()
+    }
+
     /// The content of `slot`, for as long as the pin is held. `None` where it is being written, has
     /// 254 pins, or does not exist.
     #[must_use]
@@ -80,6 +88,7 @@ impl Slots {
         // Acquire: pairs with the release of the filling that wrote the page.
         let more = |pins| (pins < PINS_MAX).then(|| pins + 1);
         state.fetch_update(Acquire, Relaxed, more).ok()?;
+        self.0.region.delay(true, slot);
         Some(Pinned { slots: self.clone(), slot, data })
     }
 
@@ -91,6 +100,7 @@ impl Slots {
         let data = self.0.region.page(slot)?.cast::<Page>();
         // Acquire: pairs with the releases of the pins that read the page.
         state.compare_exchange(FREE, FILLING, Acquire, Relaxed).ok()?;
+        self.0.region.delay(false, slot);
         Some(Filling { slots: self.clone(), slot, data })
     }
 

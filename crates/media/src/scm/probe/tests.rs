@@ -104,3 +104,66 @@ fn a_place_without_that_much_space_is_full() {
     // It can be opened smaller all the same.
     assert_eq!(slots(open(folder.path(), LEN).unwrap()).len(), 16);
 }
+
+#[test]
+fn an_emulated_place_is_what_its_profile_says() {
+    let open = |text: &str| Scm::open(&text.parse().unwrap(), LEN).unwrap();
+    let Scm::Mapped(region) = open("emulated:optane-dimm") else { panic!("not mapped") };
+    let facts = region.facts();
+    assert_eq!((facts.backend, facts.write_unit), ("emulated optane-dimm", 256));
+    assert_eq!(facts.emulated, Some("optane-dimm"));
+    let slots = Slots::new(region, &Account::unlimited("slots")).unwrap();
+    slots.fill(1).unwrap().fill(4);
+    assert_eq!(slots.pin(1).unwrap()[4095], 4);
+    // A microsecond more than of DRAM, spun away each time but the first, which is slower by itself.
+    for _ in 0..100 {
+        drop(slots.pin(1).unwrap());
+    }
+    assert!(slots.emulation().unwrap().wait_cpu_seconds > 0.0);
+
+    let Scm::Blocks(blocks) = open("emulated:optane-ssd") else { panic!("not blocks") };
+    assert_eq!(blocks.facts().emulated, Some("optane-ssd"));
+    let mut buf = Buf::pages(2);
+    buf.fill(8);
+    blocks.file().write(4096, buf, Purpose::Flush).1.unwrap();
+    let started = std::time::Instant::now();
+    let (buf, result) = blocks.file().read(8192, Buf::pages(1), Purpose::Data);
+    result.unwrap();
+    assert_eq!(buf[0], 8);
+    assert!(started.elapsed() >= std::time::Duration::from_micros(10));
+    assert!(blocks.emulation().unwrap().wait_cpu_seconds > 0.0);
+}
+
+#[test]
+fn an_emulated_place_may_be_kept_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for profile in ["cxl-dram", "nvme"] {
+        let place = format!("emulated:{profile}@{}", folder.path().join(profile).display());
+        let open = || Scm::open(&place.parse().unwrap(), LEN);
+        match open().unwrap() {
+            Scm::Mapped(region) => {
+                let slots = Slots::new(region, &Account::unlimited("slots")).unwrap();
+                slots.fill(3).unwrap().fill(4);
+                slots.persist(3..4).unwrap();
+            }
+            Scm::Blocks(blocks) => {
+                let mut buf = Buf::pages(1);
+                buf.fill(4);
+                blocks.file().write(3 * 4096, buf, Purpose::Flush).1.unwrap();
+                blocks.file().sync(Purpose::Flush).unwrap();
+                let in_use = open().unwrap_err();
+                assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
+            }
+        }
+        match open().unwrap() {
+            Scm::Mapped(region) => {
+                let slots = Slots::new(region, &Account::unlimited("slots")).unwrap();
+                assert_eq!(slots.pin(3).unwrap()[0], 4);
+            }
+            Scm::Blocks(blocks) => {
+                let (buf, _) = blocks.file().read(3 * 4096, Buf::pages(1), Purpose::Data);
+                assert_eq!(buf[0], 4);
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! How long an access takes, given the profile and what happened before.
+//!
+//! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that
+//! moves bytes at the bandwidth of as many threads as were active lately, first come first served; a
+//! medium on which reads and writes meet has both servers busy with either. Short writes gather in a
+//! [`Combining`](super::combining) buffer. Around a server's work stand the latency of a single access,
+//! longer for reads while the device is busy writing, and the tail.
+//!
+//! Invariant: times never go back if the callers' do not. Cost: a microsecond or less an access; the state
+//! is a few kilobytes.
+
+use super::combining::Combining;
+use super::curve;
+use super::profile::{Kind, Path, Profile};
+use super::tail::Tails;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Bytes are read.
+    Read,
+    /// Bytes are written past the processor's caches.
+    Store,
+    /// Bytes are written through the caches and their lines written back.
+    Flushed,
+}
+
+/// One access of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// What is done.
+    pub act: Act,
+    /// The first byte.
+    pub at: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// The thread waits until what it wrote has arrived.
+    pub is_fenced: bool,
+}
+
+/// When an access is over, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The thread may start its next access, if that does not depend on this one.
+    pub next: f64,
+    /// What was read is there; what was written has arrived.
+    pub done: f64,
+}
+
+/// Threads that ended an access longer ago are not counted, nanoseconds.
+const RECENT_NS: f64 = 10_000.0;
+
+/// The most threads that are told apart.
+const THREADS_MAX: usize = 64;
+
+/// Units that a write may be behind before its caller waits, as the device takes them in.
+const BACKLOG_UNITS: f64 = 8.0;
+
+/// Weight of one access in the mix of reads and writes.
+const MIX_WEIGHT: f64 = 1.0 / 64.0;
+
+/// A thread's last access in one direction.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    thread: u32,
+    done: f64,
+    end: u64,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Server {
+    /// Busy until then.
+    free: f64,
+    last: Vec<Last>,
+}
+
+impl Server {
+    /// How many threads count at `now`, `thread` among them, and where that one's last access ended.
+    fn arrive(&mut self, now: f64, thread: u32) -> (f64, Option<u64>) {
+        let end = self.last.iter().find(|last| last.thread == thread).map(|last| last.end);
+        self.last.retain(|last| last.thread != thread && last.done >= now - RECENT_NS);
+        if self.last.len() >= THREADS_MAX {
+            self.last.remove(0);
+        }
+        (self.last.len() as f64 + 1.0, end)
+    }
+}
+
+/// A device's state.
+#[derive(Debug)]
+pub struct Model {
+    profile: &'static Profile,
+    reads: Server,
+    writes: Server,
+    combining: Combining,
+    tails: Option<Tails>,
+    units_written: u64,
+    /// The writes' share of the bytes moved lately; not a number before the first.
+    write_share: f64,
+    /// The part of the time that writes keep it busy, as of `busy_at`.
+    write_busy: f64,
+    busy_at: f64,
+}
+
+impl Model {
+    /// A device at rest.
+    #[must_use]
+    pub fn new(profile: &'static Profile) -> Self {
+        Self {
+            profile,
+            reads: Server::default(),
+            writes: Server::default(),
+            combining: Combining::new(profile.unit, profile.combining_units),
+            tails: profile.tail.map(Tails::new),
+            units_written: 0,
+            write_share: f64::NAN,
+            write_busy: 0.0,
+            busy_at: 0.0,
+        }
+    }
+
+    /// The constants.
+    #[must_use]
+    pub const fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// Units that the medium wrote so far.
+    #[must_use]
+    pub const fn units_written(&self) -> u64 {
+        self.units_written
+    }
+
+    /// How long an access at `now` would wait for others, nanoseconds.
+    #[must_use]
+    pub fn queued(&self, now: f64) -> f64 {
+        (self.reads.free.max(self.writes.free) - now).max(0.0)
+    }
+
+    /// Starts `access` of `thread` at `now`; when it is over.
+    pub fn access(&mut self, now: f64, thread: u32, access: Access) -> Outcome {
+        let profile = self.profile;
+        let is_read = access.act == Act::Read;
+        let path = match access.act {
+            Act::Read => &profile.read,
+            Act::Store => &profile.store,
+            Act::Flushed => &profile.flushed,
+        };
+        let server = if is_read { &mut self.reads } else { &mut self.writes };
+        let (threads, end) = server.arrive(now, thread);
+        let is_sequential = end == Some(access.at);
+        let units = match access.act {
+            Act::Read => units_read(profile.unit, end, access),
+            Act::Store | Act::Flushed => self.combining.write(access.at, access.len),
+        };
+        self.units_written += if is_read { 0 } else { units };
+        // Of accesses to memory the curve is that of random ones.
+        let is_curved = profile.kind == Kind::Block || !is_sequential;
+        let sizes = if is_curved { path.sizes } else { &[] };
+        let size = curve::at_len(sizes, access.len.max(1) as f64);
+        let bandwidth =
+            curve::at(path.threads, threads) * size * self.mixed(is_read, access.len, now);
+        let service = (units * profile.unit) as f64 / bandwidth;
+        let free = match profile.mixed {
+            Some(_) => self.reads.free.max(self.writes.free),
+            None if is_read => self.reads.free,
+            None => self.writes.free,
+        };
+        let start = free.max(now);
+        let latency = if is_sequential { path.sequential_ns } else { path.latency_ns };
+        let outcome = if is_read {
+            // The latency is that of a first unit, its way included.
+            let first = profile.unit as f64 / curve::at(path.threads, 1.0) / size;
+            let rest = match profile.kind {
+                Kind::Memory => (access.len.saturating_sub(profile.unit)) as f64 / bandwidth,
+                Kind::Block => (service - first).max(0.0),
+            };
+            let latency = latency * self.loaded(now);
+            Outcome { next: start + service, done: start + latency + rest }
+        } else {
+            self.write_outcome(path, access, latency, now, start, service, bandwidth)
+        };
+        self.note(is_read, thread, access, start, service, outcome);
+        outcome
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one formula in two halves")]
+    fn write_outcome(
+        &mut self,
+        path: &Path,
+        access: Access,
+        latency: f64,
+        now: f64,
+        start: f64,
+        service: f64,
+        bandwidth: f64,
+    ) -> Outcome {
+        let len = access.len.max(1) as f64;
+        let more = self.tails.as_mut().map_or(0.0, |tails| tails.write(access.at));
+        let profile = self.profile;
+        let backlog = BACKLOG_UNITS * profile.unit as f64 / bandwidth;
+        if access.is_fenced && !path.fenced.is_empty() {
+            // A thread that fences gets on no faster than one alone with the device would.
+            let alone = len / curve::at_len(path.fenced, len);
+            let known = path.fenced_ns.last().map_or(len, |(longest, _)| *longest);
+            let latency = curve::at_len(path.fenced_ns, len) + (len - known).max(0.0) / bandwidth;
+            let next = (now + alone).max(start + service - backlog) + more;
+            return Outcome { next, done: start + latency + more };
+        }
+        let rest = match profile.kind {
+            Kind::Memory => (start - now - backlog).max(0.0),
+            Kind::Block => {
+                let first = profile.unit as f64 / curve::at(path.threads, 1.0);
+                let first = first / curve::at_len(path.sizes, profile.unit as f64);
+                start - now + (service - first).max(0.0)
+            }
+        };
+        Outcome { next: start + service + more, done: now + latency + rest + more }
+    }
+
+    /// What is left of the bandwidth where reads and writes meet, and takes this access into account.
+    fn mixed(&mut self, is_read: bool, len: u64, now: f64) -> f64 {
+        let Some(mixed) = &self.profile.mixed else { return 1.0 };
+        let now_share = if is_read { 0.0 } else { 1.0 };
+        // By bytes: a long access counts as that many units.
+        let weight =
+            (MIX_WEIGHT * (len as f64 / self.profile.unit as f64).clamp(0.25, 16.0)).min(0.5);
+        self.write_share = match self.write_share.is_nan() {
+            true => now_share,
+            false => self.write_share + (now_share - self.write_share) * weight,
+        };
+        let threads = self.threads(now);
+        let one = curve::at(mixed.one, self.write_share);
+        let many = curve::at(mixed.many, self.write_share);
+        let part = ((threads - 1.0) / (mixed.many_threads - 1.0)).clamp(0.0, 1.0);
+        one + (many - one) * part
+    }
+
+    /// Threads active in either direction.
+    fn threads(&self, now: f64) -> f64 {
+        let all = self.reads.last.iter().chain(&self.writes.last);
+        let recent = all.filter(|last| last.done >= now - RECENT_NS);
+        let threads = recent.fold(0_u64, |seen, last| seen | 1 << (last.thread % u64::BITS));
+        f64::from(threads.count_ones().max(1))
+    }
+
+    /// How much longer a read takes while writes keep the device busy.
+    fn loaded(&mut self, now: f64) -> f64 {
+        let Some(mixed) = &self.profile.mixed else { return 1.0 };
+        curve::at(mixed.loaded, self.write_busy * decay(now - self.busy_at))
+    }
+
+    fn note(
+        &mut self,
+        is_read: bool,
+        thread: u32,
+        access: Access,
+        start: f64,
+        service: f64,
+        outcome: Outcome,
+    ) {
+        let free = start + service;
+        let meet = self.profile.mixed.is_some();
+        let server = if is_read { &mut self.reads } else { &mut self.writes };
+        server.free = free;
+        let end = access.at.saturating_add(access.len);
+        server.last.push(Last { thread, done: outcome.done.max(outcome.next), end });
+        if meet {
+            (self.reads.free, self.writes.free) = (free, free);
+        }
+        if !is_read {
+            self.write_busy = self.write_busy * decay(start - self.busy_at) + service / RECENT_NS;
+            self.busy_at = start.max(self.busy_at);
+        }
+    }
+}
+
+/// What is left of a running mean after `elapsed` nanoseconds.
+fn decay(elapsed: f64) -> f64 {
+    (-elapsed.max(0.0) / RECENT_NS).exp()
+}
+
+/// Units that a read has the medium read: all it touches, but for the one the thread's last read ended in.
+const fn units_read(unit: u64, last_end: Option<u64>, access: Access) -> u64 {
+    let len = if access.len == 0 { 1 } else { access.len };
+    let (first, last) = (access.at / unit, access.at.saturating_add(len - 1) / unit);
+    let units = last - first + 1;
+    match last_end {
+        Some(end) if end > 0 && (end - 1) / unit == first => units - 1,
+        _ => units,
+    }
+}
+
+#[cfg(test)]
+mod tests;

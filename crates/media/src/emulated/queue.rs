@@ -1,0 +1,64 @@
+//! The queue of an emulated block device: an operation is carried out as it is submitted, and complete when
+//! its time has come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::Result;
+
+use super::device::Device;
+use super::file::EmulatedFile;
+use crate::{Completion, Op, Queue, Refused, Request, check};
+
+/// Operations in flight for one thread.
+pub(crate) struct EmulatedQueue {
+    device: Arc<Device>,
+    /// With when they are over, the first first.
+    running: VecDeque<(f64, Completion)>,
+    depth: usize,
+}
+
+impl EmulatedQueue {
+    /// At least one operation deep.
+    pub(crate) fn new(device: Arc<Device>, depth: usize) -> Self {
+        Self { device, running: VecDeque::new(), depth: depth.max(1) }
+    }
+}
+
+impl Queue for EmulatedQueue {
+    fn submit(&mut self, request: Request) -> Result<(), Refused> {
+        if self.running.len() >= self.depth {
+            return Err(Refused(request));
+        }
+        let Request { file, op, purpose, token } = request;
+        let (done, buf, result) = match (file.undecorated().downcast_ref::<EmulatedFile>(), op) {
+            (Some(file), Op::Read { at, buf }) => file.start_read(at, buf, purpose),
+            (Some(file), Op::Write { at, buf }) => file.start_write(at, buf, purpose),
+            (None, op) => (0.0, op.into_buf(), Err(check::foreign(file.name()))),
+        };
+        let place = self.running.partition_point(|(other, _)| *other <= done);
+        self.running.insert(place, (done, Completion { token, buf, result }));
+        Ok(())
+    }
+
+    /// All whose time has come, and as many more as are waited for.
+    fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        if let Some(last) = least.min(self.running.len()).checked_sub(1) {
+            let (done, _) = self.running.get(last).map_or((0.0, ()), |(done, _)| (*done, ()));
+            self.device.wait_until(done);
+        }
+        let now = self.device.moment();
+        let over = self.running.partition_point(|(done, _)| *done <= now);
+        let over = over.max(least.min(self.running.len()));
+        out.extend(self.running.drain(..over).map(|(_, completion)| completion));
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.running.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+}
