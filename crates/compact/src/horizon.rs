@@ -38,6 +38,12 @@ impl Horizon {
         &self.0
     }
 
+    /// The oldest of them. Zero where there is none: nothing is known then, and all is needed.
+    #[must_use]
+    pub fn oldest(&self) -> Seqno {
+        self.0.first().copied().unwrap_or(Seqno::ZERO)
+    }
+
     /// Whether a version at `older` is needed although the same key has one at `newer`, the next
     /// newer one: some reader sees the older and not the newer.
     #[must_use]

@@ -23,7 +23,7 @@ use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
 use table::Pointer;
 
 use crate::operands::Operands;
-use crate::{Below, Counts, Horizon, MergeOperator};
+use crate::{Below, Counts, Horizon, Kept, MergeOperator};
 
 #[cfg(test)]
 mod tests;
@@ -54,10 +54,18 @@ pub struct Retention {
     hider: Option<Seqno>,
     /// Whether `hider` is a range delete.
     hidden_by_range: bool,
-    /// Deletes that wait for an older version; each with whether it was a value that expired.
-    deletes: Vec<(Trailer, bool)>,
+    /// Deletes that wait for an older version.
+    deletes: Vec<WaitingDelete>,
     operands: Operands,
     counts: Counts,
+}
+
+#[derive(Debug)]
+struct WaitingDelete {
+    trailer: Trailer,
+    superseded_by: Option<Seqno>,
+    /// Whether it was a value that expired.
+    expired: bool,
 }
 
 /// What lies right under the waiting operands, for the readers that see them.
@@ -108,7 +116,7 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         if !self.open || *key != *self.key {
             self.end_key(keep)?;
@@ -164,7 +172,7 @@ impl Retention {
     /// As `keep`.
     pub fn end_key<F>(&mut self, keep: &mut F) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         if !self.open {
             return Ok(());
@@ -179,8 +187,8 @@ impl Retention {
             return self.keep_deletes(keep);
         }
         self.settle(Base::Nothing, keep)?;
-        for (_, expired) in self.deletes.drain(..) {
-            let reason = match expired {
+        for delete in self.deletes.drain(..) {
+            let reason = match delete.expired {
                 true => &mut self.counts.expired,
                 false => &mut self.counts.deleted,
             };
@@ -211,7 +219,7 @@ impl Retention {
     /// Passes the range deletes that are newer than the version at `seqno`, or all.
     fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         let newer = |range: &mut Seqno| seqno.is_none_or(|seqno| *range > seqno);
         while let Some(range) = self.covering.pop_if(newer) {
@@ -238,15 +246,14 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         if !self.operands.is_empty() && self.settle(self.base_at(trailer.seqno(), base), keep)? {
             self.counts.merged += 1;
             return Ok(());
         }
         self.keep_deletes(keep)?;
-        self.counts.kept += 1;
-        keep(&self.key, trailer, stored)
+        self.keep_one(trailer, stored, keep)
     }
 
     /// A value that says nothing any more from `expiry` on, and is no base for operands before.
@@ -258,7 +265,7 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         match expiry <= self.rules.now_ms {
             true => self.delete(trailer, true, keep),
@@ -268,7 +275,7 @@ impl Retention {
 
     fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         if !self.operands.is_empty()
             && self.settle(self.base_at(trailer.seqno(), Base::Nothing), keep)?
@@ -276,13 +283,14 @@ impl Retention {
             self.counts.merged += 1;
             return Ok(());
         }
-        self.deletes.push((Trailer::new(trailer.seqno(), EntryKind::Delete), expired));
+        let trailer = Trailer::new(trailer.seqno(), EntryKind::Delete);
+        self.deletes.push(WaitingDelete { trailer, superseded_by: self.hider, expired });
         Ok(())
     }
 
     fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], keep: &mut F) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         if let Some(newest) = self.operands.newest()
             && self.rules.horizon.needs(trailer.seqno(), newest.seqno())
@@ -300,15 +308,14 @@ impl Retention {
             }
         }
         self.keep_deletes(keep)?;
-        self.counts.kept += 1;
-        keep(&self.key, trailer, operand)
+        self.keep_one(trailer, operand, keep)
     }
 
     /// Lets the waiting operands go: merged into `base`, combined, or as they are. Whether they
     /// took in `base`.
     fn settle<F>(&mut self, base: Base<'_>, keep: &mut F) -> Result<bool>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
         let (Some(newest), Some(operator)) =
             (self.operands.newest(), self.rules.operator.as_deref())
@@ -329,16 +336,18 @@ impl Retention {
             }
         };
         self.keep_deletes(keep)?;
+        let (key, superseded_by) = (&*self.key, self.hider);
         match made {
             Some((kind, value)) => {
                 self.counts.merged += self.operands.count() as u64 - 1;
                 self.counts.kept += 1;
-                keep(&self.key, Trailer::new(newest.seqno(), kind), &value)?;
+                let trailer = Trailer::new(newest.seqno(), kind);
+                keep(Kept { key, trailer, value: &value, superseded_by })?;
             }
             None => {
                 self.counts.kept += self.operands.count() as u64;
-                for (trailer, operand) in self.operands.iter() {
-                    keep(&self.key, trailer, operand)?;
+                for (trailer, value) in self.operands.iter() {
+                    keep(Kept { key, trailer, value, superseded_by })?;
                 }
             }
         }
@@ -350,13 +359,23 @@ impl Retention {
     #[inline]
     fn keep_deletes<F>(&mut self, keep: &mut F) -> Result<()>
     where
-        F: FnMut(&[u8], Trailer, &[u8]) -> Result<()>,
+        F: FnMut(Kept<'_>) -> Result<()>,
     {
-        for (trailer, _) in self.deletes.drain(..) {
+        for WaitingDelete { trailer, superseded_by, .. } in self.deletes.drain(..) {
             self.counts.kept += 1;
-            keep(&self.key, trailer, &[])?;
+            keep(Kept { key: &self.key, trailer, value: &[], superseded_by })?;
         }
         Ok(())
+    }
+
+    /// The version at hand survives as it is.
+    #[inline]
+    fn keep_one<F>(&mut self, trailer: Trailer, value: &[u8], keep: &mut F) -> Result<()>
+    where
+        F: FnMut(Kept<'_>) -> Result<()>,
+    {
+        self.counts.kept += 1;
+        keep(Kept { key: &self.key, trailer, value, superseded_by: self.hider })
     }
 
     /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up

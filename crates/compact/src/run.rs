@@ -26,7 +26,7 @@ use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
 use media::{Medium, Purpose};
 use table::{Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
-use crate::{Apart, Below, Job, Operators, Outcome, Retention, Rules};
+use crate::{Apart, Below, Job, Kept, Operators, Outcome, Retention, Rules};
 use lone::{Lone, is_plain};
 use outputs::Outputs;
 use reads::Reads;
@@ -293,9 +293,7 @@ impl Run {
         {
             base = outputs.base(key, value)?;
         }
-        let mut keep = |key: &[u8], trailer, value: &[u8]| {
-            outputs.add(key, trailer, value).inspect_err(|_| is_writing = true)
-        };
+        let mut keep = |kept: Kept<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
         let Some(source) = sources.get_mut(winner) else { return Ok(None) };
         let Some((key, trailer, value)) = source.entry() else {
             self.retention.end_key(&mut keep)?;
@@ -347,7 +345,7 @@ impl Run {
         };
         // What waits for the key before goes first.
         let outputs = &mut self.outputs;
-        self.retention.end_key(&mut |key, trailer, value| outputs.add(key, trailer, value))?;
+        self.retention.end_key(&mut |kept| outputs.add(kept))?;
         if !outputs.add_block(block, self.lone.may_pad())? {
             return Ok(None);
         }

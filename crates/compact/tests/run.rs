@@ -18,7 +18,7 @@ use media::{Medium, MemoryMedium};
 use support::*;
 use table::{Bounds, RangeDelete, RangeDeletes};
 use terrace_compact::job::Job;
-use terrace_compact::{Below, KeyRange, Outcome, Retention, Rules, Run, run};
+use terrace_compact::{Below, Kept, KeyRange, Outcome, Retention, Rules, Run, run};
 
 /// What should survive of `content` within the job's bounds.
 fn expected(
@@ -47,8 +47,8 @@ fn expected(
         }));
     }
     let mut kept = Vec::new();
-    let mut keep = |key: &[u8], trailer, value: &[u8]| {
-        kept.push((key.to_vec(), trailer, value.to_vec()));
+    let mut keep = |version: Kept<'_>| {
+        kept.push((version.key.to_vec(), version.trailer, version.value.to_vec()));
         Ok(())
     };
     for (key, trailer, value) in content.versions.iter().filter(|it| job.bounds.holds(&it.0)) {

@@ -33,7 +33,7 @@ const MANUAL_SCORE: f64 = 1.5;
 const SPACE_SCORE_MAX: f64 = 2.0;
 /// A delete of a range weighs as many deletes: it hides more than one entry.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
-/// One cut piece is written anew where its file's dead bytes are over this part of it.
+/// One piece is written anew where the garbage that goes with it is over this part of it.
 const DEAD_PART: u64 = 3;
 /// Candidates tried until one fits the free space.
 const TRIES_MAX: usize = 64;
@@ -91,9 +91,8 @@ pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
         .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
         .sum();
     // Whatever else is more urgent in a column: what was asked for is left to do.
-    let oldest = shape.summary.runs.len().saturating_sub(1);
     let asked = columns.iter().enumerate().filter_map(|(number, column)| {
-        asked(shape, number, column, oldest).map(|runs| bytes(column, runs))
+        asked(shape, number, column).map(|runs| bytes(column, runs))
     });
     let manual = asked.sum();
     let all = merges + Garbage::of(shape).work(shape);
@@ -153,7 +152,7 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
         if share > most && column.is_free(whole) {
             offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
         }
-        if let Some(runs) = asked(shape, number, column, oldest) {
+        if let Some(runs) = asked(shape, number, column) {
             offer(bottom(Reason::Manual, runs, MANUAL_SCORE));
         }
         if quiet
@@ -171,16 +170,16 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
 pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
     let (all, oldest) = (column.weight(), column.oldest_weight());
     let superseded = (all - oldest) as f64 * shape.summary.superseding;
-    let dead: u64 = column.cells.iter().map(|cell| cell.dead).sum();
-    if all == 0 { 0.0 } else { (superseded + dead as f64) / all as f64 }
+    let known: u64 = column.cells.iter().map(Cell::garbage).sum();
+    if all == 0 { 0.0 } else { (superseded + known as f64) / all as f64 }
 }
 
 /// Whether merging cells gives something back: of several what is superseded, of one that was cut
-/// what its file still holds and nobody reads.
+/// what its file still holds and nobody reads, or what it holds itself and nobody reads any more.
 pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
     match cells {
         [] => false,
-        [only] => only.dead > only.bytes / DEAD_PART,
+        [only] => only.garbage() > only.bytes / DEAD_PART,
         _ => true,
     }
 }
@@ -199,7 +198,7 @@ pub(super) fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) 
         entries += file.entries as f64 * part;
         if cell.piece.is_expired(shape.summary.now_ms) {
             deletes += file.entries as f64 * part;
-        } else if file.seqno_max <= shape.summary.oldest_reader {
+        } else if file.seqno_max <= shape.summary.readers.oldest() {
             let ranges = file.range_deletes as f64 * RANGE_DELETE_WEIGHT;
             deletes += (file.deletes as f64 + ranges) * part;
         }
@@ -233,16 +232,20 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
 }
 
 /// The runs of a column that a user asked to be merged.
-fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>, oldest: usize) -> Option<Runs> {
+pub(super) fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Runs> {
     let manual = shape.summary.manual.as_ref()?;
+    let oldest = shape.summary.runs.len().checked_sub(1)?;
     let (from, to) = (shape.columns.edges.get(number)?, shape.columns.edges.get(number + 1)?);
     if *to <= Edge::Key(&manual.first) || Edge::of_end(manual.end.as_ref()) <= *from {
         return None;
     }
     let newest = shape.summary.runs.partition_point(|run| run.id > manual.newest);
     let runs = Runs { newest, oldest };
-    let due = is_reducible(column.within(runs)) || deletes_share(shape, column, runs) > 0.0;
-    (due && newest <= oldest && column.is_free(runs)).then_some(runs)
+    let cells = column.within(runs);
+    let is_due = is_reducible(cells)
+        || cells.iter().any(|cell| cell.superseded > 0)
+        || deletes_share(shape, column, runs) > 0.0;
+    (newest <= oldest && is_due && column.is_free(runs)).then_some(runs)
 }
 
 /// The newest runs of a column that is too high for a tree that nobody writes to.

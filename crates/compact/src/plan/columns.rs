@@ -7,6 +7,7 @@ use base::TableId;
 use bytes::Bytes;
 
 use super::{Piece, Summary};
+use crate::Horizon;
 
 /// Where a column begins or ends. A key is before the end of all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,15 +35,22 @@ pub(super) struct Cell<'a> {
     pub(super) values: u64,
     /// About the bytes that go with these: of its file, in no piece any more.
     pub(super) dead: u64,
+    /// Of `bytes` and `values`, about those of versions that nobody needs any more.
+    pub(super) superseded: u64,
     /// The piece's level, or that of a newer one above it where that is higher: levels only grow with
     /// age, so that those of one level stand together.
     pub(super) level: u8,
 }
 
 impl Cell<'_> {
-    /// What it holds, wherever it lies.
+    /// What it holds, wherever it lies, for all that is known of it alone.
     pub(super) const fn weight(&self) -> u64 {
-        self.bytes.saturating_add(self.values)
+        self.bytes.saturating_add(self.values).saturating_sub(self.superseded)
+    }
+
+    /// What a merge of it frees, for all that is known of it alone.
+    pub(super) const fn garbage(&self) -> u64 {
+        self.dead.saturating_add(self.superseded)
     }
 }
 
@@ -132,14 +140,15 @@ impl<'a> Columns<'a> {
         }
         let fine = edges.len() > coarse.edges.len();
         let mut columns = if fine { Self::with_edges(summary, edges) } else { coarse };
-        columns.spread_dead();
+        columns.spread_garbage(&summary.readers);
         columns
     }
 
     /// Gives each cell its part of what its file has in no piece any more: merging all that is left
     /// of a file frees that too, so a series that cut it goes on beside where it was. Where a file
-    /// has too few splits to tell its pieces apart they share it: together they are not longer.
-    fn spread_dead(&mut self) {
+    /// has too few splits to tell its pieces apart they share it: together they are not longer. And its
+    /// part of what the file holds for nobody any more.
+    fn spread_garbage(&mut self, readers: &Horizon) {
         let mut live: HashMap<TableId, u64> = HashMap::new();
         for cell in self.all.iter().flat_map(|column| &column.cells) {
             // A piece that seems to hold nothing keeps its file all the same.
@@ -154,13 +163,15 @@ impl<'a> Columns<'a> {
             }
             let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes.max(1));
             cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
+            let part = cell.bytes.max(1) as f64 / file.bytes.max(1) as f64;
+            cell.superseded = (file.superseded.garbage(readers) as f64 * part).ceil() as u64;
         }
     }
 
-    /// Bytes that pieces hold, and of their files beside them.
+    /// Bytes that pieces hold, and those of their files that hold nothing.
     pub(super) fn live_and_dead(&self) -> (u64, u64) {
         let cells = self.all.iter().flat_map(|column| &column.cells);
-        cells.fold((0, 0), |(live, dead), cell| (live + cell.weight(), dead + cell.dead))
+        cells.fold((0, 0), |(live, dead), cell| (live + cell.weight(), dead + cell.garbage()))
     }
 
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
@@ -184,7 +195,9 @@ impl<'a> Columns<'a> {
                     let values = (pointed as f64 * part) as u64;
                     let above = column.cells.last().map_or(0, |cell| cell.level);
                     let level = piece.level.max(above);
-                    column.cells.push(Cell { run: number, piece, bytes, values, dead: 0, level });
+                    let cell =
+                        Cell { run: number, piece, bytes, values, dead: 0, superseded: 0, level };
+                    column.cells.push(cell);
                 }
             }
         }

@@ -19,7 +19,8 @@
 //! [`Options::space_max`] times its content, the column that gives most back for the bytes it costs is
 //! merged down to the oldest run. Merging column after column keeps the tree at half the space of one
 //! that merges whole runs at the same cost, since only the next column holds the full share of garbage
-//! and the last one none. A tree that nobody writes to goes on, in small steps, to a settled shape of
+//! and the last one none. What was kept for snapshots is garbage of the table that holds it once no
+//! snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on, in small steps, to a settled shape of
 //! few runs ([`Options::settled_runs`]). docs/performance.md has the shapes that were compared.
 //!
 //! Related: tiering, leveling and lazy leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018);
@@ -53,7 +54,9 @@ mod tests;
 pub use action::{Merge, Move, Plan, Reason};
 pub use options::{Options, filter_bits};
 pub use shape::{Debt, Shape};
-pub use summary::{Area, FileSummary, ManualRange, Piece, RunSummary, Summary, ValueFileSummary};
+pub use summary::{
+    Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,
+};
 pub use turnover::Turnover;
 
 /// What to do next with the tree, if anything.

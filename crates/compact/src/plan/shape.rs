@@ -18,6 +18,8 @@ pub struct Shape<'a> {
     pub(super) live: u64,
     /// Of these, what pieces above the oldest of their columns hold.
     pub(super) newer: u64,
+    /// Of `stored`, versions that were kept for readers who are gone.
+    superseded: u64,
 }
 
 /// What is left to do.
@@ -33,7 +35,8 @@ pub struct Debt {
     pub fullness: f64,
     /// Stored bytes over what would be left if all were merged, as far as is known.
     pub space: f64,
-    /// `space`, over the most it should be; 0 for a tree of a few tables.
+    /// `space`, over the most it should be; 0 for a tree of a few tables. What snapshots kept counts as
+    /// content here: when one goes, that is no reason to slow writers down all at once.
     pub space_fullness: f64,
 }
 
@@ -47,7 +50,9 @@ impl<'a> Shape<'a> {
         let columns = Columns::new(summary, slice / 4);
         let (live, dead) = columns.live_and_dead();
         let newer = live - columns.all.iter().map(Column::oldest_weight).sum::<u64>();
-        Self { summary, options, columns, slice, stored: live + dead, live, newer }
+        let cells = columns.all.iter().flat_map(|column| &column.cells);
+        let superseded = cells.map(|cell| cell.superseded).sum();
+        Self { summary, options, columns, slice, stored: live + dead, live, newer, superseded }
     }
 
     /// What to do next, if anything.
@@ -76,7 +81,7 @@ impl<'a> Shape<'a> {
             runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
             fullness: fullness.fold(0.0, f64::max),
             space: self.space(),
-            space_fullness: if is_small { 0.0 } else { self.space() / self.space_max() },
+            space_fullness: if is_small { 0.0 } else { self.space_written() / self.space_max() },
         }
     }
 
@@ -85,9 +90,18 @@ impl<'a> Shape<'a> {
     /// a merge of pointers is worth what it lets die; what nothing points at is no merge's to free, but
     /// collections' (`values`).
     pub(super) fn space(&self) -> f64 {
+        self.space_over(self.live)
+    }
+
+    /// As [`Self::space`], where what was kept for readers who are gone counts as content.
+    fn space_written(&self) -> f64 {
+        self.space_over(self.live + self.superseded)
+    }
+
+    fn space_over(&self, live: u64) -> f64 {
         let garbage = self.newer as f64 * self.summary.superseding;
-        let content = self.live as f64 - garbage;
-        if self.live == 0 { 1.0 } else { (self.stored as f64 / content.max(1.0)).min(100.0) }
+        let content = live as f64 - garbage;
+        if live == 0 { 1.0 } else { (self.stored as f64 / content.max(1.0)).min(100.0) }
     }
 
     /// What merging all of it would give back for each byte it holds.

@@ -6,7 +6,7 @@ use base::RunId;
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
-use super::candidate::{Candidate, deletes_share, deletes_share_max, gain, is_reducible};
+use super::candidate::{Candidate, asked, deletes_share, deletes_share_max, gain, is_reducible};
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
@@ -15,8 +15,13 @@ use super::{Options, Piece};
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
 pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &shape.columns.all;
-    let wanted =
-        |number: usize| columns.get(number).is_some_and(|column| wants(shape, column, candidate));
+    let wanted = |number: usize| {
+        columns.get(number).is_some_and(|column| match candidate.reason {
+            // Whatever it gives back: it is asked for, here and no further.
+            Reason::Manual => asked(shape, number, column) == Some(candidate.runs),
+            _ => wants(shape, column, candidate),
+        })
+    };
     // Columns to the left that want the same come first: a series goes from left to right.
     let mut from = candidate.column;
     while from.checked_sub(1).is_some_and(wanted) {
@@ -65,8 +70,8 @@ pub(super) fn pair(shape: &Shape<'_>) -> Option<Merge> {
             let (runs, bytes) =
                 (Runs { newest: newer.run, oldest: older.run }, newer.bytes + older.bytes);
             let fits = newer.bytes > 0 && bytes <= room && column.is_free(runs);
-            let gain =
-                (newer.bytes.min(older.bytes) + newer.dead + older.dead) as f64 / bytes as f64;
+            let given = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
+            let gain = given as f64 / bytes as f64;
             fits.then_some((number, runs, gain))
         })
     });

@@ -6,6 +6,7 @@ use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 
 use super::columns::SMALL_BYTES;
+use crate::Horizon;
 
 /// A table file. Immutable: made once for each table and shared by all summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,27 @@ pub struct FileSummary {
     pub splits: Vec<(Bytes, u64)>,
     /// Value files it points into, with the bytes it uses of each.
     pub values: Vec<(TableId, u64)>,
+    /// Versions in it that were kept for who reads before what supersedes them.
+    pub superseded: Superseded,
+}
+
+/// Superseded versions of a table that a flush or a merge kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Superseded {
+    /// About the bytes of the file that they take, and of the long values that they point at.
+    pub bytes: u64,
+    /// The oldest of them.
+    pub oldest: Seqno,
+    /// The newest version or range delete that supersedes one of them.
+    pub by: Seqno,
+}
+
+impl Superseded {
+    /// The bytes that a merge frees: all, or none while somebody may need one of them.
+    #[must_use]
+    pub fn garbage(&self, readers: &Horizon) -> u64 {
+        if self.bytes == 0 || readers.needs(self.oldest, self.by) { 0 } else { self.bytes }
+    }
 }
 
 impl FileSummary {
@@ -129,8 +151,9 @@ pub struct Summary {
     pub free_bytes: Option<u64>,
     /// Now, Unix milliseconds: what expires by then is garbage.
     pub now_ms: u64,
-    /// The oldest sequence number at which anyone reads: deletes up to it can be dropped.
-    pub oldest_reader: Seqno,
+    /// The sequence numbers at which anyone reads: deletes up to the oldest can be dropped, and versions
+    /// that none of them needs.
+    pub readers: Horizon,
     /// Nobody has written for a while: time to settle.
     pub quiet: bool,
     /// What a user asked for.
@@ -150,7 +173,7 @@ impl Default for Summary {
             busy: Vec::new(),
             free_bytes: None,
             now_ms: 0,
-            oldest_reader: Seqno::MAX,
+            readers: Horizon::new(vec![Seqno::MAX]),
             quiet: false,
             manual: None,
             unit_bytes: 16 << 20,

@@ -8,6 +8,7 @@ use base::{Rng, RunId, Seqno, TableId};
 use bytes::Bytes;
 
 use super::*;
+use crate::Horizon;
 
 /// A tree of one-byte keys, with what each file holds: the version of each key.
 struct Model {
@@ -76,6 +77,11 @@ impl Model {
         }
         let mut piece = self.piece(content, 0);
         piece.damaged = self.rng.one_in(40);
+        if self.rng.one_in(4) {
+            let file = Arc::make_mut(&mut piece.file);
+            let (bytes, by) = (1 + self.rng.below(file.bytes), Seqno::new(1));
+            file.superseded = Superseded { bytes, oldest: Seqno::ZERO, by };
+        }
         let overlapping = |pieces: &[Piece]| {
             pieces.iter().any(|other| meets(other, &piece.first, piece.end.as_deref()))
         };
@@ -324,10 +330,69 @@ fn deletes_go_down_once_nobody_reads_below_them() {
         piece
     };
     let mut summary = tree(vec![vec![deletes(7)], vec![table(1, 1, "a", "z", 60)]]);
-    summary.oldest_reader = Seqno::new(6);
+    summary.readers = Horizon::new(vec![Seqno::new(6)]);
     assert_eq!(plan(&summary, &Options::default()), None);
-    summary.oldest_reader = Seqno::new(7);
+    summary.readers = Horizon::new(vec![Seqno::new(7)]);
     assert_eq!(merge(&summary, &Options::default()).reason, Reason::Deletes);
+}
+
+/// One table, part of it superseded at 9 by what is at 12.
+fn kept_for_a_snapshot(bytes: u64, readers: &[u64]) -> Summary {
+    let mut piece = table(5, 1, "a", "z", 100);
+    let file = Arc::make_mut(&mut piece.file);
+    file.superseded = Superseded { bytes, oldest: Seqno::new(9), by: Seqno::new(12) };
+    let readers = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
+    Summary { readers, ..tree(vec![vec![piece]]) }
+}
+
+#[test]
+fn what_was_kept_for_a_snapshot_goes_with_it() {
+    let options = Options::default();
+    // A reader from the version on and before what supersedes it needs it, and no other does.
+    for (readers, is_needed) in [
+        (&[9, 20][..], true),
+        (&[11, 20], true),
+        (&[8, 12, 20], false),
+        (&[20], false),
+        // Nobody reads yet who may come.
+        (&[8], true),
+    ] {
+        let summary = kept_for_a_snapshot(60, readers);
+        let debt = debt(&summary, &options);
+        if is_needed {
+            assert_eq!((plan(&summary, &options), debt.bytes, debt.space), (None, 0, 1.0));
+            continue;
+        }
+        let job = merge(&summary, &options);
+        assert_eq!((job.reason, job.bytes, job.oldest), (Reason::Space, 100, true), "{readers:?}");
+        assert!(debt.bytes > 0 && debt.space == 2.5, "{debt:?}");
+    }
+}
+
+/// Whoever asks gets all of it; by itself a table is written anew where that is worth it.
+#[test]
+fn little_that_was_kept_for_a_snapshot_goes_when_somebody_asks() {
+    let options = Options::default();
+    for (readers, is_due) in [(&[20][..], true), (&[10, 20], false)] {
+        let mut summary = kept_for_a_snapshot(1, readers);
+        summary.quiet = true;
+        assert_eq!(plan(&summary, &options), None);
+        summary.manual = Some(ManualRange { first: "b".into(), end: None, newest: RunId(9) });
+        match is_due {
+            true => assert_eq!(merge(&summary, &options).reason, Reason::Manual),
+            false => assert_eq!(plan(&summary, &options), None),
+        }
+        assert_eq!(debt(&summary, &options).manual_bytes > 0, is_due);
+    }
+}
+
+/// Writers are not slowed down because a snapshot went.
+#[test]
+fn what_was_kept_for_a_snapshot_is_no_debt_of_writers() {
+    let mut summary = kept_for_a_snapshot(60, &[20]);
+    summary.unit_bytes = 1;
+    let debt = debt(&summary, &Options::default());
+    assert!(debt.space == 2.5 && debt.space_fullness < 1.0, "{debt:?}");
 }
 
 #[test]

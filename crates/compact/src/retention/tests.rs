@@ -137,14 +137,16 @@ fn covering(ranges: &[(u8, u8, u64)], key: u8) -> Vec<Seqno> {
     seqnos
 }
 
-/// What survives of `input` by `rules`, and what became of the versions.
-fn survivors(input: &Everything, rules: Rules) -> (Everything, Counts) {
+/// What survives of `input` by `rules`, by what each version of it is superseded, and what became of the
+/// versions.
+fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>, Counts) {
     let mut sorted: Vec<&Version> = input.versions.iter().collect();
     sorted.sort_by_key(|version| (version.key, std::cmp::Reverse(version.seqno)));
-    let mut kept = Everything::default();
-    let mut keep = |key: &[u8], trailer: Trailer, value: &[u8]| {
+    let (mut kept, mut superseded) = (Everything::default(), Vec::new());
+    let mut keep = |Kept { key, trailer, value, superseded_by }: Kept<'_>| {
         let (seqno, kind) = (trailer.seqno().get(), trailer.kind()?);
         kept.versions.push(Version { key: key[0], seqno, kind, value: value.to_vec() });
+        superseded.push(superseded_by.map(Seqno::get));
         Ok(())
     };
     let mut retention = Retention::new(rules, &Account::unlimited("test")).unwrap();
@@ -160,7 +162,7 @@ fn survivors(input: &Everything, rules: Rules) -> (Everything, Counts) {
         retention.range_deletes(&[key], Some(&[key + 1]), &over, &mut seqnos);
         kept.ranges.extend(seqnos.iter().map(|seqno| (key, key + 1, seqno.get())));
     }
-    (kept, *retention.counts())
+    (kept, superseded, *retention.counts())
 }
 
 /// I5, and every other rule: whoever reads, now or later, reads the same.
@@ -205,10 +207,11 @@ fn every_reader_reads_the_same_from_the_survivors() {
         readers.extend(present..=118);
         let known = if rng.one_in(6) { None } else { Some(Arc::clone(&operator)) };
         let rules = Rules { horizon, now_ms: NOW, below, operator: known };
-        let (kept, counts) = survivors(&input, rules.clone());
+        let (kept, superseded, counts) = survivors(&input, rules.clone());
         assert!(counts.is_balanced(), "seed {seed} round {round}: {counts:?}");
         assert_eq!(counts.kept, kept.versions.len() as u64);
         assert!(kept.versions.is_sorted_by(|a, b| (a.key, b.seqno) < (b.key, a.seqno)));
+        check_superseded(&kept, &superseded, &rules, &format!("seed {seed} round {round}"));
         let with_older = |upper: &Everything| Everything {
             versions: [&*upper.versions, &*older.versions].concat(),
             ranges: upper.ranges.clone(),
@@ -233,6 +236,28 @@ fn every_reader_reads_the_same_from_the_survivors() {
     let _ = std::panic::take_hook();
 }
 
+/// What is superseded stays while there is a reader from its number up to what supersedes it; once there
+/// is none, another merge leaves nothing of it.
+fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &Rules, why: &str) {
+    let marked = || kept.versions.iter().zip(by).filter_map(|(it, by)| Some((it.seqno, (*by)?)));
+    for (seqno, by) in marked() {
+        assert!(seqno < by, "{why}: {seqno} by {by}");
+        assert!(rules.horizon.needs(Seqno::new(seqno), Seqno::new(by)), "{why}: {seqno} by {by}");
+    }
+    let Some(oldest) = marked().map(|(seqno, _)| seqno).min() else { return };
+    let newest = marked().map(|(_, by)| by).max().unwrap();
+    // Those who read before and behind still do, and who reads now.
+    let (oldest, newest) = (Seqno::new(oldest), Seqno::new(newest));
+    let readers = rules.horizon.seqnos().iter().copied();
+    let mut readers: Vec<_> = readers.filter(|it| *it < oldest || *it >= newest).collect();
+    readers.push(Seqno::new(130));
+    let later = Rules { horizon: Horizon::new(readers), ..rules.clone() };
+    let (_, left, counts) = survivors(kept, later);
+    assert!(left.iter().flatten().next().is_none(), "{why}: {left:?}");
+    let gone = counts.superseded + counts.range_deleted;
+    assert_eq!(gone, marked().count() as u64, "{why}: {kept:?} {by:?}");
+}
+
 fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
     Version { key: 0, seqno, kind, value: value.to_vec() }
 }
@@ -246,6 +271,26 @@ fn kept(versions: &[Version], rules: Rules) -> Vec<(u64, EntryKind, Vec<u8>)> {
     let input = Everything { versions: versions.to_vec(), ranges: Vec::new() };
     let versions = survivors(&input, rules).0.versions;
     versions.into_iter().map(|it| (it.seqno, it.kind, it.value)).collect()
+}
+
+/// By what each survivor is superseded.
+#[test]
+fn survivors_tell_what_supersedes_them() {
+    let put = |seqno| version(seqno, EntryKind::Put, b"1");
+    let delete = |seqno| version(seqno, EntryKind::Delete, b"");
+    let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
+    let marks = |versions: &[Version], ranges: &[(u8, u8, u64)], readers: &[u64]| {
+        let input = Everything { versions: versions.to_vec(), ranges: ranges.to_vec() };
+        survivors(&input, rules(readers, Below::everything())).1
+    };
+    assert_eq!(marks(&[put(9), put(5)], &[], &[9]), [None]);
+    assert_eq!(marks(&[put(9), put(5), put(3)], &[], &[4, 6, 9]), [None, Some(9), Some(5)]);
+    assert_eq!(marks(&[put(9), delete(5), put(3)], &[], &[4, 6, 9]), [None, Some(9), Some(5)]);
+    assert_eq!(marks(&[put(5)], &[(0, 1, 7)], &[6, 9]), [Some(7)]);
+    assert_eq!(marks(&[put(9), put(5)], &[(0, 1, 7)], &[6, 9]), [None, Some(7)]);
+    // Operands supersede nothing, and say what supersedes them.
+    assert_eq!(marks(&[operand(9), put(5)], &[], &[6, 9]), [None, None]);
+    assert_eq!(marks(&[put(9), operand(5), put(3)], &[], &[6, 4, 9]), [None, Some(9), Some(9)]);
 }
 
 /// The model above only shows that nothing needed is lost: this, that the rest goes.
@@ -315,7 +360,7 @@ fn operands_that_find_no_memory_stay() {
     for account in [Account::unlimited("test"), budget.account("test")] {
         let mut retention = Retention::new(rules.clone(), &account).unwrap();
         let (mut entries, mut bytes) = (0, 0);
-        let mut keep = |_: &[u8], _: Trailer, value: &[u8]| {
+        let mut keep = |Kept { value, .. }: Kept<'_>| {
             entries += 1;
             bytes += value.iter().filter(|byte| **byte == b'1').count();
             Ok(())
@@ -342,8 +387,7 @@ fn what_is_no_version_is_refused() {
     ] {
         let mut retention = Retention::new(rules(&[9], Below::nothing()), &account).unwrap();
         let trailer = Trailer::new(Seqno::new(5), kind);
-        let error =
-            retention.version(b"k", &[], trailer, value, &mut |_, _, _| Ok(())).unwrap_err();
+        let error = retention.version(b"k", &[], trailer, value, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Corrupt);
     }
 }

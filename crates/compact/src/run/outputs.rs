@@ -5,12 +5,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Result, TableId, Trailer};
+use base::{Account, Result, TableId};
 use bytes::Bytes;
 use media::Medium;
 use table::{Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
 
-use crate::Apart;
+use crate::{Apart, Kept};
 
 /// The tables that were written, and the one that is.
 pub(super) struct Outputs {
@@ -73,14 +73,12 @@ impl Outputs {
 
     /// Adds a version that survives.
     #[inline]
-    pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+    pub(super) fn add(&mut self, kept: Kept<'_>) -> Result<()> {
         // The table's writer comes first: that of long values does with the memory it leaves.
-        self.writer(key)?;
-        match self.apart.place(key, trailer, value)? {
-            None => self.writer(key)?.add(key, trailer, value)?,
-            Some((trailer, pointer)) => self.writer(key)?.add(key, trailer, &pointer.encode())?,
-        }
-        self.measure(key);
+        self.writer(kept.key)?;
+        let placed = self.apart.place(kept.key, kept.trailer, kept.value)?;
+        kept.add_to(self.writer(kept.key)?, placed)?;
+        self.measure(kept.key);
         Ok(())
     }
 

@@ -385,6 +385,8 @@ impl Check<'_> {
         }
         (counted.blocks, counted.data_pages) = (blocks, data_pages);
         versions.put(&mut counted);
+        // What supersedes a version may be gone, so these cannot be counted again.
+        counted.superseded = counted.superseded.min(counted.entries);
         counted
     }
 }

@@ -143,6 +143,15 @@ fields! {
     29 values: Vec<(TableId, u64)>,
     /// Blocks that were taken over from other tables as they were stored.
     30 passed_blocks: u64,
+    /// Entries that something newer over their key supersedes, kept for who read before that; 0 where it
+    /// is not known too.
+    31 superseded: u64,
+    /// Key and value bytes of these, long values that lie apart included.
+    32 superseded_bytes: u64,
+    /// The smallest sequence number of them. Who reads below it needs none.
+    33 superseded_min: Seqno,
+    /// The largest sequence number that supersedes one. Who reads at it or above needs none.
+    34 superseding_max: Seqno,
 }
 
 impl Properties {

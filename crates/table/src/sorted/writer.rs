@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
-    Account, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId, TableId,
-    Trailer,
+    Account, Codec, DictionaryId, EntryKind, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId,
+    TableId, Trailer,
 };
 use media::{Medium, Purpose};
 
@@ -28,6 +28,7 @@ use super::raw_block::RawBlock;
 use crate::codec::zstd;
 use crate::dictionary::Dictionary;
 use crate::name::file_name;
+use crate::pointer::Pointer;
 
 /// Packer, partition and the other fixed parts of a writer.
 const PARTS_BYTES: u64 = 512 << 10;
@@ -172,6 +173,41 @@ impl Writer {
             self.last_key.extend_from_slice(key);
         }
         self.last_trailer = trailer;
+        Ok(())
+    }
+
+    /// Adds a version as [`Writer::add`] does, over whose key something newer says all by itself: a version
+    /// or a range delete at `by`. Only who reads from the version's own number on and below `by` needs it.
+    ///
+    /// # Errors
+    /// As [`Writer::add`]; `Invalid` where `by` is not newer, and nothing is added.
+    pub fn add_superseded(
+        &mut self,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+        by: Seqno,
+    ) -> Result<()> {
+        let seqno = trailer.seqno();
+        if by <= seqno {
+            return Err(Error::invalid("what supersedes a version")
+                .expected(format_args!("newer than {trailer:?}"))
+                .got(by));
+        }
+        self.add(key, trailer, value)?;
+        let apart = match trailer.kind()? {
+            EntryKind::PutPointer => Pointer::decode(value)?.bytes,
+            _ => 0,
+        };
+        let bytes = ((key.len() + value.len()) as u64).saturating_add(apart);
+        let properties = &mut self.partitions.properties;
+        properties.superseded_min = match properties.superseded {
+            0 => seqno,
+            _ => properties.superseded_min.min(seqno),
+        };
+        properties.superseding_max = properties.superseding_max.max(by);
+        properties.superseded += 1;
+        properties.superseded_bytes = properties.superseded_bytes.saturating_add(bytes);
         Ok(())
     }
 

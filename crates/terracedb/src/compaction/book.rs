@@ -44,8 +44,8 @@ pub(super) struct Seen {
     version: Weak<Version>,
     busy: usize,
     quiet: bool,
-    /// The oldest live snapshot, if there is one.
-    snapshot: Option<Seqno>,
+    /// The live snapshots.
+    snapshots: Vec<Seqno>,
     request: Option<u64>,
     at: Duration,
 }
@@ -54,17 +54,18 @@ impl Seen {
     pub(super) fn new(
         version: &Arc<Version>,
         busy: usize,
-        (quiet, snapshot): (bool, Option<Seqno>),
+        (quiet, snapshots): (bool, &[Seqno]),
         request: Option<u64>,
         at: Duration,
     ) -> Self {
-        Self { version: Arc::downgrade(version), busy, quiet, snapshot, request, at }
+        let (version, snapshots) = (Arc::downgrade(version), snapshots.to_vec());
+        Self { version, busy, quiet, snapshots, request, at }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         self.version.ptr_eq(&other.version)
             && (self.busy, self.quiet) == (other.busy, other.quiet)
-            && (self.snapshot, self.request) == (other.snapshot, other.request)
+            && (&self.snapshots, self.request) == (&other.snapshots, other.request)
             && other.at.saturating_sub(self.at) < LOOK_AGAIN_AFTER
     }
 }

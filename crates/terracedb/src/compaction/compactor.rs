@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, TaskHandle, format_bytes};
+use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle, format_bytes};
 use compact::Operators;
 use compact::plan::{self, Plan};
 use media::{Metered, Purpose};
@@ -314,8 +314,8 @@ impl Compactor {
         let mut own = requests.filter(|(_, it)| it.keyspace == tree.id() && it.ended.is_none());
         let request = own.next().map(|(id, request)| (*id, request.range.clone()));
         let (id, manual) = request.unzip();
-        let snapshot = horizon.seqnos().first().filter(|_| horizon.seqnos().len() > 1).copied();
-        let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshot), id, now);
+        let snapshots = horizon.seqnos().split_last().map_or(&[][..], |(_, snapshots)| snapshots);
+        let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshots), id, now);
         let is_awaited = manual.is_some() || state.settling > 0;
         let book = state.books.entry(tree.id()).or_default();
         let is_early = book.is_paused(now) || book.is_looked_at_enough(now);
@@ -335,7 +335,7 @@ impl Compactor {
             busy: summary::areas(shape.busy()),
             free_bytes,
             now_ms: self.env.timekeeper.coming(),
-            oldest_reader: horizon.seqnos().first().copied().unwrap_or(Seqno::ZERO),
+            readers: horizon,
             quiet,
             manual,
             unit_bytes: self.resources.memtable_bytes() / 2,

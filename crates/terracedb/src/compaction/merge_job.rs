@@ -109,7 +109,8 @@ impl MergeJob {
         let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
-            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) += weight_of(piece);
+            *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
+                weight_of(piece, &job.horizon);
         }
         Ok(Some(Self {
             tree: Arc::clone(tree),

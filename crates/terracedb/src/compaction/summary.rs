@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use compact::plan;
+use compact::{Horizon, plan};
+use table::Table;
 
+use crate::manifest::TableEntry;
 use crate::ordered::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
 
 /// The runs of `version`, newest first.
@@ -53,6 +55,7 @@ pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
 pub(crate) fn facts(file: &TableFile) -> plan::FileSummary {
     let entry = file.entry();
     let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
+    let superseded = file.table().map_or_else(|_| Default::default(), |it| superseded(entry, it));
     plan::FileSummary {
         id: entry.id,
         bytes: entry.file_bytes,
@@ -63,14 +66,31 @@ pub(crate) fn facts(file: &TableFile) -> plan::FileSummary {
         seqno_max: entry.seqno_max,
         splits: splits.into_iter().map(|(key, bytes)| (Bytes::from(key), bytes)).collect(),
         values: entry.values.clone(),
+        superseded,
     }
 }
 
-/// About what `piece` holds: its bytes, and those of the long values that it points at.
-pub(crate) fn weight_of(piece: &Piece) -> u64 {
+/// What `table` says of versions that were kept for snapshots, in bytes of its file and of the values it
+/// points at.
+fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
+    let properties = table.properties();
+    let values: u64 = entry.values.iter().map(|(_, bytes)| *bytes).sum();
+    let raw = (properties.raw_bytes.saturating_add(values)).max(1);
+    let part = (properties.superseded_bytes as f64 / raw as f64).min(1.0);
+    plan::Superseded {
+        bytes: (entry.file_bytes.saturating_add(values) as f64 * part).ceil() as u64,
+        oldest: properties.superseded_min,
+        by: properties.superseding_max,
+    }
+}
+
+/// About what `piece` holds for `readers`: its bytes, and those of the long values that it points at,
+/// without versions that were kept for others.
+pub(crate) fn weight_of(piece: &Piece, readers: &Horizon) -> u64 {
     let (file, bytes) = (piece.file().facts(), bytes_of(piece));
     let part = bytes as f64 / file.bytes.max(1) as f64;
-    bytes.saturating_add((file.value_bytes() as f64 * part) as u64)
+    let beside = file.value_bytes() as f64 - file.superseded.garbage(readers) as f64;
+    bytes.saturating_add_signed((beside * part) as i64)
 }
 
 /// About the bytes that `piece` has of its file.

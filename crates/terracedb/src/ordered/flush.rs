@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::limits::VALUE_APART_BYTES;
-use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId};
 use cache::PageCache;
-use compact::{Apart, Below, Retention, Rules};
+use compact::{Apart, Below, Kept, Retention, Rules};
 use log::Log;
 use media::{Medium, Purpose};
 use table::{
@@ -126,7 +126,7 @@ impl FlushJob {
     /// Does one step; the outcome with the last.
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
         let Self { cursor, ranges, retention, output, .. } = self;
-        let mut keep = |key: &[u8], trailer, value: &[u8]| output.add(env, key, trailer, value);
+        let mut keep = |kept: Kept<'_>| output.add(env, kept);
         for _ in 0..STEP_ENTRIES {
             if !cursor.valid() {
                 retention.end_key(&mut keep)?;
@@ -226,12 +226,10 @@ impl FlushEnv {
 
 impl Output {
     /// Adds a version that survives; its value apart where that is long.
-    fn add(&mut self, env: &FlushEnv, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+    fn add(&mut self, env: &FlushEnv, kept: Kept<'_>) -> Result<()> {
         let (table, apart) = self.writer(env)?;
-        match apart.place(key, trailer, value)? {
-            None => table.add(key, trailer, value),
-            Some((trailer, pointer)) => table.add(key, trailer, &pointer.encode()),
-        }
+        let placed = apart.place(kept.key, kept.trailer, kept.value)?;
+        kept.add_to(table, placed)
     }
 
     /// Ends the files, if anything survived; they are the caller's then.

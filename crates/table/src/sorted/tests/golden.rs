@@ -98,6 +98,30 @@ fn the_range_deletes_are_as_documented() {
     assert_eq!(range_section::decode(&documented.into(), &mut charge).unwrap().len(), 3);
 }
 
+/// The properties of docs/format/table.md that tell of superseded versions.
+#[test]
+fn superseded_versions_are_told_as_documented() {
+    let medium = medium();
+    let mut writer =
+        Writer::create(&medium, spec(Codec::None), &Account::unlimited("test")).unwrap();
+    let pointer = crate::Pointer { file: TableId(6), page: 3, pages: 5, bytes: 20_000, expiry: 0 };
+    let pointer_at = |seqno| Trailer::new(Seqno::new(seqno), EntryKind::PutPointer);
+    let refused = writer.add_superseded(b"apple", put(9), b"red", Seqno::new(9)).unwrap_err();
+    assert_eq!(refused.kind(), base::ErrorKind::Invalid);
+    writer.add(b"apple", put(300), b"red").unwrap();
+    writer.add_superseded(b"apple", put(7), b"green", Seqno::new(300)).unwrap();
+    writer.add_superseded(b"banana", pointer_at(9), &pointer.encode(), Seqno::new(20)).unwrap();
+    let properties = writer.finish().unwrap().properties;
+    let encoded = properties.encode();
+    let documented = crate::golden::bytes("1f 01 02  20 03 d09c01  21 01 07  22 02 ac02");
+    assert!(encoded.ends_with(&documented), "{encoded:02x?}");
+    assert_eq!(Properties::decode(&encoded).unwrap(), properties);
+    let table = open(&medium).unwrap();
+    assert_eq!(*table.properties(), properties);
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean());
+}
+
 fn open_golden(golden: &str) -> Arc<Table> {
     let memory = MemoryMedium::new();
     memory.insert(&crate::file_name(TABLE), crate::golden::bytes(golden)).unwrap();

@@ -1,0 +1,160 @@
+//! Versions that were kept for snapshots: they go when the snapshots are gone, and not before.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use base::Rng;
+use common::{Model, assert_same, key};
+use compact::plan::Options;
+use media::Medium;
+use terracedb::{Db, Keyspace, Snapshot};
+
+const KEYS: u64 = 4000;
+
+fn open(medium: &Arc<dyn Medium>) -> Db {
+    let tiny = Options { fanout: 3, settled_runs: 2, slice_bytes: 1 << 20, ..Options::default() };
+    common::stepped(medium, 7).compaction_options(tiny).open().unwrap()
+}
+
+/// Writes every key once, with values of `bytes` that do not compress.
+fn overwrite(keyspace: &Keyspace, rng: &mut Rng, bytes: usize) -> Model {
+    let mut model = Model::new();
+    for number in 0..KEYS.min((4 << 20) / bytes as u64) {
+        let mut value = vec![0; bytes];
+        rng.fill(&mut value);
+        keyspace.put(key(number), &value).unwrap();
+        model.insert(key(number), value);
+    }
+    model
+}
+
+/// Bytes of table files and value files.
+fn stored(medium: &dyn Medium) -> u64 {
+    let files = medium.list().unwrap().into_iter();
+    let kept = |name: &str| name.ends_with(".table") || name.ends_with(".values");
+    files.filter(|file| kept(&file.name)).map(|file| file.len).sum()
+}
+
+fn written(db: &Db) -> u64 {
+    db.statistics().compaction.bytes_written()
+}
+
+fn assert_reads(snapshot: &Snapshot, keyspace: &Keyspace, model: &Model) {
+    let entries = snapshot.iter(keyspace).unwrap().map(Result::unwrap);
+    let found: Model = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert!(found == *model);
+}
+
+/// With values in tables, and apart.
+#[test]
+fn a_compaction_frees_what_a_snapshot_kept() {
+    for bytes in [400, 20_000] {
+        let medium = common::memory();
+        let db = open(&medium);
+        let keyspace = db.keyspace("fruit").unwrap();
+        let mut rng = Rng::new(1);
+        let before = overwrite(&keyspace, &mut rng, bytes);
+        db.compact().unwrap();
+        let once = stored(&*medium);
+        let snapshot = db.snapshot();
+        let after = overwrite(&keyspace, &mut rng, bytes);
+        db.compact().unwrap();
+        assert!(stored(&*medium) > once * 19 / 10, "all is there twice");
+        // While it lives, nothing is written again and again.
+        let settled = written(&db);
+        db.compact().unwrap();
+        db.wait_until_settled().unwrap();
+        assert_eq!(written(&db), settled);
+        assert_reads(&snapshot, &keyspace, &before);
+        drop(snapshot);
+        db.compact().unwrap();
+        assert!(stored(&*medium) < once * 11 / 10, "{} of {once}", stored(&*medium));
+        assert_same(&keyspace, &after, "without the snapshot");
+        // All of it is gone.
+        let settled = written(&db);
+        db.compact().unwrap();
+        assert_eq!(written(&db), settled);
+    }
+}
+
+/// Nobody asks: merges in the background find it by themselves, with what a reopened store knows.
+#[test]
+fn merges_in_the_background_free_what_a_snapshot_kept() {
+    for reopened in [false, true] {
+        let medium = common::memory();
+        let mut db = open(&medium);
+        let mut keyspace = db.keyspace("fruit").unwrap();
+        let mut rng = Rng::new(2);
+        overwrite(&keyspace, &mut rng, 400);
+        db.compact().unwrap();
+        let once = stored(&*medium);
+        let snapshot = db.snapshot();
+        let after = overwrite(&keyspace, &mut rng, 400);
+        db.compact().unwrap();
+        assert!(stored(&*medium) > once * 19 / 10);
+        drop(snapshot);
+        if reopened {
+            drop((keyspace, db));
+            db = open(&medium);
+            keyspace = db.keyspace("fruit").unwrap();
+        }
+        db.wait_until_settled().unwrap();
+        assert!(stored(&*medium) < once * 13 / 10, "{} of {once}", stored(&*medium));
+        assert_same(&keyspace, &after, "settled");
+    }
+}
+
+/// A flush keeps versions too; and each snapshot pins only what it reads.
+#[test]
+fn one_of_several_snapshots_frees_what_only_it_kept() {
+    let medium = common::memory();
+    let db = open(&medium);
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut rng = Rng::new(3);
+    let empty = db.snapshot();
+    overwrite(&keyspace, &mut rng, 400);
+    let middle = db.snapshot();
+    let after = overwrite(&keyspace, &mut rng, 400);
+    let newest = db.snapshot();
+    // One memtable holds both.
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let twice = stored(&*medium);
+    drop(middle);
+    db.compact().unwrap();
+    assert!(stored(&*medium) < twice * 6 / 10, "{} of {twice}", stored(&*medium));
+    assert_reads(&empty, &keyspace, &Model::new());
+    assert_reads(&newest, &keyspace, &after);
+}
+
+/// What a range delete hides but for a snapshot goes with that, and so does the range delete.
+#[test]
+fn what_lies_under_a_range_delete_goes_with_the_snapshot() {
+    let medium = common::memory();
+    let db = open(&medium);
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut rng = Rng::new(4);
+    let before = overwrite(&keyspace, &mut rng, 400);
+    let snapshot = db.snapshot();
+    keyspace.delete_range(key(0)..key(KEYS)).unwrap();
+    keyspace.put("last", "one").unwrap();
+    db.compact().unwrap();
+    let kept = stored(&*medium);
+    let settled = written(&db);
+    db.compact().unwrap();
+    assert_eq!(written(&db), settled, "nothing can go yet");
+    assert_reads(&snapshot, &keyspace, &before);
+    drop(snapshot);
+    db.compact().unwrap();
+    assert!(stored(&*medium) < kept / 10, "{} of {kept}", stored(&*medium));
+    assert_eq!(keyspace.iter().unwrap().count(), 1);
+}
