@@ -1,6 +1,6 @@
 //! Checksums and hashes. Their outputs are stored: changing one is a format change.
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 use crate::{StoreId, TableId};
 
@@ -19,13 +19,13 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 /// The hash of a key that filters and hashed tables store: XXH3-64.
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u64 {
-    xxh3_64(key)
+    XxHash3_64::oneshot(key)
 }
 
 /// A seeded 64-bit hash: XXH3-64.
 #[must_use]
 pub fn hash64(seed: u64, bytes: &[u8]) -> u64 {
-    xxh3_64_with_seed(bytes, seed)
+    XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
 /// The identity that seeds the checksums of one table's pages.
@@ -60,7 +60,7 @@ impl PageSeed {
         store.copy_from_slice(&self.store.0.to_le_bytes());
         table.copy_from_slice(&self.table.0.to_le_bytes());
         number.copy_from_slice(&page.to_le_bytes());
-        xxh3_64_with_seed(bytes, xxh3_64(&identity))
+        hash64(key_hash(&identity), bytes)
     }
 }
 

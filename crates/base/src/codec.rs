@@ -101,6 +101,7 @@ impl<'a> Cursor<'a> {
             .got(self.bytes.len().saturating_sub(self.at))
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -111,6 +112,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// As [`Cursor::take`].
+    #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
@@ -119,6 +121,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// As [`Cursor::take`].
+    #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
@@ -127,6 +130,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// As [`Cursor::take`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
@@ -135,6 +139,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// As [`Cursor::take`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }

@@ -20,6 +20,7 @@ macro_rules! persisted {
             ///
             /// # Errors
             /// `Corrupt` where no variant has this number.
+            #[inline]
             pub fn decode(byte: u8) -> Result<Self> {
                 match byte {
                     $($value => Ok(Self::$variant),)+

@@ -110,6 +110,7 @@ impl Trailer {
     ///
     /// # Errors
     /// `Corrupt` where the kind byte is not one of [`EntryKind`]: a search trailer, or foreign bytes.
+    #[inline]
     pub fn kind(self) -> Result<EntryKind> {
         EntryKind::decode((self.0 & 0xff) as u8)
     }

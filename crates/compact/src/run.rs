@@ -237,8 +237,9 @@ impl Run {
                 }
                 None => {
                     let sources = &self.sources;
+                    let head = |source| sources.get(source).map_or(u64::MAX, Source::head);
                     let order = |a, b| order(sources, a, b);
-                    self.stage = Stage::Merge(Tournament::new(sources.len(), &order));
+                    self.stage = Stage::Merge(Tournament::new(sources.len(), head, &order));
                 }
             },
             Stage::Merge(_) => return self.merge(),
@@ -316,7 +317,8 @@ impl Run {
         }
         let moved = source.advance(&self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
-        tournament.replay(&|a, b| order(sources, a, b));
+        let head = source.head();
+        tournament.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
@@ -355,7 +357,8 @@ impl Run {
         self.retention.kept_elsewhere(entries, last, trailer.seqno());
         let moved = source.pass_block(entries, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
-        tournament.replay(&|a, b| order(sources, a, b));
+        let head = source.head();
+        tournament.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
@@ -374,8 +377,7 @@ impl Run {
     }
 }
 
-/// The order of two sources; between equals, the newer run's comes first.
-#[inline]
+/// The order of two sources with equal heads; between equals, the newer run's comes first.
 fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
     match (sources.get(a), sources.get(b)) {
         (Some(one), Some(other)) => one.order(other).then_with(|| a.cmp(&b)),

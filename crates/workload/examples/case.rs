@@ -37,6 +37,11 @@ fn main() -> Result<()> {
     case.run(&open()?, scale, 0, &mut |progress| {
         if let Progress::Ended(step, report) = progress {
             println!("{:<24} {report}", step.label);
+            println!("{:<24} {:.2} s of CPU", "", report.figures.cpu_seconds);
+            for (purpose, it) in &report.figures.device.by_purpose {
+                let (read, written) = (it.read_bytes >> 20, it.write_bytes >> 20);
+                println!("{:<24} {purpose}: {read} MiB read, {written} MiB written", "");
+            }
             wrong += report.figures.wrong;
         }
     })?;

@@ -182,17 +182,22 @@ impl Source {
         Some((cursor.key(), self.trailer, cursor.value_bytes()))
     }
 
-    /// The order of this source's entry and another's: by key, and newest first.
+    /// The first word that its entry is ordered by: see [`Source::order`].
     #[inline]
+    pub(super) const fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The order of this source's entry and another's with an equal head: by key, and newest first.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        self.head.cmp(&other.head).then_with(|| match (&self.present, &other.present) {
+        match (&self.present, &other.present) {
             (Some(one), Some(another)) => {
                 let keys = one.cursor.key().cmp(another.cursor.key());
                 keys.then_with(|| other.trailer.cmp(&self.trailer))
             }
             // A source at its end comes last.
             (one, another) => another.is_some().cmp(&one.is_some()),
-        })
+        }
     }
 }
 
@@ -210,7 +215,13 @@ impl Present {
     fn advance(&mut self, reads: &mut Reads) -> Result<bool> {
         match std::mem::take(&mut self.passing) {
             0 if self.met == 0 => {}
-            0 => self.cursor.next(),
+            0 => match self.cursor.next_in_block()? {
+                Some(valid) => {
+                    self.met += u64::from(valid);
+                    return Ok(valid);
+                }
+                None => self.cursor.next(),
+            },
             // The first of them was met.
             passing => {
                 self.met += passing - 1;

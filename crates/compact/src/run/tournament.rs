@@ -6,73 +6,110 @@
 
 use std::cmp::Ordering;
 
-/// Sources by number, the least of them first. Who is less is the caller's to say.
+/// A source, by number, and the head of what it is at.
+#[derive(Clone, Copy, Debug)]
+struct Player {
+    head: u64,
+    source: usize,
+}
+
+/// Who takes part, the least of them first. Most matches are decided by heads, which stand in the tree:
+/// numbers that order as the sources do, as far as they differ. The rest is the caller's to say.
 #[derive(Debug)]
 pub(super) struct Tournament {
     /// The winner stands at 0, the losers of the match at place `n` at `n`; the sources take part
     /// from place `losers.len()` on.
-    losers: Vec<usize>,
+    losers: Vec<Player>,
 }
 
+/// A place where nobody played yet.
+const FREE: Player = Player { head: 0, source: usize::MAX };
+
 impl Tournament {
-    /// The first round among `sources` sources (at least one).
-    pub(super) fn new(sources: usize, order: &impl Fn(usize, usize) -> Ordering) -> Self {
-        let mut tournament = Self { losers: vec![usize::MAX; sources.max(1)] };
+    /// The first round among `sources` sources (at least one), whose heads `head` says; `order` is that
+    /// of two sources with equal heads.
+    pub(super) fn new(
+        sources: usize,
+        head: impl Fn(usize) -> u64,
+        order: &impl Fn(usize, usize) -> Ordering,
+    ) -> Self {
+        let mut tournament = Self { losers: vec![FREE; sources.max(1)] };
         for source in 0..sources {
-            tournament.play(source, order);
+            tournament.play(Player { head: head(source), source }, order);
         }
         tournament
     }
 
     /// The least source.
+    #[inline]
     pub(super) fn winner(&self) -> usize {
-        self.losers.first().copied().unwrap_or_default()
+        self.losers.first().map_or(0, |winner| winner.source)
     }
 
     /// The least source but for the winner, where there is another: it lost to the winner.
     pub(super) fn runner_up(&self, order: &impl Fn(usize, usize) -> Ordering) -> Option<usize> {
         let mut place = self.leaf(self.winner());
-        let mut least: Option<usize> = None;
+        let mut least: Option<Player> = None;
         while place > 0 {
             let loser = *self.losers.get(place)?;
-            if least.is_none_or(|least| order(loser, least) == Ordering::Less) {
+            if least.is_none_or(|least| comes_before(loser, least, order)) {
                 least = Some(loser);
             }
             place /= 2;
         }
-        least
+        least.map(|least| least.source)
     }
 
     /// The place of a source's first match; one source alone wins at place 0.
+    #[inline]
     fn leaf(&self, source: usize) -> usize {
         (source + self.losers.len()) / 2 * usize::from(self.losers.len() > 1)
     }
 
-    /// Finds the next winner after the last one has moved on.
+    /// Finds the next winner after the last one has moved on, to `head`.
     #[inline]
-    pub(super) fn replay(&mut self, order: &impl Fn(usize, usize) -> Ordering) {
-        self.play(self.winner(), order);
+    pub(super) fn replay(&mut self, head: u64, order: &impl Fn(usize, usize) -> Ordering) {
+        self.play(Player { head, source: self.winner() }, order);
     }
 
-    /// Lets `source` climb from its leaf; in the first round it waits in the first free place.
+    /// Lets a source climb from its leaf; in the first round it waits in the first free place.
     #[inline]
-    fn play(&mut self, source: usize, order: &impl Fn(usize, usize) -> Ordering) {
-        let mut winner = source;
-        let mut place = self.leaf(source);
+    fn play(&mut self, player: Player, order: &impl Fn(usize, usize) -> Ordering) {
+        let mut winner = player;
+        let mut place = self.leaf(player.source);
         while place > 0 {
-            let Some(loser) = self.losers.get_mut(place) else { return };
-            if *loser == usize::MAX {
-                *loser = winner;
+            let Some(slot) = self.losers.get_mut(place) else { return };
+            let loser = *slot;
+            if loser.source == usize::MAX {
+                *slot = winner;
                 return;
             }
-            if order(*loser, winner) == Ordering::Less {
-                std::mem::swap(loser, &mut winner);
-            }
+            // Nobody can foretell who wins, so nothing branches on it.
+            let upset = comes_before(loser, winner, order);
+            *slot = select(upset, winner, loser);
+            winner = select(upset, loser, winner);
             place /= 2;
         }
         if let Some(first) = self.losers.first_mut() {
             *first = winner;
         }
+    }
+}
+
+/// Whether `one` comes before `other`.
+#[inline]
+fn comes_before(one: Player, other: Player, order: &impl Fn(usize, usize) -> Ordering) -> bool {
+    if one.head == other.head {
+        return order(one.source, other.source) == Ordering::Less;
+    }
+    one.head < other.head
+}
+
+#[inline]
+fn select(condition: bool, one: Player, other: Player) -> Player {
+    Player {
+        head: std::hint::select_unpredictable(condition, one.head, other.head),
+        source: std::hint::select_unpredictable(condition, one.source, other.source),
     }
 }
 
@@ -94,7 +131,14 @@ mod tests {
                 let head = |source: usize| lists[source].last().copied().unwrap_or(u64::MAX);
                 (head(a), a).cmp(&(head(b), b))
             };
-            let mut tournament = Tournament::new(sources, &|a, b| order(&lists, a, b));
+            // Heads that are often equal, and often not.
+            let head = |lists: &[Vec<u64>], source: usize| {
+                lists[source].last().map_or(u64::MAX, |number| number / 4)
+            };
+            let mut tournament =
+                Tournament::new(sources, |source| head(&lists, source), &|a, b| {
+                    order(&lists, a, b)
+                });
             let mut merged = Vec::new();
             loop {
                 let winner = tournament.winner();
@@ -103,7 +147,7 @@ mod tests {
                 assert_eq!(runner_up, others.min_by(|a, b| order(&lists, *a, *b)), "seed {seed}");
                 let Some(least) = lists[winner].pop() else { break };
                 merged.push(least);
-                tournament.replay(&|a, b| order(&lists, a, b));
+                tournament.replay(head(&lists, winner), &|a, b| order(&lists, a, b));
             }
             assert_eq!(merged, expected, "seed {seed}, {sources} sources");
         }

@@ -8,6 +8,8 @@
 //! Cost: about 2 ns per byte that does not compress, less where it does; 8 KiB of hash table and
 //! the output.
 
+mod long;
+
 use base::{Error, Result};
 
 /// The most bytes an [`Encoder`] takes: positions are 16 bits.
@@ -20,10 +22,13 @@ pub(crate) const TAIL_BYTES_MIN: usize = 8;
 const HASH_BITS: u32 = 12;
 const MATCH_BYTES_MIN: usize = 4;
 /// After this many misses in a row the search skips one more byte each step.
-const SKIP_SHIFT: usize = 6;
+const SKIP_SHIFT: usize = 5;
 
 /// Decompresses `payload` into at most `raw_bytes` bytes.
 pub(crate) fn decompress(payload: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
+    if long::is_long(payload) {
+        return long::decompress(payload, raw_bytes);
+    }
     lz4_flex::block::decompress(payload, raw_bytes).map_err(|error| {
         Error::corrupt("lz4 payload")
             .expected(format_args!("{raw_bytes} bytes once decompressed"))

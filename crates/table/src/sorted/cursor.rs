@@ -185,13 +185,29 @@ impl TableCursor {
     /// As [`TableCursor::step`].
     #[inline]
     pub fn next_at_hand(&mut self) -> Result<bool> {
-        let Some(loaded) = &self.block else { return Ok(false) };
+        Ok(self.bounds.is_all() && self.next_in_block()? == Some(true))
+    }
+
+    /// Goes to the next entry where it lies in the present block, inside the bounds or not: whether it
+    /// is inside; past the last one the cursor is on none. `None` where it does not lie there, and
+    /// nothing moved. For nobody between a start and its end.
+    ///
+    /// # Errors
+    /// As [`TableCursor::step`].
+    #[inline]
+    pub fn next_in_block(&mut self) -> Result<Option<bool>> {
+        let Some(loaded) = &self.block else { return Ok(None) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
-        if !self.bounds.is_all() || !self.is_valid() || self.place.index() + 1 >= block.count() {
-            return Ok(false);
+        if !self.is_valid() || self.place.index() + 1 >= block.count() {
+            return Ok(None);
         }
         self.forward = true;
-        self.place.next(block).map_err(|error| self.fail(error))
+        self.place.next(block).map_err(|error| self.fail(error))?;
+        let is_inside = !self.bounds.is_before(self.place.key());
+        if !is_inside {
+            self.place.clear();
+        }
+        Ok(Some(is_inside))
     }
 
     /// Leaves the block after `error`, and names where it was met.

@@ -93,3 +93,45 @@ fn a_damaged_payload_is_an_error_or_other_bytes_and_never_longer() {
         }
     }
 }
+
+/// Noise of up to 300 bytes, each repeated: whole, in a run of one byte, or with a short period.
+fn stretches(rng: &mut Rng, length: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while out.len() < length {
+        let mut noise = vec![0; 1 + rng.below(300) as usize];
+        rng.fill(&mut noise);
+        let period = [noise.len(), 1, 3][rng.below(3) as usize].min(noise.len());
+        let (repeated, times) = (noise[noise.len() - period..].to_vec(), 300 / period);
+        out.extend(noise);
+        (0..times).for_each(|_| out.extend_from_slice(&repeated));
+    }
+    out.truncate(length);
+    out
+}
+
+#[test]
+fn long_stretches_are_decompressed_as_any_decoder_does() {
+    let (mut rng, seed) = Rng::from_env();
+    let mut long = 0;
+    for round in 0..200 {
+        let bytes = 1 + rng.below(20_000) as usize;
+        let raw = if round % 4 == 0 { source(&mut rng, bytes) } else { stretches(&mut rng, bytes) };
+        let mut payload = Vec::new();
+        compress(&raw, &mut payload).unwrap();
+        long += u32::from(long::is_long(&payload));
+        // Whatever it is made for, it decompresses everything.
+        assert!(long::decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
+        assert!(decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
+        assert!(long::decompress(&payload, raw.len() - 1).is_err(), "seed {seed} round {round}");
+        // Damage makes both decoders see the same, or an error.
+        let at = rng.below(payload.len() as u64) as usize;
+        payload[at] ^= 1 << rng.below(8);
+        if let Ok(ours) = long::decompress(&payload, raw.len()) {
+            let theirs = lz4_flex::block::decompress(&payload, raw.len()).unwrap();
+            assert!(ours == theirs, "seed {seed} round {round}");
+        }
+        payload.truncate(at);
+        let _ = (decompress(&payload, raw.len()), long::decompress(&payload, raw.len()));
+    }
+    assert!(long > 50, "seed {seed}: {long}");
+}
