@@ -14,6 +14,7 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Error, ErrorKind, LaneId, Result, SegmentId, StoreId};
 use media::{Medium, Purpose};
 
+use crate::log::LANE;
 use crate::name::segment_name;
 use crate::options::Recover;
 use crate::pins::Pins;
@@ -135,8 +136,11 @@ impl Chain {
             found.limit = limit;
             limit = found.state.begin().map_or(limit, |(begin, _)| limit.min(begin.sequence));
         }
-        let (mut live, mut broken) = (Vec::new(), None);
+        let (mut live, mut broken) = (Vec::new(), lost_start(source, lane, ids));
         for (index, found) in segments.iter().enumerate() {
+            if broken.is_some() {
+                break;
+            }
             match &found.state {
                 State::Begun(begin, _) if begin.sequence < found.limit => live.push(index),
                 // Behind others it is missed by its lane sequences. The first of all was begun
@@ -148,9 +152,6 @@ impl Chain {
                     broken = Some(error.clone());
                 }
                 State::Blank | State::Unmade(_) | State::Begun(..) | State::Headless(_) => {}
-            }
-            if broken.is_some() {
-                break;
             }
         }
         let mut chain = Self {
@@ -339,6 +340,20 @@ impl Chain {
             sequence: self.sequence,
         })
     }
+}
+
+/// The damage where the segment that the lane begins with is missing: it is begun durably before it is
+/// recorded, and stays until a later one is. A lane to which nothing is appended may end before that; that
+/// there is no log at all is for who knows that there was one.
+fn lost_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
+    let (_, start) = source.start.iter().find(|(of, _)| *of == lane && lane == LANE)?;
+    let first = ids.first().filter(|first| **first != start)?;
+    Some(
+        Error::corrupt("commit log")
+            .at(segment_name(lane, start))
+            .expected("the segment that it begins with")
+            .got(format_args!("`{}`", segment_name(lane, *first))),
+    )
 }
 
 /// True where the next segment in use, if there is one, was made by an open.

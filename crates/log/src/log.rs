@@ -171,7 +171,11 @@ impl Log {
             freeing: Mutex::new(stale),
             _groups: groups,
         };
-        log.remove_stale(&mut log.freeing.lock())?;
+        // Where the log was lost from its start on, it is recorded first that it begins later.
+        let begins = log.begins().map(|(id, _)| id);
+        if source.start.is_empty() || begins == Some(source.start.of(LANE)) {
+            log.remove_stale(&mut log.freeing.lock())?;
+        }
         Ok((log, recovery))
     }
 
@@ -277,6 +281,11 @@ impl Log {
         start
     }
 
+    /// The oldest segment that is kept, and the lane sequence of its Begin; none while there is none.
+    fn begins(&self) -> Option<(SegmentId, u64)> {
+        self.combiner.with(|lane| self.retention.oldest().or_else(|| lane.begun()))
+    }
+
     /// Removes the oldest segments as long as every record in them is dead (I7); how many. Never
     /// the one being written: [`Log::rotate`] makes it an older one.
     ///
@@ -288,6 +297,12 @@ impl Log {
     /// The device's, and `record`'s. What was removed stays counted, the rest is kept.
     pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
         let mut stale = self.freeing.lock();
+        if let Some((id, begin)) = self.begins().filter(|_| !stale.is_empty()) {
+            self.sync_until(|| self.shared.durable_sequence() > begin)?;
+            let mut start = Start::new();
+            start.raise(LANE, id);
+            record(&start)?;
+        }
         self.remove_stale(&mut stale)?;
         let starts = self.combiner.with(|lane| self.retention.starts(lane.begun(), None));
         let mut start = Start::new();
@@ -405,7 +420,7 @@ impl Log {
     }
 
     fn sync_names(&self) -> Result<()> {
-        self.medium.sync_names().map_err(|error| self.shared.poisoned_by(error))
+        self.medium.sync_names(&[]).map_err(|error| self.shared.poisoned_by(error))
     }
 
     /// Removes what recovery cut off, once the segment that says so is durable.

@@ -87,6 +87,12 @@ impl Retention {
         starts
     }
 
+    /// The oldest segment of the lane that is written, and the lane sequence of its Begin.
+    pub(crate) fn oldest(&self) -> Option<(SegmentId, u64)> {
+        let state = self.0.lock();
+        state.sealed.get(&LANE)?.front().map(|sealed| (sealed.id, sealed.begin))
+    }
+
     /// The lane's oldest segment, where that is before `start`.
     pub(crate) fn oldest_before(&self, lane: LaneId, start: SegmentId) -> Option<SegmentId> {
         let state = self.0.lock();

@@ -175,7 +175,7 @@ impl Supply {
             return Err(error);
         }
         file.sync(Purpose::Log)
-            .and_then(|()| self.medium.sync_names())
+            .and_then(|()| self.medium.sync_names(&[&name]))
             .map_err(|error| self.shared.poisoned_by(error))?;
         count(&self.shared.counters.segments_created, 1);
         Ok(Fresh { id, seed: header.seed(), file, capacity, charge })

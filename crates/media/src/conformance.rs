@@ -125,7 +125,7 @@ fn linking(one: &dyn Medium, other: &dyn Medium) {
     assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
     let missing = one.link("b", other).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
-    other.sync_names().unwrap();
+    other.sync_names(&[]).unwrap();
     one.remove("a").unwrap();
     let linked = other.open("a", Access::Direct).unwrap();
     assert_eq!(read(&*linked, 0, 1).unwrap()[..], page(1, 0)[..]);
@@ -209,7 +209,7 @@ fn names(medium: &dyn Medium) {
     assert!(read(&*b, 0, 1).unwrap().iter().all(|byte| *byte == 0));
     let renamed = medium.open("b", Access::Direct).unwrap();
     assert_eq!(read(&*renamed, 0, 1).unwrap()[..], page(1, 0)[..]);
-    medium.sync_names().unwrap();
+    medium.sync_names(&[]).unwrap();
 
     medium.remove("b").unwrap();
     assert_eq!(listed(medium), []);

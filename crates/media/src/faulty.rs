@@ -251,7 +251,7 @@ impl Medium for Faulty {
         Ok(device.capacity.map(space))
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, _names: &[&str]) -> Result<()> {
         self.device.lock().sync_names()
     }
 

@@ -269,7 +269,7 @@ impl Medium for FileMedium {
         Ok((fs.f_blocks > 0).then(space))
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, _names: &[&str]) -> Result<()> {
         self.directory.sync_all().map_err(|e| failed("sync", self.path.display(), e))
     }
 

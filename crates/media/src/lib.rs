@@ -14,6 +14,7 @@ mod immediate;
 mod medium;
 mod memory;
 mod metered;
+mod naming;
 mod pace;
 mod purpose;
 pub mod scm;
@@ -32,6 +33,7 @@ pub use medium::{
 };
 pub use memory::MemoryMedium;
 pub use metered::Metered;
+pub use naming::Naming;
 pub use pace::Pace;
 pub use purpose::{Class, Purpose};
 pub use throttled::{Rate, Throttled};

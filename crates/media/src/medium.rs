@@ -110,11 +110,12 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// As the device's.
     fn space(&self) -> Result<Option<Space>>;
 
-    /// Makes every earlier create, rename and remove durable.
+    /// Makes every earlier create, rename and remove durable. The caller is about to rely on `names`: where
+    /// one of them may be lost, by another's sync that failed, it is refused ([`crate::Naming`] knows).
     ///
     /// # Errors
     /// As the device's; final, as a failed [`File::sync`].
-    fn sync_names(&self) -> Result<()>;
+    fn sync_names(&self, names: &[&str]) -> Result<()>;
 
     /// Takes the device for this process until the guard is dropped or the process dies.
     ///

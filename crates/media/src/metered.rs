@@ -139,9 +139,9 @@ impl Medium for Metered {
         self.inner.space()
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, names: &[&str]) -> Result<()> {
         self.meter.name_syncs.fetch_add(1, Relaxed);
-        self.inner.sync_names()
+        self.inner.sync_names(names)
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
@@ -283,7 +283,7 @@ mod tests {
         queue.submit(request(1)).unwrap();
         // A refused request has not reached the device.
         queue.submit(request(2)).unwrap_err();
-        medium.sync_names().unwrap();
+        medium.sync_names(&[]).unwrap();
 
         let log = before.of(Purpose::Log);
         assert_eq!((log.write_ops, log.write_bytes, log.syncs), (2, 8192, 1));

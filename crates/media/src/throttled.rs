@@ -125,8 +125,8 @@ impl Medium for Throttled {
         self.inner.space()
     }
 
-    fn sync_names(&self) -> Result<()> {
-        self.inner.sync_names()
+    fn sync_names(&self, names: &[&str]) -> Result<()> {
+        self.inner.sync_names(names)
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {

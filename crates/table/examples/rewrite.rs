@@ -135,7 +135,7 @@ impl Medium for Sink {
         Ok(None)
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, _names: &[&str]) -> Result<()> {
         Ok(())
     }
 

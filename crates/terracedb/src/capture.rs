@@ -93,6 +93,6 @@ impl Capture {
         let file = to.create(&Self::manifest_name(), Access::Bytes, len)?;
         file.store(0, &self.manifest, Purpose::Manifest)?;
         file.sync(Purpose::Manifest)?;
-        to.sync_names()
+        to.sync_names(&[])
     }
 }

@@ -132,7 +132,7 @@ fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<C
         }
         capture.is_copied(name);
     }
-    to.sync_names()?;
+    to.sync_names(&[])?;
     capture.write_manifest(to)?;
     report.elapsed = store.resources.clock().monotonic().saturating_sub(start);
     let CheckpointReport { files_linked, files_copied, bytes_copied, .. } = report;

@@ -32,12 +32,13 @@ impl StoreDictionaries {
     /// Writes a new dictionary's file and makes it durable (I3), for the manifest to name.
     pub(crate) fn add(&self, id: DictionaryId, bytes: &[u8]) -> Result<Arc<Dictionary>> {
         let dictionary = Arc::new(Dictionary::new(id, bytes, &self.account)?);
+        let name = Dictionary::file_name(id);
         let written = dictionary
             .write(&*self.medium, self.store, Purpose::Flush)
-            .and_then(|()| self.medium.sync_names());
+            .and_then(|()| self.medium.sync_names(&[&name]));
         if let Err(error) = written {
             // Nobody names the file; what stays behind goes at the next open.
-            let _ = self.medium.remove(&Dictionary::file_name(id));
+            let _ = self.medium.remove(&name);
             return Err(error);
         }
         self.loaded.lock().insert(id, Arc::clone(&dictionary));

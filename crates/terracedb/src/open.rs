@@ -13,7 +13,7 @@ use std::time::Duration;
 use arena::PublishRing;
 use base::{Error, ErrorKind, ReclaimOrder, Result, Seqno, StoreId, TaskHandle};
 use compact::Operators;
-use media::{Holding, Medium, Metered};
+use media::{Holding, Medium, Metered, Naming};
 use parking_lot::Mutex;
 use table::{
     Accounts, Dictionaries, Dictionary, Table, file_name, parse_file_name, parse_values_file_name,
@@ -85,7 +85,8 @@ pub(crate) fn open(
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
     let metered = Arc::new(Metered::new(medium));
-    let holding = Arc::new(Holding::new(Arc::clone(&metered) as _));
+    let naming = Arc::new(Naming::new(Arc::clone(&metered) as _));
+    let holding = Arc::new(Holding::new(naming));
     let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
     let lock = medium.lock()?;
     let entered = resources.enter();

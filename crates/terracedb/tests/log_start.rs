@@ -15,6 +15,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base::ErrorKind;
 use common::{Stepped, assert_tidy};
 use media::{Medium, MemoryMedium};
 
@@ -71,6 +72,57 @@ fn a_segment_that_comes_back_is_not_read_and_goes() {
         assert!(!segments(&medium).contains(name), "{name}");
         assert_tidy(&db, &*medium, name);
     }
+}
+
+/// The segments of a closed store, from where its log begins: what lies before that goes with an opening.
+fn left_segments(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Vec<String> {
+    drop(stepped.on(Arc::clone(medium) as _).open().unwrap());
+    segments(medium)
+}
+
+/// A lost segment that others follow is no end of the log, nor a log that begins later.
+#[test]
+fn a_lost_first_segment_is_damage() {
+    let stepped = Stepped::new(3);
+    let medium = Arc::new(MemoryMedium::new());
+    written(&stepped, &medium);
+    let left = left_segments(&stepped, &medium);
+    assert!(left.len() >= 2, "{left:?}");
+    let shared = || Arc::clone(&medium) as Arc<dyn Medium>;
+    shared().remove(&left[0]).unwrap();
+    let error = stepped.on(shared()).open().map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains(&left[0]), "{error}");
+    let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
+    assert!(report.problems.iter().any(|problem| problem.file == left[0]), "{:?}", report.problems);
+    // Whoever gives up what followed goes on with what tables hold, and is a store like any other then.
+    let db = stepped.on(shared()).recover_damaged_log(true).open().unwrap();
+    assert!(db.recovery().log_damage.is_some());
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("later", "kept").unwrap();
+    drop((keyspace, db));
+    let db = stepped.on(shared()).open().unwrap();
+    assert!(db.keyspace("k").unwrap().get("later").unwrap().is_some());
+    drop(db);
+    let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+/// Repair tells the same, and leaves a whole store.
+#[test]
+fn a_lost_first_segment_is_repaired() {
+    let stepped = Stepped::new(4);
+    let medium = Arc::new(MemoryMedium::new());
+    written(&stepped, &medium);
+    let left = left_segments(&stepped, &medium);
+    let shared = || Arc::clone(&medium) as Arc<dyn Medium>;
+    shared().remove(&left[0]).unwrap();
+    let report =
+        terracedb::repair(&shared(), terracedb::RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let lost = report.log.expect("the log is told to be damaged");
+    assert!(lost.error.to_string().contains(&left[0]), "{}", lost.error);
+    let db = stepped.on(shared()).open().unwrap();
+    assert!(db.keyspace("k").unwrap().get(1u32.to_be_bytes()).unwrap().is_some());
 }
 
 /// What a flush makes dead it says in its own record: freeing the log costs no sync.

@@ -162,7 +162,10 @@ impl Outputs {
         self.end_table(None)?;
         self.values = self.apart.finish()?;
         if !self.done.is_empty() {
-            self.medium.sync_names()?;
+            let tables = self.done.iter().map(|table| table::file_name(table.table));
+            let values = self.values.iter().map(|values| table::values_file_name(values.file));
+            let names: Vec<String> = tables.chain(values).collect();
+            self.medium.sync_names(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         }
         Ok((std::mem::take(&mut self.done), self.values.take()))
     }

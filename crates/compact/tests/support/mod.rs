@@ -213,7 +213,7 @@ pub fn write(
         return None;
     }
     let Summary { file_bytes, digest, .. } = writer.finish().unwrap();
-    medium.sync_names().unwrap();
+    medium.sync_names(&[]).unwrap();
     Some(Input { id: table, file_bytes, digest, bounds: KeyRange::all(), seqno: None })
 }
 

@@ -28,8 +28,9 @@ struct Engine {
     below: [u64; 2],
     /// The last seqno appended.
     last: u64,
-    /// Where the log begins.
+    /// Where the log durably begins, and where who takes over from a dead process sees it begin.
     start: Start,
+    seen: Start,
 }
 
 impl Engine {
@@ -37,12 +38,17 @@ impl Engine {
         let [idle, busy] = self.below;
         let floor = Seqno::new(idle.max(busy).saturating_sub(1));
         let below = |keyspace| Some(Seqno::new(self.below(keyspace)));
-        let start = self.start.clone();
+        let start = self.seen.clone();
         open_with(medium, Options { floor, start, ..options() }, &below)
     }
 
-    fn record(&mut self, start: &Start) {
-        start.iter().for_each(|(lane, segment)| self.start.raise(lane, segment));
+    fn record(&mut self, start: &Start, is_durable: bool) {
+        for (lane, segment) in start.iter() {
+            self.seen.raise(lane, segment);
+            if is_durable {
+                self.start.raise(lane, segment);
+            }
+        }
     }
 
     fn below(&self, keyspace: KeyspaceId) -> u64 {
@@ -115,22 +121,21 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                     let flushed: &[_] = if rng.one_in(2) { &[BUSY] } else { &[IDLE, BUSY] };
                     for keyspace in flushed {
                         let below = Seqno::new(engine.last + 1);
-                        engine.record(&log.start_once_flushed(*keyspace, below));
+                        engine.record(&log.start_once_flushed(*keyspace, below), true);
                         engine.below[keyspace.0 as usize - 1] = below.get();
                         log.flushed(*keyspace, below);
                     }
                 }
             }
             _ => {
-                let recorded = std::cell::RefCell::new(Start::new());
+                let recorded = std::cell::RefCell::new((Start::new(), false));
                 log.free(&|start| {
-                    if !device.is_frozen() {
-                        recorded.replace(start.clone());
-                    }
+                    recorded.replace((start.clone(), !device.is_frozen()));
                     Ok(())
                 })
                 .unwrap();
-                engine.record(&recorded.borrow());
+                let (start, is_durable) = recorded.into_inner();
+                engine.record(&start, is_durable);
             }
         }
     }
@@ -161,6 +166,7 @@ fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
             let steps = 5 + rng.below(40) as u32;
             run(&device, &log, &mut engine, &mut rng, steps);
         }
+        engine.seen = engine.start.clone();
         let image = device.crash_image(rng.next_u64()).unwrap();
         device = Arc::new(Faulty::over(&image, rng.next_u64()).unwrap());
     }

@@ -195,6 +195,48 @@ fn what_was_removed_and_came_back_is_not_read() {
     assert!(nth >= 3);
 }
 
+/// The segment that the log begins with is lost, and later ones are there: that is damage, whose name is
+/// told. Who recovers up to it has nothing replayed, and goes on behind what is left; what is written then
+/// is read by anyone, as soon as it is recorded where the log begins.
+#[test]
+fn a_lost_start_is_damage() {
+    let device = memory();
+    let (log, ..) = open(&device).unwrap();
+    fill(&log, 5);
+    log.sync(log.last()).unwrap();
+    let below = Seqno::new(log.last().get() / 2);
+    log.flushed(KeyspaceId(BUSY), below);
+    let (freed, start) = free_from(&log);
+    assert!(freed >= 1);
+    drop(log);
+    let all = |_| Some(Seqno::ZERO);
+    let with = |start: &Start| Options { start: start.clone(), ..options() };
+    drop(open_with(&device, with(&start), &all).unwrap());
+    let lost = crate::segment_name(base::LaneId(0), start.of(base::LaneId(0)));
+    device.remove(&lost).unwrap();
+    let account = Account::unlimited("check");
+    for error in [
+        open_with(&device, with(&start), &all).map(drop).unwrap_err(),
+        crate::check(&device, None, &start, &account).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains(&lost), "{error}");
+    }
+    let recovering = Options { recover: Recover::UpToDamage, ..with(&start) };
+    let (log, recovery, replayed) = open_with(&device, recovering, &all).unwrap();
+    assert!(recovery.damage.is_some() && replayed.is_empty());
+    assert!(
+        names(&device).len() > 2,
+        "nothing goes before it is recorded that the log begins later"
+    );
+    let (_, start) = free_from(&log);
+    assert!(names(&device).len() <= 2, "{:?}", names(&device));
+    append(&log, BUSY, 1, b"anew").unwrap();
+    drop(log);
+    let (_, _, replayed) = open_with(&device, with(&start), &all).unwrap();
+    assert_eq!(replayed.len(), 1);
+}
+
 /// Where all of the log was lost, ids still go on behind the start: what is appended is read again.
 #[test]
 fn a_lost_log_goes_on_behind_its_start() {

@@ -76,8 +76,8 @@ impl Medium for Emulated {
         self.inner.space()
     }
 
-    fn sync_names(&self) -> Result<()> {
-        self.inner.sync_names()
+    fn sync_names(&self, names: &[&str]) -> Result<()> {
+        self.inner.sync_names(names)
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {

@@ -30,7 +30,7 @@ fn synced_page(device: &Faulty, name: &str) -> Arc<dyn File> {
     let file = device.create(name, Access::Direct, 0).unwrap();
     write(&*file, 0, 1, 1).unwrap();
     file.sync(Purpose::Flush).unwrap();
-    device.sync_names().unwrap();
+    device.sync_names(&[]).unwrap();
     file
 }
 
@@ -80,7 +80,7 @@ fn stores_in_one_sector_survive_in_order_and_may_be_cut() {
     let device = Faulty::new(1);
     let file = device.create("log", Access::Bytes, 4096).unwrap();
     file.sync(Purpose::Log).unwrap();
-    device.sync_names().unwrap();
+    device.sync_names(&[]).unwrap();
     for record in 0..4 {
         file.store(record * 100, &[record as u8 + 1; 100], Purpose::Log).unwrap();
     }
@@ -120,13 +120,13 @@ fn a_name_survives_only_with_what_it_stands_on() {
     // Made or not, and then renamed or not; removed or not.
     assert_eq!(seen.len(), 6, "{seen:?}");
 
-    device.sync_names().unwrap();
+    device.sync_names(&[]).unwrap();
     let image = device.crash_image(1).unwrap();
     assert_eq!(image.content("current").unwrap(), [9; 4096]);
     assert_eq!(image.list().unwrap().len(), 1);
     // A name without its content: the file is there and may be empty.
     device.create("empty", Access::Bytes, 8192).unwrap();
-    device.sync_names().unwrap();
+    device.sync_names(&[]).unwrap();
     let len = |seed| device.crash_image(seed).unwrap().content("empty").unwrap().len();
     let lens: BTreeSet<usize> = (0..100).map(len).collect();
     assert_eq!(lens, [0, 8192].into());
@@ -284,7 +284,7 @@ fn a_delay_takes_the_clock_s_time() {
 fn a_script_can_be_crashed_at_each_sync_and_each_change() {
     fn script(device: &Faulty) -> u64 {
         let file = device.create("journal", Access::Direct, 0).unwrap();
-        device.sync_names().unwrap();
+        device.sync_names(&[]).unwrap();
         let mut acknowledged = 0;
         for record in 0..5u64 {
             write(&*file, record * 4096, 1, record as u8 + 1).unwrap();
@@ -334,7 +334,7 @@ fn a_linked_file_survives_with_its_name() {
         assert!(from.link("a", &to).unwrap());
         let early = to.crash_image(seed).unwrap().content("a");
         assert!(early.is_none_or(|content| content == [7; 4096]), "seed {seed}");
-        to.sync_names().unwrap();
+        to.sync_names(&[]).unwrap();
         from.remove("a").unwrap();
         let late = to.crash_image(seed).unwrap().content("a");
         assert_eq!(late, Some(vec![7; 4096]), "seed {seed}");

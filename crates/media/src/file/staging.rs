@@ -71,7 +71,7 @@ impl Staging {
     /// # Errors
     /// As the device's; nothing is left of it then, unless only the last sync failed.
     pub fn finish(mut self) -> Result<()> {
-        self.medium.sync_names()?;
+        self.medium.sync_names(&[])?;
         let at = self.place.display();
         fs::rename(&self.unfinished, &self.place).map_err(|error| failed("rename", &at, error))?;
         self.finished = true;

@@ -59,7 +59,7 @@ impl Backup {
             capture.is_copied(name);
         }
         making.manifest()?;
-        self.medium.sync_names()?;
+        self.medium.sync_names(&[])?;
         let mut report = making.report;
         let mut index = Index {
             id: making.objects.next_id()?,
@@ -92,7 +92,7 @@ impl Backup {
         let passing = unfinished(&name);
         index.write(&*self.medium, &passing)?;
         self.medium.rename(&passing, &name)?;
-        self.medium.sync_names()?;
+        self.medium.sync_names(&[])?;
         // The backup is there; what cannot be removed now goes with the next one.
         let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
         Ok(())

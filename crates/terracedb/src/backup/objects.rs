@@ -103,7 +103,7 @@ impl Objects {
             report.bytes += len;
         }
         if report.files > 0 {
-            medium.sync_names()?;
+            medium.sync_names(&[])?;
         }
         Ok(report)
     }
@@ -118,7 +118,7 @@ pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
     for id in ids {
         medium.remove(&file_name(*id))?;
     }
-    medium.sync_names()?;
+    medium.sync_names(&[])?;
     let report = Objects::of(medium)?.collect(medium)?;
     Ok(DeleteReport { backups: ids.to_vec(), ..report })
 }

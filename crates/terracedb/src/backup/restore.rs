@@ -76,7 +76,7 @@ impl Backup {
             report.files += 1;
             report.bytes += entry.bytes;
         }
-        to.sync_names()?;
+        to.sync_names(&[])?;
         report.elapsed = clock.monotonic();
         Ok(report)
     }
@@ -97,7 +97,7 @@ fn restore(
     let (from, content) = ((from, &*entry.name), entry.content(store));
     if is_manifest(&entry.name) {
         // By it the place becomes a store: it is whole, and what it names is durable (I3).
-        to.sync_names()?;
+        to.sync_names(&[])?;
         entry.expect(copier.digest(from, entry.bytes, content, &mut |_| ())?)?;
     }
     let part = Part { bytes: entry.bytes, len: entry.len };

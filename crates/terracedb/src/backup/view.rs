@@ -80,7 +80,7 @@ impl Medium for View {
         self.repository.space()
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, _names: &[&str]) -> Result<()> {
         Ok(())
     }
 

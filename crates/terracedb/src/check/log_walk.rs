@@ -34,8 +34,11 @@ impl Walk<'_> {
             Err(error) if error.kind() == ErrorKind::Retry => return Err(error),
             Err(error) => {
                 let text = error.to_string();
-                let named = segments.iter().find(|(name, _)| text.contains(name.as_str()));
-                let file = named.map_or(newest.clone(), |(name, _)| name.clone());
+                // What it begins with may be missing.
+                let begins = start.iter().map(|(lane, segment)| segment_name(lane, segment));
+                let mut names = begins.chain(segments.iter().map(|(name, _)| name.clone()));
+                let file = names.find(|name| text.contains(name.as_str()));
+                let file = file.unwrap_or_else(|| newest.clone());
                 self.report.note(Problem::of(&file, error));
                 Some(file)
             }

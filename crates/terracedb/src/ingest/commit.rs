@@ -66,6 +66,12 @@ impl Built {
         self.summaries.iter().map(|summary| summary.file_bytes).sum()
     }
 
+    /// Makes the files' names durable (I3).
+    pub(super) fn sync_names(&self) -> Result<()> {
+        let names: Vec<String> = self.summaries.iter().map(|it| file_name(it.table)).collect();
+        self.medium.sync_names(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// The keys from the first to the last.
     fn range(&self) -> KeyRange {
         let ranges = self.summaries.iter().map(|it| crate::manifest::range_of(&it.properties));

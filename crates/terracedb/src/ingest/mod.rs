@@ -212,7 +212,7 @@ impl Ingest {
         }
         let store = self.keyspace.store();
         let (tables, file_bytes) = (self.tables.len(), self.tables.file_bytes());
-        store.medium.sync_names()?;
+        self.tables.sync_names()?;
         commit(store, self.keyspace.tree(), &mut self.tables, rounds)?;
         store.committer.user_bytes.add(self.user_bytes);
         store.committer.ops.add(self.entries);

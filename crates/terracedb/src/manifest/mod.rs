@@ -19,7 +19,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{DictionaryId, Error, KeyspaceId, Result, StoreId, TableId, put_u32, put_u64, put_u128};
+use base::{
+    DictionaryId, Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, put_u32, put_u64,
+    put_u128,
+};
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
@@ -112,7 +115,7 @@ impl Manifest {
     /// Goes on in the manifest that was read: where there is no space for a new one, since nothing
     /// is needed for this until its own space is used up. The others are removed.
     pub(crate) fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
-        let Recovered { store, state, in_force, .. } = found;
+        let Recovered { store, state, in_force, number: highest, .. } = found;
         let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
         let name = file_name(number);
         for listing in medium.list()? {
@@ -120,7 +123,9 @@ impl Manifest {
                 medium.remove(&listing.name)?;
             }
         }
-        medium.sync_names()?;
+        // One that was never finished, or was withdrawn by who then died, must not come back over records
+        // to come: it would be in force.
+        withdraw(&*medium, highest.saturating_add(1))?;
         let file = medium.open(&name, Access::Bytes)?;
         // What a torn append left must not look like the end of a record to come.
         if torn > end {
@@ -259,7 +264,7 @@ impl Manifest {
             }
         }
         // One that comes back is older than this one: it is not read, and goes at the next open.
-        let _ = self.medium.sync_names();
+        let _ = self.medium.sync_names(&[]);
         Ok(())
     }
 }
@@ -301,7 +306,7 @@ fn write_new(
         let file = medium.create(&name, Access::Bytes, limit)?;
         file.store(0, &bytes, Purpose::Manifest)?;
         file.sync(Purpose::Manifest)?;
-        medium.sync_names()?;
+        medium.sync_names(&[&name])?;
         Ok(file)
     };
     let file: Arc<dyn File> = write()?;
@@ -310,12 +315,20 @@ fn write_new(
 }
 
 /// Sees to it, durably, that there is no manifest `number`.
+///
+/// Where it was removed before, that may have been lost by a sync that failed, which a later one does not
+/// make good. So it is made once more, empty, and its removal is this sync's. Where the device has no
+/// space even for a name, what was removed is trusted.
 fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
     let name = file_name(number);
-    if medium.list()?.iter().any(|listing| listing.name == name) {
-        medium.remove(&name)?;
+    let is_there = medium.list()?.iter().any(|listing| listing.name == name);
+    let made = if is_there { Ok(()) } else { medium.create(&name, Access::Bytes, 0).map(drop) };
+    match made {
+        Ok(()) => medium.remove(&name)?,
+        Err(error) if error.kind() == ErrorKind::NoSpace => {}
+        Err(error) => return Err(error),
     }
-    medium.sync_names()
+    medium.sync_names(&[])
 }
 
 #[cfg(test)]

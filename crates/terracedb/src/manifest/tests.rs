@@ -1,6 +1,6 @@
 use super::*;
 use base::{DictionaryId, ErrorKind, KeyspaceId, RunId, Seqno};
-use media::{Buf, MemoryMedium};
+use media::{Buf, Fault, Faulty, MemoryMedium, OpKind, Rule};
 
 pub(super) fn range(first: &str, end: &str) -> KeyRange {
     let bytes = |key: &str| bytes::Bytes::copy_from_slice(key.as_bytes());
@@ -285,6 +285,33 @@ fn an_unfinished_newer_manifest_is_passed_over() {
     medium.create(&file_name(2), Access::Bytes, 1 << 20).unwrap();
     let found = recover(&*medium, false).unwrap().unwrap();
     assert_eq!((found.state, found.number), (state(), 2));
+}
+
+/// Scenario: a new manifest is whole when the sync of its name fails, and so does the sync of its removal;
+/// the process dies, and the device is full. It goes on in the old one, and then the power goes.
+#[test]
+fn a_withdrawn_manifest_does_not_come_back_over_later_records() {
+    let mut came_back = 0;
+    for seed in 0..40 {
+        let device = Arc::new(Faulty::new(seed));
+        let medium = Arc::clone(&device) as Arc<dyn Medium>;
+        let manifest = start(&medium);
+        device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory").times(2)).unwrap();
+        while manifest.append(vec![Edit::ClockReached { unix_ms: 1 }; 500]).is_ok() {}
+        assert!(manifest.poisoned().is_some());
+        drop(manifest);
+        came_back +=
+            usize::from(device.crash_image(seed).unwrap().content(&file_name(2)).is_some());
+        let found = recover(&*medium, false).unwrap().unwrap();
+        assert_eq!(found.in_force.number, 1);
+        let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
+        // The last record that the first one has space for.
+        resumed.append(vec![Edit::ClockReached { unix_ms: 7 }]).unwrap();
+        let left: Arc<dyn Medium> = Arc::new(device.crash_image(seed).unwrap());
+        let found = recover(&*left, false).unwrap().unwrap();
+        assert_eq!((found.state.clock_ms, found.in_force.number), (7, 1), "seed {seed}");
+    }
+    assert!(came_back > 0, "the faults do what they are there for");
 }
 
 /// Scenario: the process dies while it creates a store.

@@ -101,6 +101,10 @@ pub(super) fn replay_log(
         format!("{name}, byte {}", torn.offset)
     });
     recovery.log_damage = missing.or(found.damage);
+    if recovery.log_damage.is_some() {
+        // What is written from now on follows what is left, and nothing that was lost.
+        log.free(&|start| env.manifest.begin_log(start))?;
+    }
     Ok((Arc::new(log), flushed))
 }
 

@@ -182,7 +182,11 @@ impl FlushJob {
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
             Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)
         };
-        let opened = env.medium.sync_names().and_then(|()| open());
+        let values_name = values.as_ref().map(|values| table::values_file_name(values.file));
+        let table_name = table::file_name(id);
+        let names: Vec<&str> =
+            [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
+        let opened = env.medium.sync_names(&names).and_then(|()| open());
         // Its place holds until it is installed there.
         let shape = self.tree.shape();
         let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
@@ -200,9 +204,8 @@ impl FlushJob {
             // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
             // that cannot be removed goes at the next open.
             if env.manifest.poisoned().is_none() {
-                let _ = env.medium.remove(&table::file_name(id));
-                if let Some(values) = &values {
-                    let _ = env.medium.remove(&table::values_file_name(values.file));
+                for name in &names {
+                    let _ = env.medium.remove(name);
                 }
             }
         })?;

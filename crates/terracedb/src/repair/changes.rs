@@ -92,7 +92,7 @@ impl Changes {
         for name in &self.made {
             let _ = self.medium.remove(name);
         }
-        let _ = self.medium.sync_names();
+        let _ = self.medium.sync_names(&[]);
     }
 }
 
@@ -109,5 +109,5 @@ pub(super) fn take_back(medium: &dyn Medium, is_named: impl Fn(TableId) -> bool)
             medium.rename(&file.name, name)?;
         }
     }
-    medium.sync_names()
+    medium.sync_names(&[])
 }

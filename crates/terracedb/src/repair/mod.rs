@@ -322,7 +322,7 @@ impl Repair<'_> {
     /// Writes a manifest of what there is now, after the new tables are durable (I3).
     fn install(&self, found: Found) -> Result<()> {
         let Found { store, state, number } = found;
-        self.medium.sync_names()?;
+        self.medium.sync_names(&[])?;
         let number = number
             .checked_add(1)
             .ok_or_else(|| Error::corrupt("manifest number").expected("one below").got(number))?;

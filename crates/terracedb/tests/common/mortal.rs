@@ -83,9 +83,9 @@ impl Medium for Mortal {
         self.device.space()
     }
 
-    fn sync_names(&self) -> Result<()> {
+    fn sync_names(&self, names: &[&str]) -> Result<()> {
         self.living()?;
-        self.device.sync_names()
+        self.device.sync_names(names)
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
