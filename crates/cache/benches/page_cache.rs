@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use base::{Account, Result, Rng, TableId};
+use base::{Account, Result, Rng};
 use rustix::time::{ClockId, clock_gettime};
 use terrace_cache::{PageCache, PageKey, PageKind};
 
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
 }
 
 fn key(page: u64) -> PageKey {
-    PageKey { space: 0, table: TableId(page >> 14), page: page as u32 & 0x3fff }
+    PageKey { file: page >> 14, page: page as u32 & 0x3fff }
 }
 
 fn processor_seconds() -> f64 {

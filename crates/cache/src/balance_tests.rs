@@ -1,6 +1,6 @@
 //! The two caches under one budget, read as the engine reads.
 
-use base::{Budget, ReclaimOrder, Rng, Seqno, TableId, key_hash};
+use base::{Budget, ReclaimOrder, Rng, Seqno, key_hash};
 
 use super::*;
 use crate::rows::Row;
@@ -50,7 +50,7 @@ impl Tier {
             return End::Row;
         }
         let page = (number / ROWS_PER_PAGE) as u32;
-        let page = PageKey { space: 0, table: TableId(1), page };
+        let page = PageKey { file: 1, page };
         let from_device = self.pages.get(page, PageKind::Data).is_none();
         if from_device {
             drop(self.pages.insert(page, PageKind::Data, &[7; 4096]));

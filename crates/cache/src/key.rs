@@ -1,23 +1,22 @@
 //! What names a page in the cache.
 
-use base::TableId;
-
-/// A page of a table of a store.
+/// A page of a file that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageKey {
-    /// Tells the tables of stores that share the cache apart.
-    pub space: u32,
-    /// The table.
-    pub table: TableId,
-    /// The page's number in the table.
+    /// What stands for the content of the whole file: its digest. Files of any stores, of copies of a
+    /// store that parted from each other, and of one that was restored to what it was, are told apart by
+    /// it, whatever their numbers are.
+    pub file: u64,
+    /// The page's number in the file.
     pub page: u32,
 }
 
 impl PageKey {
-    /// A hash whose bits are all usable: high ones pick the shard, low ones the place in it.
+    /// A hash whose bits are all usable: high ones pick the shard, low ones the place in it. It is the
+    /// same wherever and whenever it is taken: the SCM tier keeps it (docs/format/scm-tier.md).
     pub(crate) fn hash(self) -> u64 {
-        // Multiply and fold (as wyhash does): table ids and page numbers are small and dense.
-        let low = (self.table.0 ^ 0xa076_1d64_78bd_642f).wrapping_add(u64::from(self.space) << 40);
+        // Multiply and fold (as wyhash does): page numbers are small and dense.
+        let low = self.file ^ 0xa076_1d64_78bd_642f;
         let high = u64::from(self.page) ^ 0xe703_7ed1_a0b4_28db;
         let product = u128::from(low) * u128::from(high);
         let folded = (product as u64) ^ (product >> 64) as u64;
@@ -30,6 +29,8 @@ impl PageKey {
 pub enum PageKind {
     /// Keys and values.
     Data,
+    /// The same, as one page of several that are read together.
+    Part,
     /// Separators and filters.
     Meta,
 }

@@ -1,4 +1,5 @@
-//! The page cache: fixed 4 KiB frames holding pages as stored, keyed by table and page number.
+//! The cache: fixed 4 KiB frames in DRAM that hold pages as stored, by file and page number; single rows;
+//! and a second tier of pages below, on storage-class memory.
 //!
 //! Level 2 (docs/ARCHITECTURE.md). Knows nothing of what a page means: the caller verifies a page
 //! before it inserts it (I8), and must expect any page to be gone (I6).
@@ -9,6 +10,7 @@ mod key;
 mod page_cache;
 mod page_queue;
 pub mod rows;
+pub mod scm;
 mod shard;
 mod statistics;
 
@@ -16,5 +18,6 @@ pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use page_cache::PageCache;
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
+pub use scm::{Placement, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics, ScmTier};
 pub use shard::Cached;
 pub use statistics::{CacheStatistics, KindStatistics};

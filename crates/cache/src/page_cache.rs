@@ -10,17 +10,19 @@
 //! Cost: [`SLOT_BYTES`] of DRAM a page beside its frame, charged together (I10).
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use arena::{Frame, FramePool, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Reclaim, Result, TableId};
+use base::{Account, Charge, Reclaim, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::balance::SHADOW_PART;
 use crate::blocks::Blocks;
 use crate::rows::Ghost;
-use crate::shard::{Cached, SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
+use crate::scm::{Leaving, ScmTier};
+use crate::shard::{Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
 use crate::{CacheStatistics, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
@@ -31,6 +33,8 @@ pub struct PageCache {
     account: Account,
     pool: FramePool,
     shards: Box<[Padded]>,
+    /// Where pages go that leave.
+    below: OnceLock<Arc<ScmTier>>,
     _charge: Charge,
 }
 
@@ -70,8 +74,20 @@ impl PageCache {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
             shards: (0..shards).map(shard).collect(),
+            below: OnceLock::new(),
             _charge: charge,
         })
+    }
+
+    /// Has pages that leave go to `tier`, from now on; the first caller's stays.
+    pub fn set_below(&self, tier: &Arc<ScmTier>) {
+        let _ = self.below.set(Arc::clone(tier));
+    }
+
+    /// The tier below, where there is one.
+    #[must_use]
+    pub fn below(&self) -> Option<&Arc<ScmTier>> {
+        self.below.get()
     }
 
     /// Changes the most it takes. What it holds above that stays until it is asked for it.
@@ -132,11 +148,36 @@ impl PageCache {
     }
 
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
-        let hash = key.hash();
-        let cached = self
-            .shard(hash)
-            .and_then(|shard| shard.lock().insert(key, hash, kind, page, &self.pool));
+        let passes = Leaving { key, kind, is_warm: false, is_demoted: false };
+        if let Some(tier) = self.below()
+            && tier.takes_first(kind)
+            && tier.wants(passes)
+        {
+            let frame = self.uncached(page);
+            tier.stage(passes, frame.clone());
+            return frame;
+        }
+        let cached = self.insert_as(key, kind, page, false);
         cached.unwrap_or_else(|| self.uncached(page))
+    }
+
+    fn insert_as(
+        &self,
+        key: PageKey,
+        kind: PageKind,
+        page: &Page,
+        is_warm: bool,
+    ) -> Option<Frame> {
+        let hash = key.hash();
+        let entry = Entry { key, hash, kind, is_warm };
+        let shard = self.shard(hash)?;
+        shard.lock().insert(entry, page, &self.pool, self.below().map(|tier| &**tier))
+    }
+
+    /// As [`PageCache::insert`], of a page of the tier below that was asked for again and again. `None`
+    /// where every frame it could take is pinned.
+    pub fn insert_warm(&self, key: PageKey, kind: PageKind, page: &Page) -> Option<Frame> {
+        self.insert_as(key, kind, page, true)
     }
 
     /// A frame with a copy of `page` that is not in the cache, charged to the cache's account.
@@ -145,10 +186,14 @@ impl PageCache {
         Frame::heap(&self.account, page)
     }
 
-    /// Removes every page of a table that is gone. Walks the whole cache.
-    pub fn remove_table(&self, space: u32, table: TableId) {
+    /// Removes every page of a file that is gone, of `pages` pages. Walks the whole cache; what lies below
+    /// goes by and by.
+    pub fn remove_file(&self, file: u64, pages: u32) {
+        if let Some(tier) = self.below() {
+            tier.remove_file(file, pages);
+        }
         for shard in &self.shards {
-            shard.0.lock().remove(|key| key.space == space && key.table == table);
+            shard.0.lock().remove(|key| key.file == file);
         }
     }
 

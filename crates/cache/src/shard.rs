@@ -1,7 +1,7 @@
 //! One shard of the cache: a hash table over slots, and two queues of them ([`crate::rows::policy`]).
 //!
 //! Owned by a mutex in [`crate::PageCache`]. A slot is found by the table while it is occupied and
-//! listed in `free` while it is not; never both. Slots are made as pages come, up to a limit. The
+//! listed in `free` while it is not, but for a few that are withheld; never both. Slots are made as pages come, up to a limit. The
 //! frame of a page is tagged with the page's slot, so that whoever empties a chunk of frames finds
 //! what lies there.
 
@@ -13,6 +13,7 @@ use crate::blocks::Blocks;
 use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
+use crate::scm::{Leaving, ScmTier};
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -22,6 +23,8 @@ pub(crate) struct Shard {
     slots: Vec<Option<Slot>>,
     slots_max: usize,
     free: Vec<u32>,
+    /// Slots that stay empty since their frames are on their way down.
+    withheld: usize,
     /// Pages read once, and the others.
     new: PageQueue,
     main: PageQueue,
@@ -38,6 +41,15 @@ pub(crate) struct Shard {
     pub(crate) moved: u64,
     /// By slot, of data pages.
     pub(crate) blocks: Blocks,
+}
+
+/// A page that is put in.
+pub(crate) struct Entry {
+    pub(crate) key: PageKey,
+    pub(crate) hash: u64,
+    pub(crate) kind: PageKind,
+    /// It was asked for again and again.
+    pub(crate) is_warm: bool,
 }
 
 /// What is cached of a page.
@@ -78,7 +90,7 @@ const HEAT_MAX: Heat = 3;
 /// serves a hundred data pages, and outlives them by as many turns.
 const fn heat_of(kind: PageKind) -> Heat {
     match kind {
-        PageKind::Data => 0,
+        PageKind::Data | PageKind::Part => 0,
         PageKind::Meta => 8,
     }
 }
@@ -100,6 +112,9 @@ pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
     ((tag >> SLOT_BITS) as usize, tag & SLOTS_MAX as u32)
 }
 
+/// Frames of a shard that are on their way down at once, at most, beyond those that are free.
+const WITHHELD_MAX: usize = 16;
+
 /// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
 /// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
 const MOVE_TRIES: usize = 64;
@@ -114,6 +129,7 @@ impl Shard {
             slots: Vec::with_capacity(slots),
             slots_max: slots,
             free: Vec::with_capacity(slots),
+            withheld: 0,
             new: PageQueue::default(),
             main: PageQueue::default(),
             ghost: Ghost::new(policy::remembered(slots)),
@@ -144,7 +160,7 @@ impl Shard {
 
     fn counts(&mut self, kind: PageKind) -> &mut KindStatistics {
         match kind {
-            PageKind::Data => &mut self.data,
+            PageKind::Data | PageKind::Part => &mut self.data,
             PageKind::Meta => &mut self.meta,
         }
     }
@@ -197,15 +213,15 @@ impl Shard {
     }
 
     /// Caches a copy of `page`; the cached one if there is one already. `None` where no slot or
-    /// frame can be had.
+    /// frame can be had. What has to leave for it goes to the tier `below` where that wants it.
     pub(crate) fn insert(
         &mut self,
-        key: PageKey,
-        hash: u64,
-        kind: PageKind,
+        entry: Entry,
         page: &Page,
         pool: &FramePool,
+        below: Option<&ScmTier>,
     ) -> Option<Frame> {
+        let Entry { key, hash, kind, is_warm } = entry;
         if let Some(number) = self.find(key, hash) {
             return self.slot(number).map(|slot| slot.frame.clone());
         }
@@ -220,7 +236,7 @@ impl Shard {
             },
             None => None,
         };
-        let Some((number, mut frame)) = taken.or_else(|| self.evict()) else {
+        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below)) else {
             self.refused += 1;
             return None;
         };
@@ -228,7 +244,7 @@ impl Shard {
         let frame = frame.freeze();
         frame.set_tag(self.tag | number);
         let queue = match kind {
-            PageKind::Data if !self.ghost.recall(hash) => Queue::New,
+            PageKind::Data | PageKind::Part if !self.ghost.recall(hash) && !is_warm => Queue::New,
             _ => Queue::Main,
         };
         let (heat, links, kept) = (heat_of(kind), Links::NONE, frame.clone());
@@ -276,8 +292,29 @@ impl Shard {
         of.remove(number, &mut self.slots, links_of);
     }
 
+    /// A slot and a frame of a page that had to leave. Where it goes down it does so in its frame, as it
+    /// is, and another frame takes its place: a free one, as there are once the first that went down have
+    /// been written; before that, that of the next page to leave.
+    fn make_room(&mut self, pool: &FramePool, below: Option<&ScmTier>) -> Option<(u32, FrameMut)> {
+        let (number, frame, left) = self.evict()?;
+        let Some(tier) = below.filter(|tier| tier.wants(left)) else {
+            return Some((number, frame));
+        };
+        if let Some(spare) = pool.alloc() {
+            tier.stage(left, frame.freeze());
+            return Some((number, spare));
+        }
+        tier.is_late();
+        if self.withheld == WITHHELD_MAX || self.withheld * 8 >= self.slots.len() {
+            return Some((number, frame));
+        }
+        tier.stage(left, frame.freeze());
+        self.withheld += 1;
+        self.evict().map(|(number, frame, _)| (number, frame))
+    }
+
     /// Takes a page that is to go out, with its slot.
-    fn evict(&mut self) -> Option<(u32, FrameMut)> {
+    fn evict(&mut self) -> Option<(u32, FrameMut, Leaving)> {
         for _ in 0..self.slots.len() * TURNS_MAX {
             let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
             let number = match queue {
@@ -306,8 +343,10 @@ impl Shard {
             if remembered {
                 self.ghost.remember(hash);
             }
+            let (key, kind, is_warm) = (slot.key, slot.kind, queue == Queue::Main);
+            let left = Leaving { key, kind, is_warm, is_demoted: true };
             match slot.frame.try_thaw() {
-                Ok(frame) => return Some((number, frame)),
+                Ok(frame) => return Some((number, frame, left)),
                 // Nobody else reaches a slot's frame, and it was unpinned just now.
                 Err(_pinned) => self.free.push(number),
             }
@@ -345,7 +384,7 @@ impl Shard {
             let pin = slot.frame.clone();
             let evicted = self.evict();
             drop(pin);
-            let (number, frame) = evicted?;
+            let (number, frame, _) = evicted?;
             self.free.push(number);
             self.given_back += 1;
             // In the same chunk: one less to move from there.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use terracedb::{
     CompactionStatistics, Db, KeyspaceStatistics, LevelStatistics, Memory, Recovery, Result,
-    Statistics, format_bytes, format_count,
+    ScmStatus, Statistics, format_bytes, format_count,
 };
 
 use crate::Outcome;
@@ -98,6 +98,9 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         format_count(rows.fills, "row"),
         rows.refused.sum()
     ))?;
+    if let Some(scm) = &statistics.scm {
+        print_scm(scm, out)?;
+    }
     let recovery = db.recovery();
     out.line(format_args!(
         "opened in {:.3} s: {} from {} of log",
@@ -109,6 +112,20 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         out.line(format_args!("warning: {warning}"))?;
     }
     out.line(format_args!("\n{}", statistics.memory))
+}
+
+fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
+    let counts = &scm.counts;
+    out.line(format_args!(
+        "SCM tier {} ({}{}), {}: {} of {} in use, {} found again",
+        scm.place,
+        scm.backend,
+        scm.emulated.map(|profile| format!(", emulated {profile}")).unwrap_or_default(),
+        scm.placement,
+        format_bytes(counts.resident * 4096),
+        format_bytes(counts.slots * 4096),
+        format_count(counts.restored, "page"),
+    ))
 }
 
 /// What somebody should look at.
@@ -125,6 +142,8 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
     warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
+    let scm = statistics.scm.iter().filter_map(|scm| scm.failure.as_ref());
+    warnings.extend(scm.map(|why| format!("the SCM tier is off: {why}")));
     warnings.extend(statistics.damaged.iter().map(|problem| format!("damage: {problem}")));
     if compaction.damaged_tables > 0 {
         let count = format_count(compaction.damaged_tables, "damaged table");
@@ -144,6 +163,7 @@ fn to_json(db: &Db, statistics: &Statistics) -> Value {
         }),
         "hits": hits_to_json(statistics),
         "rows": rows_to_json(statistics),
+        "scm": statistics.scm.as_ref().map(scm_to_json),
         "compaction": compaction_to_json(&statistics.compaction),
         "recovery": {
             "seconds": recovery.elapsed.as_secs_f64(),
@@ -223,6 +243,46 @@ fn rows_to_json(statistics: &Statistics) -> Value {
             "memory": rows.refused.memory,
         },
         "chunks_given_back": rows.chunks_given_back,
+    })
+}
+
+fn scm_to_json(scm: &ScmStatus) -> Value {
+    let counts = &scm.counts;
+    let refused = &counts.refused;
+    json!({
+        "place": scm.place,
+        "backend": scm.backend,
+        "emulated": scm.emulated,
+        "byte_addressable": scm.byte_addressable,
+        "persistence": scm.persistence,
+        "placement": scm.placement,
+        "failure": scm.failure,
+        "slots": counts.slots,
+        "resident": counts.resident,
+        "restored": counts.restored,
+        "hits_data": counts.hits_data,
+        "hits_meta": counts.hits_meta,
+        "misses": counts.misses,
+        "busy": counts.busy,
+        "admitted": counts.admitted,
+        "refused": {
+            "cold": refused.cold,
+            "budget": refused.budget,
+            "churn": refused.churn,
+            "busy": refused.busy,
+            "dead": refused.dead,
+            "kind": refused.kind,
+        },
+        "kept": counts.kept,
+        "late": counts.late,
+        "demoted": counts.demoted,
+        "promoted": counts.promoted,
+        "dropped": counts.dropped,
+        "damaged": counts.damaged,
+        "bytes_written": counts.bytes_written,
+        "bytes_written_map": counts.bytes_written_map,
+        "hit_nanos": counts.hit_nanos,
+        "write_nanos": counts.write_nanos,
     })
 }
 

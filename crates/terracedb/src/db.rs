@@ -91,6 +91,14 @@ impl Builder {
         self
     }
 
+    /// A second cache tier of its own, on storage-class memory; as [`crate::ResourcesBuilder::scm`].
+    /// Ignored where [`Builder::resources`] is given.
+    #[must_use]
+    pub fn scm(mut self, scm: crate::Scm) -> Self {
+        self.own = self.own.scm(scm);
+        self
+    }
+
     /// Shares memory, cache and threads with other stores of the process.
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Self {

@@ -95,12 +95,11 @@ pub(crate) fn open(
     let state = manifest.state();
     remove_orphans(&*medium, &state, &mut recovery)?;
 
-    let space = resources.next_space();
     let values = ValueFiles::new(
         id,
         Arc::clone(&medium),
         Arc::clone(&manifest),
-        (Arc::clone(resources.cache()), space),
+        Arc::clone(resources.cache()),
         resources.reads_account(),
     );
     let env = FlushEnv {
@@ -109,7 +108,6 @@ pub(crate) fn open(
         medium: Arc::clone(&medium),
         manifest: Arc::clone(&manifest),
         cache: Arc::clone(resources.cache()),
-        space,
         dictionaries: Arc::new(StoreDictionaries::new(
             Arc::clone(&medium),
             id,
@@ -164,7 +162,6 @@ pub(crate) fn open(
     let reader = Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
         Rows::new(Arc::clone(resources.rows()), Arc::clone(resources.balance())),
-        env.space,
         resources.reads_account(),
     ));
     let dictionaries = Arc::clone(&env.dictionaries);
@@ -451,6 +448,6 @@ impl FlushEnv {
     ) -> Arc<TableFile> {
         let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
         let (medium, cache) = (Arc::clone(&self.medium), Arc::clone(&self.cache));
-        TableFile::new(table, entry, values, medium, cache, self.space)
+        TableFile::new(table, entry, values, medium, cache)
     }
 }

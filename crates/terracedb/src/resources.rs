@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::memory::Memory;
 use crate::memory_limit::default_memory;
 use crate::memory_plan::{FLUSH_BYTES, MemoryPlan};
+use crate::scm::{Scm, ScmCache, ScmStatus};
 
 /// Memory, cache and background threads shared by any number of stores. Cheap to clone.
 ///
@@ -39,6 +40,7 @@ struct Inner {
     cache: Arc<PageCache>,
     rows: Arc<RowCache>,
     balance: Arc<Balance>,
+    scm: Option<ScmCache>,
     /// Memory of memtables that were flushed, for the next ones.
     regions: Arc<RegionPool>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
@@ -53,7 +55,6 @@ struct Inner {
     /// Held while the memory number changes.
     resizing: Mutex<()>,
     open_stores: AtomicUsize,
-    next_space: AtomicU32,
 }
 
 /// Makes [`Resources`].
@@ -62,6 +63,7 @@ pub struct ResourcesBuilder {
     memory: Option<u64>,
     background_threads: Option<usize>,
     executor: Option<Arc<dyn Executor>>,
+    scm: Option<Scm>,
 }
 
 impl ResourcesBuilder {
@@ -79,6 +81,14 @@ impl ResourcesBuilder {
     #[must_use]
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = Some(threads);
+        self
+    }
+
+    /// A second cache tier, on storage-class memory. Stores open and serve without it where it cannot
+    /// be opened or fails; [`crate::Statistics::scm`] says so.
+    #[must_use]
+    pub fn scm(mut self, scm: Scm) -> Self {
+        self.scm = Some(scm);
         self
     }
 
@@ -119,13 +129,16 @@ impl ResourcesBuilder {
             Some(executor) => (Arc::clone(&executor), executor),
             None => (threads(background_threads)?, threads(1)?),
         };
-        let (open_stores, next_space) = Default::default();
+        let account = budget.account("SCM map");
+        let scm = self.scm.map(|scm| ScmCache::start(scm, &account, &cache, &*executor));
+        let open_stores = AtomicUsize::default();
         Ok(Resources(Arc::new(Inner {
             plan: ArcSwap::from_pointee(plan),
             budget,
             cache,
             rows,
             balance,
+            scm,
             regions,
             flush,
             _flush_charge,
@@ -135,7 +148,6 @@ impl ResourcesBuilder {
             promised: AtomicU64::new(0),
             resizing: Mutex::new(()),
             open_stores,
-            next_space,
         })))
     }
 }
@@ -289,6 +301,12 @@ impl Resources {
         &self.0.balance
     }
 
+    /// What the tier below DRAM is and did, where one was set.
+    #[must_use]
+    pub fn scm(&self) -> Option<ScmStatus> {
+        self.0.scm.as_ref().map(ScmCache::status)
+    }
+
     /// How many threads do background work, where no executor was given.
     #[must_use]
     pub fn background_threads(&self) -> usize {
@@ -337,10 +355,6 @@ impl Resources {
         StoreGuard(self.clone())
     }
 
-    /// A number that tells this store's pages from other stores' in the shared cache.
-    pub(crate) fn next_space(&self) -> u32 {
-        self.0.next_space.fetch_add(1, Ordering::Relaxed)
-    }
 }
 
 impl fmt::Debug for Resources {

@@ -59,6 +59,8 @@ pub struct Statistics {
     pub flush_failures: u64,
     /// Why flushes fail now, if they do.
     pub flush_failing: Option<String>,
+    /// The tier below DRAM, where one was set.
+    pub scm: Option<crate::ScmStatus>,
     /// Merges of tables.
     pub compaction: CompactionStatistics,
     /// Tables read again and verified in the background.
@@ -92,7 +94,7 @@ pub struct Hits {
     pub row: u64,
     /// In cached pages.
     pub page: u64,
-    /// In the SCM tier (there is none yet).
+    /// In the SCM tier below DRAM.
     pub scm: u64,
     /// On flash: at least one device read.
     pub flash: u64,
@@ -178,11 +180,12 @@ impl Statistics {
             memory: store.resources.memory_usage().with_metadata(metadata),
             cache: store.resources.cache().statistics(),
             rows: store.resources.rows().statistics(),
+            scm: store.resources.scm(),
             hits: Hits {
                 memtable: reads.memtable.get(),
                 row: reads.row.get(),
                 page: reads.page.get(),
-                scm: 0,
+                scm: reads.below.get(),
                 flash: reads.flash.get(),
             },
             read_steps: reads.steps.get(),

@@ -66,7 +66,7 @@ fn what_is_read_again_and_again_is_kept_decompressed() {
     );
     // As stored they are there, too.
     assert!((0..200).all(|page| read(&cache, key(page), PageKind::Data)));
-    cache.remove_table(0, TableId(0));
+    cache.remove_file(0, 1 << 16);
     assert_eq!(cache.statistics().blocks, 0);
     assert!(matches!(held, Some(Cached::Block(block)) if block == block_of(key(5))));
     drop(cache);

@@ -11,11 +11,11 @@ fn cache(capacity: u64) -> PageCache {
 }
 
 pub(super) fn key(page: u64) -> PageKey {
-    PageKey { space: 0, table: TableId(page >> 16), page: page as u32 & 0xffff }
+    PageKey { file: page >> 16, page: page as u32 & 0xffff }
 }
 
 pub(super) fn content(key: PageKey) -> Page {
-    let mut rng = Rng::new(key.table.0 << 32 | u64::from(key.page));
+    let mut rng = Rng::new(key.file << 32 | u64::from(key.page));
     let mut page = [0; PAGE_BYTES];
     rng.fill(&mut page[..64]);
     page
@@ -39,10 +39,10 @@ fn pages_come_back_until_they_are_removed() {
         assert!(!read(&cache, key(page), PageKind::Data));
         assert!(read(&cache, key(page), PageKind::Data));
     }
-    let other = PageKey { space: 1, ..key(5) };
+    let other = PageKey { file: 1, ..key(5) };
     assert!(cache.get(other, PageKind::Data).is_none());
     let held = cache.get(key(5), PageKind::Data).unwrap();
-    cache.remove_table(0, TableId(0));
+    cache.remove_file(0, 1 << 16);
     assert!(cache.get(key(5), PageKind::Data).is_none());
     assert_eq!(held[..64], content(key(5))[..64]);
     let data = cache.statistics().data;
@@ -93,7 +93,7 @@ fn a_pinned_page_keeps_its_content_and_a_full_house_is_no_error() {
 fn metadata_stays_while_uniform_data_streams_through() {
     let cache = cache(16 * MIB);
     let (mut rng, data_pages) = (Rng::new(1), 100_000);
-    let meta = |page: u64| PageKey { space: 0, table: TableId(1 << 40), page: (page / 115) as u32 };
+    let meta = |page: u64| PageKey { file: 1 << 40, page: (page / 115) as u32 };
     let mut misses = 0;
     for turn in 0..60_000 {
         let page = rng.below(data_pages);
@@ -193,7 +193,7 @@ fn threads_never_see_another_pages_content() {
                     let kind = if page < 500 { PageKind::Meta } else { PageKind::Data };
                     read(cache, key(page), kind);
                     if rng.one_in(2000) {
-                        cache.remove_table(0, key(page).table);
+                        cache.remove_file(key(page).file, 1 << 16);
                     }
                 }
             });

@@ -15,7 +15,7 @@ use super::setting::{Setting, Values};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings that are designed and not built: refused, since to ignore them would be a lie.
-const NOT_BUILT: [&str; 4] = ["scm.path", "scm.size", "scm.write-budget", "remote.url"];
+const NOT_BUILT: [&str; 1] = ["remote.url"];
 
 /// What a file sets, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -91,7 +91,8 @@ impl Reader<'_> {
             Error::invalid(format!("setting `{key}` is not built yet")).at(at)
         } else if let Some(setting) = Setting::of(key) {
             // A number is text as good as any, but no name of a directory.
-            let fits = setting != Setting::FlashPath || value.is_str();
+            let is_place = matches!(setting, Setting::FlashPath | Setting::ScmPath);
+            let fits = !is_place || value.is_str();
             let set = text(value).filter(|text| fits && setting.set(self.values, text));
             let Some(text) = set else {
                 let got = text(value).unwrap_or_else(|| value.type_str().to_owned());

@@ -11,7 +11,7 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use terracedb::{Builder, Db, Error, Result};
+use terracedb::{Builder, Db, Error, Result, Scm};
 
 use crate::args::CodecName;
 use crate::directory;
@@ -171,10 +171,10 @@ impl Config {
         if !create {
             directory::must_hold_store(self.path()?)?;
         }
-        self.builder(self.path()?).open()
+        self.builder(self.path()?)?.open()
     }
 
-    fn builder(&self, path: &Path) -> Builder {
+    fn builder(&self, path: &Path) -> Result<Builder> {
         let values = &self.values;
         let builder = Db::builder(path)
             .durability(values.durability)
@@ -185,10 +185,16 @@ impl Config {
             .compaction_rate(values.compaction_rate)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
-        match values.memory {
+        let builder = match values.memory {
             Some(memory) => builder.memory(memory),
             None => builder,
-        }
+        };
+        let Some(scm) = &values.scm_path else { return Ok(builder) };
+        let scm = Scm::new(scm, values.scm_size)?.placement(values.scm_placement);
+        Ok(builder.scm(match values.scm_write_budget {
+            0 => scm,
+            budget => scm.write_budget(budget),
+        }))
     }
 }
 

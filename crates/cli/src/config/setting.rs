@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use terracedb::{Codec, Durability, format_bytes, parse_bytes};
+use terracedb::{Codec, Durability, Placement, Scm, format_bytes, parse_bytes};
 
 use crate::time;
 
@@ -25,6 +25,12 @@ pub(crate) struct Values {
     /// Bytes a second; 0 is never.
     pub(crate) scrub_rate: u64,
     pub(crate) scrub_interval: Duration,
+    pub(crate) scm_path: Option<String>,
+    /// Bytes.
+    pub(crate) scm_size: u64,
+    /// Bytes a second; 0 is no limit.
+    pub(crate) scm_write_budget: u64,
+    pub(crate) scm_placement: Placement,
     pub(crate) flash_path: Option<PathBuf>,
 }
 
@@ -40,6 +46,10 @@ impl Default for Values {
             compaction_rate: 0,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            scm_path: None,
+            scm_size: 8 << 30,
+            scm_write_budget: 0,
+            scm_placement: Placement::Adaptive,
             flash_path: None,
         }
     }
@@ -57,6 +67,10 @@ pub(crate) enum Setting {
     CompactionRate,
     ScrubRate,
     ScrubInterval,
+    ScmPath,
+    ScmSize,
+    ScmWriteBudget,
+    ScmPlacement,
     FlashPath,
 }
 
@@ -70,7 +84,7 @@ const CODECS: [(&str, Codec); 3] =
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -80,6 +94,10 @@ impl Setting {
         Self::CompactionRate,
         Self::ScrubRate,
         Self::ScrubInterval,
+        Self::ScmPath,
+        Self::ScmSize,
+        Self::ScmWriteBudget,
+        Self::ScmPlacement,
         Self::FlashPath,
     ];
 
@@ -95,6 +113,10 @@ impl Setting {
             Self::CompactionRate => "compaction-rate",
             Self::ScrubRate => "scrub-rate",
             Self::ScrubInterval => "scrub-interval",
+            Self::ScmPath => "scm.path",
+            Self::ScmSize => "scm.size",
+            Self::ScmWriteBudget => "scm.write-budget",
+            Self::ScmPlacement => "scm.placement",
             Self::FlashPath => "flash.path",
         }
     }
@@ -134,6 +156,18 @@ impl Setting {
                 "How fast tables are read again in the background and verified, a second; 0 is never"
             }
             Self::ScrubInterval => "How often all tables are verified so",
+            Self::ScmPath => {
+                "Where a second cache tier lies: a directory or file, a DAX or block device, `numa:N`, \
+                 or `emulated:PROFILE`"
+            }
+            Self::ScmSize => "How much of it the tier takes",
+            Self::ScmWriteBudget => {
+                "How much may be written to it, a second over any minute; 0 is no limit"
+            }
+            Self::ScmPlacement => {
+                "Where pages go between DRAM and it: by measured cost, into DRAM first, into it first, \
+                 or by kind, metadata in DRAM"
+            }
             Self::FlashPath => {
                 "The store's directory; a relative one is taken from the file's directory"
             }
@@ -152,6 +186,10 @@ impl Setting {
             Self::CompactionRate => "a size, as in 100MiB",
             Self::ScrubRate => "a size, as in 4MiB",
             Self::ScrubInterval => "a time of at least 1s, as in 7d",
+            Self::ScmPath => "a path, `numa:N` or `emulated:PROFILE`",
+            Self::ScmSize => "a size of at least 1MiB, as in 8GiB",
+            Self::ScmWriteBudget => "a size, as in 64MiB",
+            Self::ScmPlacement => "`adaptive`, `dram-first`, `scm-first` or `by-kind`",
             Self::FlashPath => "a directory",
         }
     }
@@ -167,7 +205,12 @@ impl Setting {
             | Self::CompactionRate
             | Self::ScrubRate
             | Self::ScrubInterval => Some("Db::change_settings"),
-            Self::BackgroundThreads | Self::FlashPath => None,
+            Self::BackgroundThreads
+            | Self::ScmPath
+            | Self::ScmSize
+            | Self::ScmWriteBudget
+            | Self::ScmPlacement
+            | Self::FlashPath => None,
         }
     }
 
@@ -200,6 +243,19 @@ impl Setting {
             Self::ScrubInterval => time::parse(text)
                 .filter(|interval| *interval >= Duration::from_secs(1))
                 .map(|interval| values.scrub_interval = interval),
+            Self::ScmPath => {
+                Scm::new(text, 1 << 20).ok().map(|_| values.scm_path = Some(text.to_owned()))
+            }
+            Self::ScmSize => parse_bytes(text)
+                .ok()
+                .filter(|bytes| *bytes >= 1 << 20)
+                .map(|bytes| values.scm_size = bytes),
+            Self::ScmWriteBudget => {
+                parse_bytes(text).ok().map(|rate| values.scm_write_budget = rate)
+            }
+            Self::ScmPlacement => {
+                named(&Placement::NAMES, text).map(|policy| values.scm_placement = policy)
+            }
             Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
         };
         set.is_some()
@@ -217,6 +273,10 @@ impl Setting {
             Self::CompactionRate => size(values.compaction_rate),
             Self::ScrubRate => size(values.scrub_rate),
             Self::ScrubInterval => time::show(values.scrub_interval),
+            Self::ScmPath => values.scm_path.clone()?,
+            Self::ScmSize => size(values.scm_size),
+            Self::ScmWriteBudget => size(values.scm_write_budget),
+            Self::ScmPlacement => values.scm_placement.name().to_owned(),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
         })
     }
@@ -277,6 +337,10 @@ mod tests {
             (Setting::CompactionRate, &["slow", "-1"]),
             (Setting::ScrubRate, &["fast"]),
             (Setting::ScrubInterval, &["weekly", "0"]),
+            (Setting::ScmPath, &["", "numa:x", "emulated:gold"]),
+            (Setting::ScmSize, &["1000", "big"]),
+            (Setting::ScmWriteBudget, &["-1"]),
+            (Setting::ScmPlacement, &["random", ""]),
             (Setting::FlashPath, &[""]),
         ] {
             for text in texts {

@@ -11,12 +11,15 @@ use base::TableId;
 use base::limits::PAGE_BYTES;
 use bytes::Bytes;
 use media::Buf;
+use media::scm::Pinned;
 
 /// Consecutive pages of one table that a read needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The table.
     pub table: TableId,
+    /// The digest of the file they lie in, which stands for its content.
+    pub file: u64,
     /// The first page.
     pub first: u32,
     /// How many pages, at least one.
@@ -30,6 +33,8 @@ pub struct Span {
 pub enum Pages {
     /// A single page, cached or not.
     Frame(Frame),
+    /// A single page where it lies in storage-class memory.
+    InPlace(Pinned),
     /// The block that the one page holds, decompressed before.
     Block(Bytes),
     /// The pages of a run that were cached each for itself, in order.
@@ -53,6 +58,7 @@ impl Pages {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (one, many, run) = match self {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
+            Self::InPlace(page) => (Some(&**page as &[u8]), None, None),
             Self::Frames(frames) => (None, Some(frames), None),
             Self::Block(_) => (None, None, None),
             Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),

@@ -269,12 +269,16 @@ impl Table {
 
     /// The span of a partition's metadata page.
     pub(crate) const fn meta_span(&self, partition: Partition) -> Span {
-        Span { table: self.footer.table, first: partition.meta_page, pages: 1, meta: true }
+        self.span(partition.meta_page, 1, true)
     }
 
     /// The span of data pages.
     pub(crate) const fn data_span(&self, first: u32, pages: u32) -> Span {
-        Span { table: self.footer.table, first, pages, meta: false }
+        self.span(first, pages, false)
+    }
+
+    const fn span(&self, first: u32, pages: u32, meta: bool) -> Span {
+        Span { table: self.footer.table, file: self.footer.digest, first, pages, meta }
     }
 
     /// The metadata page that `pages` hold, read for `span`.

@@ -315,7 +315,8 @@ impl ValueRead {
     pub fn step(&mut self, key: &[u8], supplied: Option<Pages>) -> Result<Step<Bytes>> {
         let Pointer { file, page, pages, .. } = self.pointer;
         let Some(supplied) = supplied else {
-            return Ok(Step::Need(Span { table: file, first: page, pages, meta: false }));
+            let (table, file) = (file, self.values.footer().digest);
+            return Ok(Step::Need(Span { table, file, first: page, pages, meta: false }));
         };
         let place = |error: Error| {
             error.at(format_args!("page {page}")).at(values_file_name(self.values.id()))

@@ -35,8 +35,6 @@ pub(crate) struct FlushEnv {
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) cache: Arc<PageCache>,
-    /// Tells this store's pages from others' in the cache.
-    pub(crate) space: u32,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) values: Arc<ValueFiles>,
     pub(crate) snapshots: Arc<SnapshotList>,

@@ -22,7 +22,6 @@ pub(crate) struct TableFile {
     values: Vec<Arc<ValueFile>>,
     medium: Arc<dyn Medium>,
     cache: Arc<PageCache>,
-    space: u32,
     obsolete: AtomicBool,
     damaged: AtomicBool,
     facts: OnceLock<Arc<FileSummary>>,
@@ -35,13 +34,12 @@ impl TableFile {
         mut values: Vec<Arc<ValueFile>>,
         medium: Arc<dyn Medium>,
         cache: Arc<PageCache>,
-        space: u32,
     ) -> Arc<Self> {
         values.sort_unstable_by_key(|file| file.id());
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
         let facts = OnceLock::new();
-        Arc::new(Self { table, entry, values, medium, cache, space, obsolete, damaged, facts })
+        Arc::new(Self { table, entry, values, medium, cache, obsolete, damaged, facts })
     }
 
     /// The table.
@@ -105,7 +103,10 @@ impl TableFile {
 impl Drop for TableFile {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            self.cache.remove_table(self.space, self.entry.id);
+            if let Ok(table) = &self.table {
+                let footer = table.footer();
+                self.cache.remove_file(footer.digest, footer.pages);
+            }
             // A file that stays is found as an orphan and removed at the next open.
             let _ = self.medium.remove(&table::file_name(self.entry.id));
         }

@@ -29,8 +29,6 @@ struct Shared {
     medium: Arc<dyn Medium>,
     manifest: Arc<Manifest>,
     cache: Arc<PageCache>,
-    /// Tells this store's pages from others' in the cache.
-    space: u32,
     /// Charged for values while someone holds them.
     account: Account,
 }
@@ -60,9 +58,12 @@ impl ValueFile {
 
 impl Drop for ValueFile {
     fn drop(&mut self) {
-        let Shared { manifest, cache, medium, space, .. } = &*self.shared;
+        let Shared { manifest, cache, medium, .. } = &*self.shared;
         if manifest.has_given_up(self.id) {
-            cache.remove_table(*space, self.id);
+            if let Ok(values) = &self.values {
+                let footer = values.footer();
+                cache.remove_file(footer.digest, footer.pages);
+            }
             // A file that stays is found as an orphan and removed at the next open.
             let _ = medium.remove(&values_file_name(self.id));
         }
@@ -86,10 +87,10 @@ impl ValueFiles {
         store: StoreId,
         medium: Arc<dyn Medium>,
         manifest: Arc<Manifest>,
-        (cache, space): (Arc<PageCache>, u32),
+        cache: Arc<PageCache>,
         account: Account,
     ) -> Self {
-        let shared = Arc::new(Shared { store, medium, manifest, cache, space, account });
+        let shared = Arc::new(Shared { store, medium, manifest, cache, account });
         Self { shared, open: Mutex::default() }
     }
 

@@ -16,7 +16,7 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
     let cache = Arc::new(PageCache::new(&Account::unlimited("cache"), 4 << 20).unwrap());
     let (id, run, range) = (TableId(id), RunId(run), range(keys.0, keys.1));
     let entry = Arc::new(TableEntry { id, run, range, ..TableEntry::default() });
-    TableFile::new(Err(Error::corrupt("no table")), entry, Vec::new(), medium, cache, 0)
+    TableFile::new(Err(Error::corrupt("no table")), entry, Vec::new(), medium, cache)
 }
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {

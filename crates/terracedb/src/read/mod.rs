@@ -3,6 +3,7 @@
 //! their pages from one [`PageReader`], one at a time ([`PageReader::run`]) or many in flight
 //! ([`ReadQueue`]).
 
+mod below;
 mod covers;
 mod lookup;
 mod merge;

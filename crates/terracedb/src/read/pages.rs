@@ -9,10 +9,11 @@ use std::sync::Arc;
 use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Result};
-use cache::{Cached, PageCache, PageKey, PageKind};
+use cache::{Cached, PageCache, PageKey, PageKind, ScmRead};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
+use super::below::{Below, Found};
 use super::{PageFile, ReadOp, Rows};
 use crate::counter::Counter;
 
@@ -29,8 +30,6 @@ thread_local! {
 pub(crate) struct PageReader {
     cache: Arc<PageCache>,
     pub(crate) rows: Rows,
-    /// Tells this store's pages from others' in the cache.
-    space: u32,
     account: Account,
     pub(crate) counters: ReadCounters,
 }
@@ -46,6 +45,8 @@ pub(crate) struct ReadCounters {
     pub(crate) memtable: Counter,
     /// Lookups answered from cached pages.
     pub(crate) page: Counter,
+    /// Lookups answered from the tier below DRAM.
+    pub(crate) below: Counter,
     /// Lookups that read the device.
     pub(crate) flash: Counter,
     /// Pages that failed their checksum or could not be read.
@@ -60,6 +61,10 @@ pub(crate) enum Depth {
     Memtable,
     /// Cached pages sufficed.
     Page,
+    /// A page was used where it lies in the tier below DRAM.
+    Below,
+    /// A page was read from the tier below DRAM.
+    BelowRead,
     /// The device was read.
     Flash,
 }
@@ -69,6 +74,7 @@ impl ReadCounters {
         match depth {
             Depth::Memtable => self.memtable.add(1),
             Depth::Page => self.page.add(1),
+            Depth::Below | Depth::BelowRead => self.below.add(1),
             Depth::Flash => self.flash.add(1),
         }
     }
@@ -80,12 +86,12 @@ impl PageReader {
         &self.account
     }
 
-    pub(crate) fn new(cache: Arc<PageCache>, rows: Rows, space: u32, account: Account) -> Self {
-        Self { cache, rows, space, account, counters: ReadCounters::default() }
+    pub(crate) fn new(cache: Arc<PageCache>, rows: Rows, account: Account) -> Self {
+        Self { cache, rows, account, counters: ReadCounters::default() }
     }
 
-    fn key(&self, span: Span, number: u32) -> PageKey {
-        PageKey { space: self.space, table: span.table, page: span.first + number }
+    fn key(span: Span, number: u32) -> PageKey {
+        PageKey { file: span.file, page: span.first + number }
     }
 
     /// Runs `op` to its end, reading one page at a time on this thread.
@@ -118,6 +124,12 @@ impl PageReader {
     ) -> Result<(Pages, Depth)> {
         if let Some(pages) = self.cached(op, span)? {
             return Ok((pages, Depth::Page));
+        }
+        if let Some(found) = self.below(op, span)? {
+            let depth = Depth::of(&found);
+            if let Some(pages) = self.have(op, span, found)? {
+                return Ok((pages, depth));
+            }
         }
         let file = &op.file().ok_or_else(no_file)?;
         if let Some(ahead) = ahead
@@ -159,11 +171,11 @@ impl PageReader {
             return Ok(None);
         }
         if span.pages > 1 {
-            let cached = |number| self.cache.get(self.key(span, number), kind(span));
+            let cached = |number| self.cache.get(Self::key(span, number), kind(span));
             let frames = (0..span.pages).map(cached).collect::<Option<Vec<_>>>();
             return Ok(frames.map(Pages::Frames));
         }
-        let key = self.key(span, 0);
+        let key = Self::key(span, 0);
         Ok(match self.cache.read(key, kind(span)) {
             None => None,
             Some(Cached::Block(block)) => Some(Pages::Block(block)),
@@ -177,10 +189,50 @@ impl PageReader {
         })
     }
 
+    /// What the tier below DRAM has of `span`, for which `op` asks.
+    pub(super) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Found>> {
+        match Below::of(&self.cache) {
+            Some(below) if span.pages <= CACHED_RUN_PAGES_MAX => below.find(op, span, kind(span)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The pages that were found below, read at once where they are to be; none where they are not what
+    /// they should be.
+    fn have<O: ReadOp>(&self, op: &O, span: Span, found: Found) -> Result<Option<Pages>> {
+        let read = match found {
+            Found::Pages(pages) => return Ok(Some(pages)),
+            Found::Read(read) => read,
+        };
+        let Some(below) = Below::of(&self.cache) else { return Ok(None) };
+        let seed = op.file().ok_or_else(no_file)?.seed;
+        let buf = PAGE.take().unwrap_or_else(|| Buf::pages(1));
+        let (buf, pages) = below.read(read, seed, span, buf);
+        PAGE.set(Some(buf));
+        Ok(pages)
+    }
+
+    /// The page of `span` that a read of it below gave; none where it is not what it should be.
+    pub(super) fn arrived_below(
+        &self,
+        read: ScmRead,
+        file: &PageFile,
+        span: Span,
+        buf: &Buf,
+        result: Result<()>,
+    ) -> Option<Pages> {
+        Below::of(&self.cache)?.arrived(read, file.seed, span, buf, result)
+    }
+
+    /// A queue for reads from the tier below, where there is one that is read.
+    pub(super) fn queue_below(&self, depth: usize) -> Result<Option<Box<dyn media::Queue>>> {
+        self.cache.below().map_or(Ok(None), |tier| tier.queue(depth))
+    }
+
     /// Verifies the one page the device gave for `span` and caches a copy.
     pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
         self.verify(file, span, page)?;
-        Ok(Pages::Frame(self.cache.insert(self.key(span, 0), kind(span), page)))
+        Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page)))
     }
 
     /// Verifies the run the device gave for `span` and caches it unless it is long.
@@ -188,7 +240,7 @@ impl PageReader {
         self.verify(file, span, &buf)?;
         if span.pages <= CACHED_RUN_PAGES_MAX {
             for (number, page) in (0..span.pages).zip(buf.chunks_exact(PAGE_BYTES)) {
-                drop(self.cache.insert(self.key(span, number), kind(span), page));
+                drop(self.cache.insert(Self::key(span, number), kind(span), page));
             }
         }
         Ok(Pages::Run(buf))
@@ -213,7 +265,11 @@ pub(crate) fn purpose(span: Span) -> Purpose {
 }
 
 fn kind(span: Span) -> PageKind {
-    if span.meta { PageKind::Meta } else { PageKind::Data }
+    match span {
+        Span { meta: true, .. } => PageKind::Meta,
+        Span { pages: 1, .. } => PageKind::Data,
+        _ => PageKind::Part,
+    }
 }
 
 /// Read-ahead for one cursor: while data pages are asked for in file order, forward or backward,

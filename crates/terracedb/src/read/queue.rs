@@ -8,11 +8,13 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Charge, Error, Key, Result};
 use bytes::Bytes;
+use cache::ScmRead;
 use media::{Buf, Completion, Medium, Op, Request};
 use parking_lot::Mutex;
 use table::{Pages, Span, Step};
 
 use super::pages::{Depth, PageReader, no_file, purpose};
+use super::below::Found;
 use super::{Lookup, PageFile, Probe, ReadOp};
 use crate::ordered::View;
 
@@ -31,6 +33,8 @@ pub struct Completed {
 pub struct ReadQueue {
     reader: Arc<PageReader>,
     device: Box<dyn media::Queue>,
+    /// Of the tier below DRAM, where that is read.
+    below: Option<Box<dyn media::Queue>>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     done: VecDeque<Completed>,
@@ -68,6 +72,8 @@ struct Slot {
     lookup: Lookup<Bytes, PinnedView>,
     span: Span,
     file: PageFile,
+    /// Where the page lies below, where it is read from there.
+    place: Option<ScmRead>,
     _charge: Option<Charge>,
 }
 
@@ -87,9 +93,11 @@ impl ReadQueue {
                 .got(depth));
         }
         let _charge = reader.account().charge(depth as u64 * QUEUED_BYTES)?;
+        let below = reader.queue_below(depth)?;
         Ok(Self {
             reader,
             device: medium.queue(depth)?,
+            below,
             slots: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             done: VecDeque::new(),
@@ -200,21 +208,7 @@ impl ReadQueue {
     /// Hands what was submitted to the device, waits for at least `least` completions, and goes on
     /// with their gets.
     fn drive(&mut self, least: usize) -> Result<()> {
-        if self.device.in_flight() > 0 {
-            // What already arrived is gone on with first.
-            let least = least.saturating_sub(self.arrived.len());
-            let mut completions = std::mem::take(&mut self.completions);
-            let driven = self.device.complete(least, &mut completions);
-            for completion in completions.drain(..) {
-                let number = completion.token as usize;
-                if let Some(slot) = self.slots.get_mut(number).and_then(Option::take) {
-                    self.free.push(number);
-                    self.arrived.push_back((slot, completion));
-                }
-            }
-            self.completions = completions;
-            driven?;
-        }
+        self.collect(least)?;
         for _ in 0..BATCH {
             let Some((slot, completion)) = self.arrived.pop_front() else { break };
             self.completed(slot, completion);
@@ -227,8 +221,39 @@ impl ReadQueue {
         Ok(())
     }
 
+    /// Takes at least `least` reads that are done from the devices. The tier below is the faster one, so
+    /// it is waited for first; what already arrived is gone on with before either is.
+    fn collect(&mut self, least: usize) -> Result<()> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let mut driven = Ok(());
+        for device in self.below.iter_mut().chain([&mut self.device]) {
+            let least = least.saturating_sub(self.arrived.len() + completions.len());
+            if device.in_flight() > 0 && driven.is_ok() {
+                driven = device.complete(least, &mut completions);
+            }
+        }
+        for completion in completions.drain(..) {
+            let number = completion.token as usize;
+            if let Some(slot) = self.slots.get_mut(number).and_then(Option::take) {
+                self.free.push(number);
+                self.arrived.push_back((slot, completion));
+            }
+        }
+        self.completions = completions;
+        driven
+    }
+
     fn completed(&mut self, slot: Slot, completion: Completion) {
-        let Slot { token, lookup, span, file, _charge } = slot;
+        let Slot { token, lookup, span, file, place, _charge } = slot;
+        if let Some(read) = place {
+            let Completion { buf, result, .. } = completion;
+            let pages = self.reader.arrived_below(read, &file, span, &buf, result);
+            self.bufs.push(buf);
+            return match pages {
+                Some(pages) => self.advance(token, lookup, Some(pages), Depth::BelowRead),
+                None => self.submit(Slot { token, lookup, span, file, place: None, _charge }),
+            };
+        }
         match completion.result {
             Ok(()) if span.pages == 1 => {
                 match self.reader.admit_page(&file, span, &completion.buf) {
@@ -277,11 +302,21 @@ impl ReadQueue {
                 }
                 Err(error) => return self.finish(token, depth, Err(error)),
             }
+            let place = match self.reader.below(&lookup, span) {
+                Ok(None) => None,
+                Ok(Some(Found::Read(read))) => Some(read),
+                Ok(Some(Found::Pages(pages))) => {
+                    depth = depth.max(Depth::Below);
+                    supplied = Some(pages);
+                    continue;
+                }
+                Err(error) => return self.finish(token, depth, Err(error)),
+            };
             let Some(file) = lookup.file() else {
                 return self.finish(token, depth, Err(no_file()));
             };
             return match self.reader.charge_for(span) {
-                Ok(_charge) => self.submit(Slot { token, lookup, span, file, _charge }),
+                Ok(_charge) => self.submit(Slot { token, lookup, span, file, place, _charge }),
                 Err(error) => self.finish(token, depth, Err(error)),
             };
         }
@@ -293,14 +328,20 @@ impl ReadQueue {
             1 => self.bufs.pop().unwrap_or_else(|| Buf::pages(1)),
             pages => Buf::pages(pages as usize),
         };
-        let at = u64::from(slot.span.first) * PAGE_BYTES as u64;
+        let (file, at, device) = match (&slot.place, &mut self.below) {
+            (Some(read), Some(below)) => (read.file(), read.at(), below),
+            _ => {
+                let at = u64::from(slot.span.first) * PAGE_BYTES as u64;
+                (&slot.file.file, at, &mut self.device)
+            }
+        };
         let request = Request {
-            file: Arc::clone(&slot.file.file),
+            file: Arc::clone(file),
             op: Op::Read { at, buf },
             purpose: purpose(slot.span),
             token: number as u64,
         };
-        if self.device.submit(request).is_err() {
+        if device.submit(request).is_err() {
             // The device's queue is as deep as this one: cannot be full while a slot is free.
             self.free.push(number);
             let error = Error::retry("device queue").expected("room for a read");

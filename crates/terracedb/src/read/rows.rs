@@ -110,7 +110,8 @@ impl Rows {
         }
         let owner = view.semantics.rows();
         let (value, expiry) = (&*value.bytes, value.expiry);
-        let row = Row { key, value, seqno, as_of, expiry, from_device: depth == Depth::Flash };
+        let from_device = depth >= Depth::BelowRead;
+        let row = Row { key, value, seqno, as_of, expiry, from_device };
         // Refusals are counted there.
         let _ = self.cache.fill(owner, owner.hash(probe.hash), bucket, row);
     }

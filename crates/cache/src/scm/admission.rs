@@ -1,0 +1,117 @@
+//! Which pages are written below: a pure function of what is known when one is offered.
+//!
+//! While the tier has empty slots, all are. Then a page must have been asked for twice: it was hit in
+//! DRAM, or it left DRAM before and is remembered by a ghost as large as the tier (Eisenman et al.,
+//! "Reducing DRAM footprint with NVM in Facebook", EuroSys 2018). The nearer the last minute's writes
+//! are to their budget, the fewer of those (as CacheLib does it). Where loads and stores reach the
+//! tier, what is written is at most a tenth of what is asked for (Bhattacharjee et al. on WiredTiger,
+//! 2022): there a write takes from reads.
+
+/// What is known of a page that is offered, and of the tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The tier has an empty slot for most.
+    pub is_filling: bool,
+    /// The page was asked for twice, as far as anyone remembers.
+    pub is_warm: bool,
+    /// A number from the page's hash, evenly spread.
+    pub chance: u8,
+    /// Of the last minute's budget so much is written, in 256ths.
+    pub fullness: u32,
+    /// Loads and stores reach the tier.
+    pub is_memory: bool,
+    /// Lookups and writes of late.
+    pub lookups: u32,
+    /// See `lookups`.
+    pub writes: u32,
+}
+
+/// Why a page is not written below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was asked for once.
+    Cold,
+    /// The budget of writes.
+    Budget,
+    /// More would be written than a tenth of what is asked for.
+    Churn,
+    /// Too many wait to be written.
+    Busy,
+    /// Its file is gone.
+    Dead,
+    /// The policy keeps its kind above.
+    Kind,
+}
+
+/// Writes for a hundred lookups, at most.
+const CHURN_PERCENT: u64 = 10;
+
+/// The part of a minute's budget from which on fewer are admitted, in 256ths.
+const EASING: u32 = 128;
+
+/// Whether a page is to be written below.
+///
+/// # Errors
+/// Why not.
+pub const fn decide(offer: Offer) -> Result<(), Refusal> {
+    if offer.fullness >= 256 {
+        return Err(Refusal::Budget);
+    }
+    if offer.is_filling {
+        return Ok(());
+    }
+    if !offer.is_warm {
+        return Err(Refusal::Cold);
+    }
+    let eased = offer.fullness.saturating_sub(EASING) * 2;
+    if (offer.chance as u32) < eased {
+        return Err(Refusal::Budget);
+    }
+    let (writes, lookups) = (offer.writes as u64, offer.lookups as u64);
+    if offer.is_memory && writes * 100 > lookups * CHURN_PERCENT {
+        return Err(Refusal::Churn);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WARM: Offer = Offer {
+        is_filling: false,
+        is_warm: true,
+        chance: 100,
+        fullness: 0,
+        is_memory: true,
+        lookups: 1000,
+        writes: 10,
+    };
+
+    #[test]
+    fn a_page_must_be_warm_unless_there_is_room() {
+        assert_eq!(decide(WARM), Ok(()));
+        let cold = Offer { is_warm: false, ..WARM };
+        assert_eq!(decide(cold), Err(Refusal::Cold));
+        assert_eq!(decide(Offer { is_filling: true, ..cold }), Ok(()));
+    }
+
+    #[test]
+    fn the_budget_eases_writes_before_it_ends_them() {
+        let admitted = |fullness| {
+            let of = |chance| decide(Offer { chance, fullness, ..WARM }).is_ok();
+            (0..=255).filter(|chance| of(*chance)).count()
+        };
+        assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
+        let filling = Offer { is_filling: true, fullness: 256, ..WARM };
+        assert_eq!(decide(filling), Err(Refusal::Budget));
+    }
+
+    #[test]
+    fn what_memory_takes_is_a_tenth_of_what_is_asked_for() {
+        let churned = Offer { writes: 101, ..WARM };
+        assert_eq!(decide(churned), Err(Refusal::Churn));
+        assert_eq!(decide(Offer { writes: 100, ..WARM }), Ok(()));
+        assert_eq!(decide(Offer { is_memory: false, ..churned }), Ok(()));
+    }
+}

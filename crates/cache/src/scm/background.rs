@@ -1,0 +1,255 @@
+//! The tier's background work, one bounded step at a time: pages are written below and copied up, those
+//! of dead files go, and the map is written where it changed.
+
+use std::time::{Duration, Instant};
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::Result;
+use base::limits::PAGE_BYTES;
+
+use super::admission::Refusal;
+use super::backing::{DEPTH, Held, Writer, Written};
+use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
+use super::offers::Staged;
+use super::statistics::count;
+use super::tier::ScmTier;
+use super::write_budget::WriteBudget;
+use crate::{PageCache, PageKey};
+
+/// Pages written in one step, at most.
+const BATCH: usize = DEPTH;
+
+/// Pages of a dead file looked for in one step.
+const DEAD_PAGES: u32 = 4096;
+
+/// A page of the map is due for each so many pages written: a sixteenth of what is written.
+const PAGES_PER_MAP_PAGE: usize = 16;
+
+/// While nothing else is to be done, so many pages of the map are written each time that
+/// [`MAP_INTERVAL`] passed.
+const MAP_PAGES_IDLE: usize = 16;
+
+/// See [`MAP_PAGES_IDLE`].
+const MAP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the one who does the background work has.
+pub(crate) struct Desk {
+    writer: Writer,
+    budget: WriteBudget,
+    /// Pages of the map that changed since they were written.
+    dirty: Vec<bool>,
+    dirty_count: usize,
+    /// The page of the map whose turn it is.
+    turn: usize,
+    /// Pages written since the map was.
+    owed: usize,
+    /// When pages of the map were written last since nothing else was to be done.
+    idle: Duration,
+}
+
+impl Desk {
+    pub(super) fn new(writer: Writer, layout: Layout, budget: WriteBudget) -> Self {
+        let dirty = vec![false; layout.map_pages];
+        Self { writer, budget, dirty, dirty_count: 0, turn: 0, owed: 0, idle: Duration::ZERO }
+    }
+
+    /// The map's page that tells of `slot` changed.
+    fn changed(&mut self, slot: usize) {
+        if let Some(dirty) = self.dirty.get_mut(Layout::map_page_of(slot)) {
+            self.dirty_count += usize::from(!*dirty);
+            *dirty = true;
+        }
+    }
+
+    /// The next page of the map that changed, which counts as written from now on.
+    fn next_dirty(&mut self) -> Option<usize> {
+        if self.dirty_count == 0 {
+            return None;
+        }
+        let pages = self.dirty.len();
+        let number = (0..pages).map(|step| (self.turn + step) % pages);
+        let number = number.into_iter().find(|n| self.dirty.get(*n).copied().unwrap_or(false))?;
+        if let Some(dirty) = self.dirty.get_mut(number) {
+            *dirty = false;
+        }
+        self.dirty_count -= 1;
+        self.turn = (number + 1) % pages;
+        Some(number)
+    }
+}
+
+impl ScmTier {
+    /// Does a bounded piece of what waits at `now`; whether more does. `cache` is the tier above.
+    pub fn step(&self, now: Duration, cache: &PageCache) -> bool {
+        let mut desk = self.desk.lock();
+        if self.is_off() {
+            drop(self.offers.take_staged(usize::MAX));
+            drop(self.offers.take_rising());
+            return false;
+        }
+        self.promote(cache);
+        self.bury(&mut desk);
+        let done = self.write_staged(&mut desk, now).and_then(|()| self.write_map(&mut desk, now));
+        self.fullness.store(desk.budget.fullness(now), Relaxed);
+        if let Err(error) = done {
+            self.fail(error);
+        }
+        self.offers.has_staged()
+    }
+
+    /// Copies up what was asked for often enough.
+    fn promote(&self, cache: &PageCache) {
+        for (key, kind) in self.offers.take_rising() {
+            let hash = key.hash();
+            let Some(slot) = self.map.find(hash) else { continue };
+            let began = Instant::now();
+            let held = self.backing.hold(self.layout.page_of(slot));
+            if let Some(Held::InPlace(page)) = held
+                && self.map.holds(slot, hash)
+                && self.map.is_verified(slot)
+            {
+                drop(cache.insert_warm(key, kind, &page));
+                self.measured.hit(began.elapsed());
+                self.promoted();
+            }
+            self.map.promoted(slot);
+        }
+    }
+
+    /// Drops pages of files that are gone.
+    fn bury(&self, desk: &mut Desk) {
+        let Some(dead) = self.offers.next_dead(DEAD_PAGES) else { return };
+        for page in dead.next..dead.pages {
+            let hash = PageKey { file: dead.file, page }.hash();
+            if let Some(slot) = self.map.find(hash)
+                && self.map.clear_if(slot, hash)
+            {
+                count(&self.counters.dropped);
+                self.counters.resident.fetch_sub(1, Relaxed);
+                desk.changed(slot);
+            }
+        }
+    }
+
+    fn write_staged(&self, desk: &mut Desk, now: Duration) -> Result<()> {
+        let staged = self.offers.take_staged(BATCH);
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let mut placed = Vec::with_capacity(staged.len());
+        let began = Instant::now();
+        for page in &staged {
+            match self.write(desk, now, page)? {
+                Ok(None) => {}
+                Ok(Some(slot)) => placed.push((slot, page)),
+                Err(refusal) => self.counters.refused(refusal),
+            }
+        }
+        desk.writer.finish()?;
+        if let Some(each) = began.elapsed().checked_div(placed.len() as u32) {
+            self.measured.write(each);
+        }
+        for (slot, page) in placed {
+            self.map.place(slot, page.hash, page.kind);
+            self.counters.resident.fetch_add(1, Relaxed);
+            if page.is_demoted {
+                count(&self.counters.demoted);
+            }
+            desk.changed(slot);
+            desk.owed += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes a page that was let in; the slot, which nobody finds until it is told whose it is.
+    fn write(
+        &self,
+        desk: &mut Desk,
+        now: Duration,
+        page: &Staged,
+    ) -> Result<std::result::Result<Option<usize>, Refusal>> {
+        if self.offers.is_dead(page.key.file) {
+            return Ok(Err(Refusal::Dead));
+        }
+        if self.map.find(page.hash).is_some() {
+            return Ok(Ok(None));
+        }
+        if desk.budget.left(now) < PAGE_BYTES as u64 {
+            return Ok(Err(Refusal::Budget));
+        }
+        let Some(slot) = self.map.room_for(page.hash) else { return Ok(Err(Refusal::Busy)) };
+        let empty = || {
+            if self.map.take(slot) {
+                count(&self.counters.dropped);
+                self.counters.resident.fetch_sub(1, Relaxed);
+            }
+        };
+        let at = self.layout.page_of(slot);
+        match desk.writer.write(&self.backing, at, &*page.frame, empty)? {
+            Written::InUse => Ok(Err(Refusal::Busy)),
+            Written::Yes => {
+                self.spend(desk, now, false);
+                Ok(Ok(Some(slot)))
+            }
+        }
+    }
+
+    fn spend(&self, desk: &mut Desk, now: Duration, is_map: bool) {
+        desk.budget.spend(now, PAGE_BYTES as u64);
+        self.counters.bytes_written.fetch_add(PAGE_BYTES as u64, Relaxed);
+        if is_map {
+            self.counters.bytes_written_map.fetch_add(PAGE_BYTES as u64, Relaxed);
+        }
+    }
+
+    /// Writes pages of the map that changed: as many as are due, and more while nothing else waits.
+    fn write_map(&self, desk: &mut Desk, now: Duration) -> Result<()> {
+        let due = desk.owed / PAGES_PER_MAP_PAGE;
+        desk.owed %= PAGES_PER_MAP_PAGE;
+        let is_idle = !self.offers.has_staged() && now.saturating_sub(desk.idle) >= MAP_INTERVAL;
+        let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
+        if is_idle {
+            desk.idle = now;
+        }
+        for _ in 0..most {
+            if desk.budget.left(now) < PAGE_BYTES as u64 || !self.write_dirty(desk)? {
+                break;
+            }
+            self.spend(desk, now, true);
+        }
+        desk.writer.finish()
+    }
+
+    /// Writes one page of the map that changed; whether there was one.
+    fn write_dirty(&self, desk: &mut Desk) -> Result<bool> {
+        let Some(number) = desk.next_dirty() else { return Ok(false) };
+        let mut hashes = [0; SLOTS_PER_PAGE];
+        self.map.hashes(number * SLOTS_PER_PAGE, &mut hashes);
+        let page = encode_map(self.id, number, &hashes);
+        // Nobody reads the map's pages: none is in use.
+        desk.writer.write(&self.backing, 1 + number, &page, || {})?;
+        Ok(true)
+    }
+
+    /// Writes all of the map that changed: what is found again when the tier is opened next.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub fn write_whole_map(&self) -> Result<()> {
+        let mut desk = self.desk.lock();
+        if self.is_off() {
+            return Ok(());
+        }
+        // Bounded: each turn leaves one page less.
+        while self.write_dirty(&mut desk)? {}
+        desk.writer.finish()
+    }
+}
+
+impl Drop for ScmTier {
+    fn drop(&mut self) {
+        // Without it less is found again.
+        let _ = self.write_whole_map();
+    }
+}

@@ -1,0 +1,239 @@
+//! What slots lie on: memory, whose pages are used where they lie, or a device, whose pages are read.
+//!
+//! Either way a slot is written by one, while nobody reads it, and what a reader has pinned stays what it
+//! is. The pages of the map are written the same way; nobody reads them but [`Backing::read`], before
+//! the tier is open.
+
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Charge, Error, Result};
+use media::scm::{Blocks, Facts, Pinned, Scm, Slots};
+use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
+
+use super::pins::{Pins, Reading, Writing};
+
+/// The pages of a tier.
+pub(crate) enum Backing {
+    /// Loads and stores reach them.
+    Memory(Slots),
+    /// They are read and written whole.
+    Device(Device),
+}
+
+/// A device, and who uses its pages.
+pub(crate) struct Device {
+    blocks: Blocks,
+    pins: Arc<Pins>,
+    _charge: Charge,
+}
+
+/// A page that stays what it is.
+pub(crate) enum Held {
+    /// Where it lies.
+    InPlace(Pinned),
+    /// To be read from here.
+    AtDevice(Place),
+}
+
+/// Where on a device a page lies that nobody writes meanwhile.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) file: Arc<dyn File>,
+    /// The offset, bytes.
+    pub(crate) at: u64,
+    _reading: Reading,
+}
+
+/// Writes in flight at a device, at most, and buffers for them.
+pub(crate) const DEPTH: usize = 32;
+
+/// Writes pages; the one who does has this.
+pub(crate) struct Writer {
+    queue: Option<Box<dyn Queue>>,
+    bufs: Vec<Buf>,
+    /// What is being written, by place.
+    writing: Vec<Option<Writing>>,
+    completions: Vec<Completion>,
+    _charge: Charge,
+}
+
+impl Backing {
+    pub(crate) fn new(scm: Scm, account: &Account) -> Result<Self> {
+        Ok(match scm {
+            Scm::Mapped(region) => Self::Memory(Slots::new(region, account)?),
+            Scm::Blocks(blocks) => {
+                let pages = blocks.len() / PAGE_BYTES as u64;
+                let _charge = account.charge(pages)?;
+                let pins = Pins::new(usize::try_from(pages).unwrap_or(0));
+                Self::Device(Device { blocks, pins, _charge })
+            }
+        })
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        match self {
+            Self::Memory(slots) => slots.facts(),
+            Self::Device(device) => device.blocks.facts(),
+        }
+    }
+
+    /// How many pages there are.
+    pub(crate) fn pages(&self) -> usize {
+        match self {
+            Self::Memory(slots) => slots.len(),
+            Self::Device(device) => {
+                usize::try_from(device.blocks.len() / PAGE_BYTES as u64).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Has page `page` stay what it is; none where it is just being written or has too many readers.
+    pub(crate) fn hold(&self, page: usize) -> Option<Held> {
+        match self {
+            Self::Memory(slots) => slots.pin(page).map(Held::InPlace),
+            Self::Device(device) => {
+                let (file, at) = (Arc::clone(device.blocks.file()), (page * PAGE_BYTES) as u64);
+                let _reading = device.pins.read(page)?;
+                Some(Held::AtDevice(Place { file, at, _reading }))
+            }
+        }
+    }
+
+    /// Gives `to` a copy of page `page`.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub(crate) fn read<T>(&self, page: usize, to: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        match self.hold(page) {
+            None => Err(Error::retry("page of an SCM tier").at(page).got("in use")),
+            Some(Held::InPlace(pinned)) => Ok(to(&*pinned)),
+            Some(Held::AtDevice(place)) => {
+                let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Data);
+                read.map(|()| to(&buf))
+            }
+        }
+    }
+
+    /// A queue for one thread to read pages with, where they are read.
+    ///
+    /// # Errors
+    /// `Retry` where the device has none to give.
+    pub(crate) fn queue(&self, depth: usize) -> Result<Option<Box<dyn Queue>>> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Device(device) => device.blocks.queue(depth).map(Some),
+        }
+    }
+
+    /// What writes its pages.
+    ///
+    /// # Errors
+    /// `Retry` where there is no queue or no memory for buffers.
+    pub(crate) fn writer(&self, account: &Account) -> Result<Writer> {
+        let (queue, depth) = match self {
+            Self::Memory(_) => (None, 0),
+            Self::Device(device) => (Some(device.blocks.queue(DEPTH)?), DEPTH),
+        };
+        let _charge = account.charge((depth * PAGE_BYTES) as u64)?;
+        let (bufs, completions) = ((0..depth).map(|_| Buf::pages(1)).collect(), Vec::new());
+        let writing = (0..depth).map(|_| None).collect();
+        Ok(Writer { queue, bufs, writing, completions, _charge })
+    }
+}
+
+/// What [`Writer::write`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// The page is being written; others may use it once [`Writer::finish`] returned.
+    Yes,
+    /// Somebody uses the page.
+    InUse,
+}
+
+impl Writer {
+    /// Writes `content` into page `page`. `empty` is called once nobody can read the page any more, and
+    /// before a byte of it changes.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub(crate) fn write(
+        &mut self,
+        backing: &Backing,
+        page: usize,
+        content: &[u8],
+        empty: impl FnOnce(),
+    ) -> Result<Written> {
+        match backing {
+            Backing::Memory(slots) => {
+                let Some(mut filling) = slots.fill(page) else { return Ok(Written::InUse) };
+                empty();
+                for (to, from) in filling.chunks_mut(PAGE_BYTES).zip(content.chunks(PAGE_BYTES)) {
+                    to.get_mut(..from.len()).unwrap_or_default().copy_from_slice(from);
+                }
+                Ok(Written::Yes)
+            }
+            Backing::Device(device) => {
+                let Some(writing) = device.pins.write(page) else { return Ok(Written::InUse) };
+                empty();
+                self.submit(device, page, content, writing)
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        device: &Device,
+        page: usize,
+        content: &[u8],
+        writing: Writing,
+    ) -> Result<Written> {
+        if self.bufs.is_empty() {
+            self.complete(1)?;
+        }
+        let free = self.writing.iter().position(Option::is_none);
+        let (Some(mut buf), Some(token), Some(queue)) = (self.bufs.pop(), free, &mut self.queue)
+        else {
+            return Err(Error::retry("writes to an SCM tier").expected("a buffer"));
+        };
+        buf.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
+        let op = Op::Write { at: (page * PAGE_BYTES) as u64, buf };
+        let (file, token) = (Arc::clone(device.blocks.file()), token as u64);
+        if let Err(refused) = queue.submit(Request { file, op, purpose: Purpose::Data, token }) {
+            self.bufs.push(refused.0.op.into_buf());
+            return Err(Error::retry("writes to an SCM tier").expected("room in its queue"));
+        }
+        if let Some(place) = self.writing.get_mut(token as usize) {
+            *place = Some(writing);
+        }
+        Ok(Written::Yes)
+    }
+
+    /// Waits for at least `least` writes.
+    fn complete(&mut self, least: usize) -> Result<()> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        let driven = queue.complete(least, &mut self.completions);
+        let mut outcome = driven;
+        for completion in self.completions.drain(..) {
+            self.bufs.push(completion.buf);
+            if let Some(place) = self.writing.get_mut(completion.token as usize) {
+                *place = None;
+            }
+            outcome = outcome.and(completion.result);
+        }
+        outcome
+    }
+
+    /// Waits until all is written.
+    ///
+    /// # Errors
+    /// As the device's: any of what was written since the last time may not be.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        // Bounded: each turn completes a write or fails.
+        while outcome.is_ok() && self.writing.iter().any(Option::is_some) {
+            outcome = self.complete(1);
+        }
+        outcome
+    }
+}

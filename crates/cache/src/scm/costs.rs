@@ -1,0 +1,120 @@
+//! What things cost lately: averages that follow.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::Costs;
+use super::statistics::Counters;
+
+/// A use of a page in DRAM beside the same page below: both decompress or search it.
+const DRAM_HIT_NANOS: u32 = 400;
+
+/// Each measurement moves an average by a part of this.
+const WEIGHT: u32 = 16;
+
+/// An average can grow from nothing by measurements of so much.
+const LEAST_STEP: u32 = 256;
+
+/// Averages, nanoseconds. Only numbers: `Relaxed`; of two that are measured at once, one may be lost.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    hit: AtomicU32,
+    write: AtomicU32,
+    /// In tests that say what things cost.
+    #[cfg(test)]
+    fixed: std::sync::OnceLock<Costs>,
+}
+
+impl Measured {
+    /// Before anything is measured: `read`, what a read of the medium takes by its kind, beside what a
+    /// page takes anyway.
+    pub(crate) fn new(read: Duration) -> Self {
+        let nanos = u32::try_from(read.as_nanos()).unwrap_or(u32::MAX);
+        let hit = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
+        let write = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
+        Self {
+            hit,
+            write,
+            #[cfg(test)]
+            fixed: std::sync::OnceLock::new(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fix(&self, costs: Costs) {
+        self.fixed.set(costs).unwrap();
+    }
+
+    /// A page was got from below in so long.
+    pub(crate) fn hit(&self, took: Duration) {
+        follow(&self.hit, took, DRAM_HIT_NANOS);
+    }
+
+    /// A page was written in so long.
+    pub(crate) fn write(&self, took: Duration) {
+        follow(&self.write, took, 0);
+    }
+
+    pub(crate) fn hit_nanos(&self) -> u32 {
+        self.hit.load(Relaxed)
+    }
+
+    pub(crate) fn write_nanos(&self) -> u32 {
+        self.write.load(Relaxed)
+    }
+
+    /// Of the pages that left DRAM, as many of 256 had to be written below.
+    pub(crate) fn costs(&self, counters: &Counters) -> Costs {
+        #[cfg(test)]
+        if let Some(costs) = self.fixed.get() {
+            return *costs;
+        }
+        let kept = counters.kept.load(Relaxed);
+        let written = counters.demoted.load(Relaxed);
+        let rewritten = (written * 256).checked_div(written + kept).unwrap_or(256) as u32;
+        Costs {
+            dram_hit: DRAM_HIT_NANOS,
+            scm_hit: self.hit_nanos(),
+            scm_write: self.write_nanos(),
+            rewritten,
+        }
+    }
+}
+
+fn follow(average: &AtomicU32, took: Duration, beside: u32) {
+    // One that was kept from running for a while says nothing of the medium.
+    let now = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX).saturating_add(beside);
+    let before = average.load(Relaxed);
+    let now = now.min(before.saturating_mul(8).max(LEAST_STEP));
+    let after = u64::from(before) * u64::from(WEIGHT - 1) + u64::from(now);
+    average.store((after / u64::from(WEIGHT)) as u32, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_follow_what_is_measured_and_outliers_count_for_little() {
+        let measured = Measured::new(Duration::from_micros(10));
+        assert_eq!((measured.hit_nanos(), measured.write_nanos()), (10_400, 10_400));
+        (0..200).for_each(|_| measured.hit(Duration::from_nanos(600)));
+        assert!((990..1100).contains(&measured.hit_nanos()), "{}", measured.hit_nanos());
+        measured.hit(Duration::from_millis(50));
+        assert!(measured.hit_nanos() < 1600, "{}", measured.hit_nanos());
+        (0..300).for_each(|_| measured.write(Duration::ZERO));
+        assert!(measured.write_nanos() < 32);
+        (0..300).for_each(|_| measured.write(Duration::from_micros(3)));
+        assert!((2800..3100).contains(&measured.write_nanos()), "{}", measured.write_nanos());
+    }
+
+    #[test]
+    fn what_lies_below_still_is_not_written_again() {
+        let (measured, counters) = (Measured::new(Duration::ZERO), Counters::default());
+        assert_eq!(measured.costs(&counters).rewritten, 256);
+        counters.kept.store(300, Relaxed);
+        counters.demoted.store(100, Relaxed);
+        assert_eq!(measured.costs(&counters).rewritten, 64);
+    }
+}

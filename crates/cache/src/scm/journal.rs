@@ -1,0 +1,173 @@
+//! What survives a restart: which page lies in which slot, written lazily and without order.
+//!
+//! The first page says whose the place is; then come the pages of the map, then the slots
+//! (docs/format/scm-tier.md). A page of the map holds the hashes of the slots of some sets as they were
+//! when it was written. What it says may be out of date by any number of writes: a page is verified
+//! before it is used for the first time, and one that is not what the map says is dropped (I8). So the
+//! map needs no syncs, and a crash costs a few hits.
+
+use base::limits::PAGE_BYTES;
+use base::{Cursor, Error, Result, hash64, put_u32, put_u64};
+
+use super::slot_map::WAYS;
+
+/// `TERRASCM`, read as a little-endian number.
+const MAGIC: u64 = u64::from_le_bytes(*b"TERRASCM");
+
+/// The format version.
+const VERSION: u32 = 1;
+
+/// Sets whose hashes fill a page, beside its header of 16 bytes.
+const SETS_PER_PAGE: usize = (PAGE_BYTES - 16) / (8 * WAYS);
+
+/// Slots that one page of the map tells of.
+pub(crate) const SLOTS_PER_PAGE: usize = SETS_PER_PAGE * WAYS;
+
+/// What lies where in a place of so many pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// All pages.
+    pub(crate) pages: usize,
+    /// Pages of the map, from page 1 on.
+    pub(crate) map_pages: usize,
+    /// Sets of slots; the slots come right after the map.
+    pub(crate) sets: usize,
+}
+
+impl Layout {
+    /// Of a place of `pages` pages; none where it is too small for a set.
+    pub(crate) fn of(pages: usize) -> Option<Self> {
+        let mut sets = pages.checked_sub(2)? / WAYS;
+        while sets > 0 && 1 + sets.div_ceil(SETS_PER_PAGE) + sets * WAYS > pages {
+            sets -= 1;
+        }
+        let map_pages = sets.div_ceil(SETS_PER_PAGE);
+        (sets > 0).then_some(Self { pages, map_pages, sets })
+    }
+
+    /// The page in which slot `slot` lies.
+    pub(crate) const fn page_of(self, slot: usize) -> usize {
+        1 + self.map_pages + slot
+    }
+
+    /// The page of the map that tells of `slot`, counted from 0.
+    pub(crate) const fn map_page_of(slot: usize) -> usize {
+        slot / SLOTS_PER_PAGE
+    }
+}
+
+/// The first page, of a place of `pages` pages, taken over by a tier that drew the number `tier`.
+pub(crate) fn encode_head(tier: u64, pages: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PAGE_BYTES);
+    put_u64(&mut out, MAGIC);
+    put_u32(&mut out, VERSION);
+    put_u32(&mut out, WAYS as u32);
+    put_u64(&mut out, tier);
+    put_u64(&mut out, pages);
+    out.resize(PAGE_BYTES - 8, 0);
+    let checksum = hash64(MAGIC, &out);
+    put_u64(&mut out, checksum);
+    out
+}
+
+/// The number of the tier that the place of `pages` pages belongs to.
+///
+/// # Errors
+/// `Corrupt` where it belongs to none, or to one of another size or format: whatever is there counts
+/// for nothing.
+pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
+    let mut cursor = Cursor::new("first page of an SCM tier", page);
+    let (magic, version, ways) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
+    let (tier, len) = (cursor.u64()?, cursor.u64()?);
+    let (covered, stored) = page.split_at(page.len().saturating_sub(8));
+    let stored = Cursor::new("checksum of the first page of an SCM tier", stored).u64()?;
+    let found = (magic, version, ways, len, stored);
+    let wanted = (MAGIC, VERSION, WAYS as u32, pages, hash64(MAGIC, covered));
+    if found != wanted {
+        return Err(Error::corrupt("first page of an SCM tier")
+            .expected(format_args!("{wanted:x?}"))
+            .got(format_args!("{found:x?}")));
+    }
+    Ok(tier)
+}
+
+/// Page `number` of the map: the hashes of its slots, no more than [`SLOTS_PER_PAGE`].
+pub(crate) fn encode_map(tier: u64, number: usize, hashes: &[u64]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(PAGE_BYTES);
+    put_u64(&mut body, number as u64);
+    hashes.iter().take(SLOTS_PER_PAGE).for_each(|hash| put_u64(&mut body, *hash));
+    body.resize(PAGE_BYTES - 8, 0);
+    let mut out = Vec::with_capacity(PAGE_BYTES);
+    put_u64(&mut out, hash64(tier, &body));
+    out.extend_from_slice(&body);
+    out
+}
+
+/// The hashes that page `number` of the map holds.
+///
+/// # Errors
+/// `Corrupt` where it is no such page of this tier's.
+pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<u64>> {
+    let mut cursor = Cursor::new("map page of an SCM tier", page);
+    let stored = cursor.u64()?;
+    let computed = hash64(tier, page.get(8..).unwrap_or_default());
+    let found = cursor.u64()?;
+    if (stored, found) != (computed, number as u64) {
+        return Err(Error::corrupt("map page of an SCM tier")
+            .expected(format_args!("{computed:016x} of page {number}"))
+            .got(format_args!("{stored:016x} of page {found}")));
+    }
+    (0..SLOTS_PER_PAGE).map(|_| cursor.u64()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_uses_what_there_is() {
+        assert_eq!(Layout::of(17), None);
+        assert_eq!(Layout::of(18), Some(Layout { pages: 18, map_pages: 1, sets: 1 }));
+        for pages in [100, 1000, 786_432, 1 << 24] {
+            let layout = Layout::of(pages).unwrap();
+            let last = layout.page_of(layout.sets * WAYS - 1);
+            assert!(last < pages && last + 2 * WAYS > pages, "{layout:?}");
+            let told = layout.map_pages * SLOTS_PER_PAGE;
+            assert!(told >= layout.sets * WAYS && told < layout.sets * WAYS + SLOTS_PER_PAGE);
+        }
+    }
+
+    #[test]
+    fn pages_are_what_the_format_says() {
+        let head = encode_head(7, 4096);
+        assert_eq!(head.len(), PAGE_BYTES);
+        assert_eq!(head[..32], *b"TERRASCM\x01\0\0\0\x10\0\0\0\x07\0\0\0\0\0\0\0\0\x10\0\0\0\0\0\0");
+        assert_eq!(head[4088..], 0x008c_5c2a_f85c_0872_u64.to_le_bytes());
+        let map = encode_map(7, 3, &[1, 2, 0xffee]);
+        assert_eq!(map.len(), PAGE_BYTES);
+        assert_eq!(map[..8], 0x5e71_4243_c3d2_6b82_u64.to_le_bytes());
+        assert_eq!(map[8..40], *b"\x03\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xee\xff\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn a_page_reads_back_and_no_other_passes_for_it() {
+        let head = encode_head(7, 4096);
+        assert_eq!(decode_head(&head, 4096).unwrap(), 7);
+        assert!(decode_head(&head, 4097).is_err());
+        let hashes: Vec<u64> = (1..=SLOTS_PER_PAGE as u64).collect();
+        let map = encode_map(7, 3, &hashes);
+        assert_eq!(decode_map(7, 3, &map).unwrap(), hashes);
+        assert!(decode_map(8, 3, &map).is_err() && decode_map(7, 4, &map).is_err());
+        for at in (0..PAGE_BYTES).step_by(61) {
+            let (mut head, mut map) = (head.clone(), map.clone());
+            head[at] ^= 4;
+            map[at] ^= 4;
+            assert!(decode_head(&head, 4096).is_err(), "{at}");
+            assert!(decode_map(7, 3, &map).is_err(), "{at}");
+        }
+        for len in 0..64 {
+            assert!(decode_head(&head[..len], 4096).is_err());
+            assert!(decode_map(7, 3, &map[..len]).is_err());
+        }
+    }
+}

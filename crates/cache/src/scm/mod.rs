@@ -1,0 +1,38 @@
+//! The second tier: pages as stored, in slots of storage-class memory or of a small fast device.
+//!
+//! A page that leaves DRAM, or is read from flash, may be put below; one that is asked for below is used
+//! where it lies, or read from there, and may be copied up again. Where it goes is
+//! [`Placement`]'s choice, whether it is written at all [`admission`]'s; both are pure functions.
+//! Writes, copies and everything else that waits is background work ([`ScmTier::step`]): a caller's path
+//! has a lookup, a pin and a place in a queue.
+//!
+//! What lies below may vanish at any time (I6), and is used only after its checksum matched what was
+//! asked for (I8): memory once since it was written or found, a device at every read. A tier that fails
+//! is off from then on, and the store goes on without it.
+
+pub mod admission;
+mod background;
+mod backing;
+mod costs;
+mod journal;
+mod offers;
+mod open;
+mod pins;
+mod placement;
+mod slot_map;
+mod statistics;
+mod tier;
+mod write_budget;
+
+pub use open::ScmOptions;
+pub use placement::{Costs, Placement, Tier};
+pub use statistics::{Refusals, ScmStatistics};
+pub use tier::{ScmHit, ScmPage, ScmRead, ScmTier};
+pub use write_budget::WriteBudget;
+
+pub(crate) use tier::Leaving;
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Opening a tier: what was there before is found again, where it is this tier's.
+
+use base::{Account, Error, Result, hash64};
+use media::scm::Scm;
+
+use super::backing::Backing;
+use super::background::Desk;
+use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
+use super::placement::Placement;
+use super::slot_map::{SLOT_SIXTEENTHS, WAYS};
+use super::tier::ScmTier;
+use super::write_budget::WriteBudget;
+
+/// How a tier behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScmOptions {
+    /// Where pages go.
+    pub placement: Placement,
+    /// The most that is written, bytes a second over any minute; none: no limit.
+    pub write_budget: Option<u64>,
+    /// A random number, for a place that is taken over.
+    pub id: u64,
+}
+
+impl ScmTier {
+    /// A tier on `scm`. What an earlier one left there is found again; anything else that is there
+    /// counts for nothing.
+    ///
+    /// # Errors
+    /// `Invalid` where it is too small, `Retry` where the account has no memory for its map, and as the
+    /// device's.
+    pub fn open(scm: Scm, options: ScmOptions, account: &Account) -> Result<Self> {
+        let backing = Backing::new(scm, account)?;
+        let pages = backing.pages();
+        let layout = Layout::of(pages).ok_or_else(|| {
+            Error::invalid("size of an SCM tier").expected("at least 18 pages").got(pages)
+        })?;
+        let slots = layout.sets * WAYS;
+        let bytes = slots as u64 * SLOT_SIXTEENTHS / 16 + Self::ghost_bytes(slots);
+        let charge = account.charge(bytes)?;
+        let mut writer = backing.writer(account)?;
+        let found = backing.read(0, |page| decode_head(page, pages as u64))?;
+        let is_found = found.is_ok();
+        let id = found.unwrap_or(hash64(options.id, b"SCM tier"));
+        if !is_found {
+            writer.write(&backing, 0, &encode_head(id, pages as u64), || {})?;
+            writer.finish()?;
+        }
+        let desk = Desk::new(writer, layout, WriteBudget::new(options.write_budget));
+        let tier = Self::new((backing, layout, id), options.placement, desk, charge);
+        if is_found {
+            tier.restore();
+        }
+        Ok(tier)
+    }
+
+    /// Takes the map's pages for what they are worth.
+    fn restore(&self) {
+        let mut restored = 0;
+        for number in 0..self.layout.map_pages {
+            let hashes = self.backing.read(1 + number, |page| decode_map(self.id, number, page));
+            // A page that cannot be read, or was never written, costs its slots' pages.
+            let Ok(Ok(hashes)) = hashes else { continue };
+            restored += self.map.restore(number * SLOTS_PER_PAGE, &hashes);
+        }
+        self.counters.found(restored as u64);
+    }
+}

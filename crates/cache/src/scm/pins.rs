@@ -1,0 +1,86 @@
+//! Who uses the slots of a tier that is read and written by the page: as `media::scm::Slots` for memory.
+//!
+//! One byte a slot: free, being read by up to 254, or being written. Nobody waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const FREE: u8 = 0;
+const WRITING: u8 = u8::MAX;
+const READERS_MAX: u8 = WRITING - 1;
+
+/// The states of all slots.
+pub(crate) struct Pins(Box<[AtomicU8]>);
+
+impl Pins {
+    pub(crate) fn new(slots: usize) -> Arc<Self> {
+        Arc::new(Self((0..slots).map(|_| AtomicU8::new(FREE)).collect()))
+    }
+
+    /// The right to read `slot`; none while it is being written, or has 254 readers.
+    pub(crate) fn read(self: &Arc<Self>, slot: usize) -> Option<Reading> {
+        let more = |readers| (readers < READERS_MAX).then(|| readers + 1);
+        self.0.get(slot)?.fetch_update(Acquire, Relaxed, more).ok()?;
+        Some(Reading { pins: Arc::clone(self), slot })
+    }
+
+    /// The right to write `slot`; none while anyone uses it.
+    pub(crate) fn write(self: &Arc<Self>, slot: usize) -> Option<Writing> {
+        self.0.get(slot)?.compare_exchange(FREE, WRITING, Acquire, Relaxed).ok()?;
+        Some(Writing { pins: Arc::clone(self), slot })
+    }
+}
+
+/// A slot that nobody writes meanwhile.
+pub(crate) struct Reading {
+    pins: Arc<Pins>,
+    slot: usize,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(state) = self.pins.0.get(self.slot) {
+            state.fetch_sub(1, Release);
+        }
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reading({})", self.slot)
+    }
+}
+
+/// A slot that nobody else uses meanwhile.
+pub(crate) struct Writing {
+    pins: Arc<Pins>,
+    slot: usize,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if let Some(state) = self.pins.0.get(self.slot) {
+            state.store(FREE, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_a_slot_and_a_writer_has_it_alone() {
+        let pins = Pins::new(2);
+        let readers: Vec<_> = (0..300).map_while(|_| pins.read(1)).collect();
+        assert_eq!(readers.len(), usize::from(READERS_MAX));
+        assert!(pins.write(1).is_none() && pins.write(2).is_none() && pins.read(2).is_none());
+        drop(readers);
+        let writing = pins.write(1).unwrap();
+        assert!(pins.read(1).is_none() && pins.write(1).is_none() && pins.read(0).is_some());
+        drop(writing);
+        assert!(pins.read(1).is_some());
+    }
+}

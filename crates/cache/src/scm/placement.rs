@@ -1,0 +1,171 @@
+//! Where pages go: the four policies between DRAM and the tier below, as pure functions.
+//!
+//! DRAM first: what is read enters DRAM; what leaves it may go down; what is asked for again below is
+//! copied up. SCM first: what is read goes down, and is copied up when it is hit there. By kind:
+//! metadata in DRAM, data below, and nothing moves. (The three of Kassa et al., "Improving performance
+//! of flash based key-value stores using storage class memory as a volatile memory extension", USENIX
+//! ATC 2021.) Adaptive: what costs least by what hits and writes were measured to cost.
+
+use crate::PageKind;
+
+/// Where pages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// By the measured costs of both tiers.
+    #[default]
+    Adaptive,
+    /// Into DRAM; down when they leave it, up when they are asked for again.
+    DramFirst,
+    /// Below; up when they are hit.
+    ScmFirst,
+    /// Metadata into DRAM, data below.
+    ByKind,
+}
+
+impl Placement {
+    /// Every policy, by its name in settings.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("adaptive", Self::Adaptive),
+        ("dram-first", Self::DramFirst),
+        ("scm-first", Self::ScmFirst),
+        ("by-kind", Self::ByKind),
+    ];
+
+    /// The name in settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| *name)
+    }
+}
+
+/// What things cost, nanoseconds, as measured lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// The use of a page in DRAM.
+    pub dram_hit: u32,
+    /// The use of a page below.
+    pub scm_hit: u32,
+    /// The writing of a page below.
+    pub scm_write: u32,
+    /// Of 256 pages that leave DRAM, as many must be written below again: the rest lie there still.
+    pub rewritten: u32,
+}
+
+/// A page below that was asked for so often is as hot as heat is counted.
+const HEAT_MAX: u8 = 3;
+
+impl Costs {
+    /// How often a page below must be asked for until copying it up pays, where what it was asked for
+    /// lately says how often it will be; none: never.
+    ///
+    /// A copy costs one use below and, now and then, the writing of the page that leaves DRAM for it.
+    #[must_use]
+    pub const fn worthy_heat(self) -> Option<u8> {
+        let gain = self.scm_hit.saturating_sub(self.dram_hit);
+        let cost = self.scm_hit as u64 + self.scm_write as u64 * self.rewritten as u64 / 256;
+        if gain == 0 {
+            return None;
+        }
+        match cost.div_ceil(gain as u64) {
+            heat @ 0..=3 => Some(if heat == 0 { 1 } else { heat as u8 }),
+            // The hottest there are are worth somewhat more than the count says.
+            4..=8 => Some(HEAT_MAX),
+            _ => None,
+        }
+    }
+}
+
+/// A tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Of frames in DRAM.
+    Dram,
+    /// Of slots below it.
+    Scm,
+}
+
+impl Placement {
+    /// Where a page goes that was read from neither.
+    #[must_use]
+    pub const fn on_miss(self, kind: PageKind, costs: Costs) -> Tier {
+        match (self, kind) {
+            (Self::DramFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => Tier::Dram,
+            (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
+            // Where being below costs next to nothing, DRAM is left to what is asked for most.
+            (Self::Adaptive, _) => match costs.worthy_heat() {
+                Some(heat) if heat < HEAT_MAX => Tier::Dram,
+                _ => Tier::Scm,
+            },
+        }
+    }
+
+    /// Whether a page that leaves DRAM may go down.
+    #[must_use]
+    pub const fn goes_down(self, kind: PageKind) -> bool {
+        !matches!((self, kind), (Self::ByKind, PageKind::Meta))
+    }
+
+    /// Whether a page below that was asked for as often as `heat` says is to be copied up.
+    #[must_use]
+    pub const fn goes_up(self, kind: PageKind, heat: u8, costs: Costs) -> bool {
+        match (self, kind) {
+            (Self::DramFirst, _) => heat >= 2,
+            (Self::ScmFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => true,
+            (Self::ByKind, _) => false,
+            (Self::Adaptive, _) => match costs.worthy_heat() {
+                Some(worthy) => heat >= worthy,
+                None => false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: Costs = Costs { dram_hit: 400, scm_hit: 420, scm_write: 900, rewritten: 128 };
+    const CXL: Costs = Costs { dram_hit: 400, scm_hit: 900, scm_write: 1200, rewritten: 64 };
+    const SSD: Costs = Costs { dram_hit: 400, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 };
+
+    #[test]
+    fn the_dearer_a_hit_below_the_sooner_a_page_goes_up() {
+        assert_eq!(NEAR.worthy_heat(), None);
+        assert_eq!(CXL.worthy_heat(), Some(3));
+        assert_eq!(SSD.worthy_heat(), Some(2));
+        let free = Costs { scm_write: 0, rewritten: 0, ..SSD };
+        assert_eq!(Costs { dram_hit: 0, ..free }.worthy_heat(), Some(1));
+        assert_eq!(Costs { scm_hit: 300, ..SSD }.worthy_heat(), None, "faster than DRAM");
+    }
+
+    #[test]
+    fn each_policy_does_what_its_name_says() {
+        use PageKind::{Data, Meta};
+        use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
+
+        let on_miss = |policy: Placement, costs| {
+            [Data, Meta].map(|kind| policy.on_miss(kind, costs) == Tier::Scm)
+        };
+        assert_eq!(on_miss(DramFirst, SSD), [false, false]);
+        assert_eq!(on_miss(ScmFirst, SSD), [true, true]);
+        assert_eq!(on_miss(ByKind, SSD), [true, false]);
+        assert_eq!(on_miss(Adaptive, SSD), [false, false]);
+        assert_eq!(on_miss(Adaptive, NEAR), [true, false]);
+        let up = |policy: Placement, kind| {
+            (1..=3).filter(|heat| policy.goes_up(kind, *heat, CXL)).collect::<Vec<_>>()
+        };
+        assert_eq!(up(DramFirst, Data), [2, 3]);
+        assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
+        assert!(up(ByKind, Data).is_empty());
+        assert_eq!(up(Adaptive, Data), [3]);
+        assert_eq!(up(Adaptive, Meta), [1, 2, 3]);
+        assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));
+    }
+
+    #[test]
+    fn names_are_the_policies() {
+        for (name, policy) in Placement::NAMES {
+            assert_eq!(policy.name(), name);
+        }
+    }
+}

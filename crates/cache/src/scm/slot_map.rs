@@ -1,0 +1,234 @@
+//! Which page lies in which slot: sets of sixteen slots, each slot with the hash of its page.
+//!
+//! A page has one set; where in it, the hashes tell. So there is no pointer to a slot and nothing to
+//! rehash: 8 B of DRAM a slot for the hash, 1 for its heat, a sixteenth for the set's hand. A hash is 64
+//! bits beside the set's number, which come from other bits of it; a page whose bytes are not known to be
+//! those of its hash is verified before it is used (I8).
+//!
+//! Which page of a full set goes is CLOCK's choice: a hand passes the slots, takes the first that nobody
+//! asked for since it came by, and cools the others.
+//!
+//! Concurrency: any number of readers, one writer (the tier's background work) that takes and places.
+//! Readers clear only what they found damaged. Every word is atomic and stands for itself; that a slot's
+//! bytes belong to its hash is what pins are for ([`super::backing`]).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use crate::PageKind;
+
+/// Slots of a set.
+pub(crate) const WAYS: usize = 16;
+
+/// The hash of a slot that holds nothing.
+const EMPTY: u64 = 0;
+/// The hash of a slot that is being written.
+const TAKEN: u64 = u64::MAX;
+
+/// A slot's byte: how often its page was asked for, up to three, and what is known of it.
+const HEAT: u8 = 0b0011;
+/// Its bytes were verified since they were written, or since the tier was opened.
+const VERIFIED: u8 = 0b0100;
+/// It is to be copied to DRAM.
+const PROMOTING: u8 = 0b1000;
+
+/// What a slot takes here, bytes, in sixteenths.
+pub(crate) const SLOT_SIXTEENTHS: u64 = 16 * (8 + 1) + 1;
+
+/// The pages of all slots.
+#[derive(Debug)]
+pub(crate) struct SlotMap {
+    hashes: Box<[AtomicU64]>,
+    states: Box<[AtomicU8]>,
+    hands: Box<[AtomicU8]>,
+}
+
+/// What was known of a page that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// How often it was asked for lately, this time included.
+    pub(crate) heat: u8,
+    /// Whether its bytes are known to be its own.
+    pub(crate) is_verified: bool,
+    /// Whether it is to be copied to DRAM already.
+    pub(crate) is_promoting: bool,
+}
+
+/// A slot's hash of a page's hash: never [`EMPTY`] or [`TAKEN`].
+const fn print(hash: u64) -> u64 {
+    match hash {
+        EMPTY => 1,
+        TAKEN => TAKEN - 1,
+        hash => hash,
+    }
+}
+
+impl SlotMap {
+    /// Of `sets` sets, all of them empty.
+    pub(crate) fn new(sets: usize) -> Self {
+        let slots = sets * WAYS;
+        Self {
+            hashes: (0..slots).map(|_| AtomicU64::new(EMPTY)).collect(),
+            states: (0..slots).map(|_| AtomicU8::new(0)).collect(),
+            hands: (0..sets).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn sets(&self) -> usize {
+        self.hands.len()
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The first slot of the page's set.
+    fn first(&self, hash: u64) -> usize {
+        let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        ((mixed * self.sets() as u64) >> 32) as usize * WAYS
+    }
+
+    /// The slot of the page with this hash.
+    pub(crate) fn find(&self, hash: u64) -> Option<usize> {
+        let first = self.first(hash);
+        let set = self.hashes.get(first..first + WAYS)?;
+        let way = set.iter().position(|word| word.load(Acquire) == print(hash))?;
+        Some(first + way)
+    }
+
+    /// Whether the page with this hash could be put in without another's going.
+    pub(crate) fn has_empty(&self, hash: u64) -> bool {
+        let first = self.first(hash);
+        let set = self.hashes.get(first..first + WAYS).unwrap_or_default();
+        set.iter().any(|word| word.load(Relaxed) == EMPTY)
+    }
+
+    /// Whether the bytes of `slot`, pinned by the caller, are known to be its page's.
+    pub(crate) fn is_verified(&self, slot: usize) -> bool {
+        self.states.get(slot).is_some_and(|state| state.load(Relaxed) & VERIFIED > 0)
+    }
+
+    /// Whether `slot` holds the page with this hash.
+    pub(crate) fn holds(&self, slot: usize, hash: u64) -> bool {
+        self.hashes.get(slot).is_some_and(|word| word.load(Acquire) == print(hash))
+    }
+
+    /// Counts that the page of `slot` was asked for.
+    pub(crate) fn ask(&self, slot: usize) -> Asked {
+        let Some(state) = self.states.get(slot) else {
+            return Asked { heat: 0, is_verified: false, is_promoting: true };
+        };
+        let mut now = state.load(Relaxed);
+        // Of readers that count at once, one may go uncounted; the bits above stay what they are.
+        if now & HEAT < HEAT && state.compare_exchange(now, now + 1, Relaxed, Relaxed).is_ok() {
+            now += 1;
+        }
+        Asked {
+            heat: now & HEAT,
+            is_verified: now & VERIFIED > 0,
+            is_promoting: now & PROMOTING > 0,
+        }
+    }
+
+    /// Notes that the bytes of `slot`, pinned by the caller, are its page's.
+    pub(crate) fn set_verified(&self, slot: usize) {
+        self.mark(slot, VERIFIED);
+    }
+
+    /// Notes that the page of `slot` is to be copied to DRAM; whether it was not noted before.
+    pub(crate) fn set_promoting(&self, slot: usize) -> bool {
+        self.mark(slot, PROMOTING)
+    }
+
+    /// Forgets that it is; it was, or cannot be.
+    pub(crate) fn promoted(&self, slot: usize) {
+        if let Some(state) = self.states.get(slot) {
+            state.fetch_and(!PROMOTING, Relaxed);
+        }
+    }
+
+    fn mark(&self, slot: usize, bit: u8) -> bool {
+        self.states.get(slot).is_some_and(|state| state.fetch_or(bit, Relaxed) & bit == 0)
+    }
+
+    /// The slot to put the page with this hash into: an empty one of its set, or that of the page that
+    /// is to go; none where all are being written. For the one writer.
+    pub(crate) fn room_for(&self, hash: u64) -> Option<usize> {
+        let first = self.first(hash);
+        let set = self.hashes.get(first..first + WAYS)?;
+        if let Some(way) = set.iter().position(|word| word.load(Relaxed) == EMPTY) {
+            return Some(first + way);
+        }
+        let hand = self.hands.get(first / WAYS)?;
+        let states = self.states.get(first..first + WAYS)?;
+        let mut way = usize::from(hand.load(Relaxed)) % WAYS;
+        // Each turn cools every page it passes; the fourth finds one.
+        for _ in 0..=WAYS * usize::from(HEAT) {
+            let state = states.get(way)?;
+            let now = state.load(Relaxed);
+            let next = (way + 1) % WAYS;
+            let is_taken = set.get(way).is_none_or(|word| word.load(Relaxed) == TAKEN);
+            if !is_taken && now & HEAT == 0 {
+                hand.store(next as u8, Relaxed);
+                return Some(first + way);
+            }
+            if now & HEAT > 0 {
+                // A count that is lost to a reader's is one turn.
+                let _ = state.compare_exchange(now, now - 1, Relaxed, Relaxed);
+            }
+            way = next;
+        }
+        None
+    }
+
+    /// Takes `slot` for a page that is being written; whether it held another.
+    pub(crate) fn take(&self, slot: usize) -> bool {
+        self.hashes.get(slot).is_some_and(|word| word.swap(TAKEN, Relaxed) != EMPTY)
+    }
+
+    /// Empties `slot` if it holds the page with this hash; whether it did.
+    pub(crate) fn clear_if(&self, slot: usize, hash: u64) -> bool {
+        self.hashes.get(slot).is_some_and(|word| {
+            word.compare_exchange(print(hash), EMPTY, Relaxed, Relaxed).is_ok()
+        })
+    }
+
+    /// Has `slot`, taken until now, hold the page with this hash, as warm as that.
+    pub(crate) fn place(&self, slot: usize, hash: u64, kind: PageKind) {
+        if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
+            let heat = match kind {
+                PageKind::Data | PageKind::Part => 0,
+                // It serves a hundred data pages.
+                PageKind::Meta => HEAT,
+            };
+            state.store(heat, Relaxed);
+            // Release: whoever finds the hash finds the state that goes with it.
+            word.store(print(hash), Release);
+        }
+    }
+
+    /// The hashes of the slots from `first` on, 0 for an empty one; as many as `into` has room for.
+    pub(crate) fn hashes(&self, first: usize, into: &mut [u64]) {
+        let from = self.hashes.get(first..).unwrap_or_default();
+        for (hash, word) in into.iter_mut().zip(from) {
+            *hash = Some(word.load(Relaxed)).filter(|hash| *hash != TAKEN).unwrap_or(EMPTY);
+        }
+    }
+
+    /// Takes back what [`SlotMap::hashes`] gave, where a hash lies in a set that it may lie in; how many
+    /// pages it is.
+    pub(crate) fn restore(&self, first: usize, hashes: &[u64]) -> usize {
+        let mut placed = 0;
+        for (slot, hash) in (first..self.slots()).zip(hashes) {
+            if *hash != EMPTY && *hash != TAKEN && self.first(*hash) == slot / WAYS * WAYS {
+                self.place(slot, *hash, PageKind::Data);
+                placed += 1;
+            }
+        }
+        placed
+    }
+}
+
+#[cfg(test)]
+#[path = "slot_map_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+use base::Rng;
+
+use super::*;
+
+fn hash(number: u64) -> u64 {
+    number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 7
+}
+
+fn put(map: &SlotMap, number: u64) -> usize {
+    let slot = map.room_for(hash(number)).unwrap();
+    map.take(slot);
+    map.place(slot, hash(number), PageKind::Data);
+    slot
+}
+
+#[test]
+fn what_was_put_is_found_until_it_is_cleared() {
+    let map = SlotMap::new(8);
+    let slot = put(&map, 1);
+    assert_eq!(map.find(hash(1)), Some(slot));
+    assert!(map.holds(slot, hash(1)) && !map.holds(slot, hash(2)));
+    assert_eq!(map.find(hash(2)), None);
+    assert!(!map.clear_if(slot, hash(2)) && map.clear_if(slot, hash(1)) && !map.take(slot));
+    assert_eq!(map.find(hash(1)), None);
+    let slot = map.room_for(0).unwrap();
+    map.place(slot, 0, PageKind::Meta);
+    assert_eq!(map.find(0), Some(slot), "a hash of zero is a page like any other");
+}
+
+#[test]
+fn what_is_asked_for_outlives_what_is_not() {
+    let map = SlotMap::new(64);
+    let slots = map.slots() as u64;
+    (0..slots).for_each(|number| drop(put(&map, number)));
+    let kept = || (0..slots / 4).filter(|number| map.find(hash(*number)).is_some()).count();
+    let before = kept();
+    for round in 0..8 {
+        for kept in 0..slots / 4 {
+            if let Some(slot) = map.find(hash(kept)) {
+                map.ask(slot);
+            }
+        }
+        let new = slots * (round + 1);
+        (new..new + slots / 4).for_each(|number| drop(put(&map, number)));
+    }
+    assert!(kept() * 10 > before * 9, "{} of {before}", kept());
+}
+
+#[test]
+fn heat_counts_to_three_and_marks_stay_apart() {
+    let map = SlotMap::new(1);
+    let slot = put(&map, 5);
+    let heats: Vec<_> = (0..5).map(|_| map.ask(slot).heat).collect();
+    assert_eq!(heats, [1, 2, 3, 3, 3]);
+    assert!(map.set_promoting(slot) && !map.set_promoting(slot));
+    map.set_verified(slot);
+    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: true });
+    map.promoted(slot);
+    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
+    map.take(slot);
+    map.place(slot, hash(6), PageKind::Data);
+    assert_eq!(map.ask(slot), Asked { heat: 1, is_verified: false, is_promoting: false });
+}
+
+#[test]
+fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
+    let (map, mut rng) = (SlotMap::new(32), Rng::new(7));
+    (0..400).for_each(|number| drop(put(&map, number)));
+    let mut hashes = vec![0; map.slots()];
+    map.hashes(0, &mut hashes);
+    let again = SlotMap::new(32);
+    let placed = again.restore(0, &hashes);
+    assert_eq!(placed, hashes.iter().filter(|hash| **hash != 0).count());
+    assert!((0..400).all(|number| again.find(hash(number)) == map.find(hash(number))));
+    let noise: Vec<u64> = (0..map.slots()).map(|_| rng.next_u64()).collect();
+    let placed = SlotMap::new(32).restore(0, &noise);
+    assert!(placed < noise.len() / 8, "{placed} of {}", noise.len());
+    assert_eq!(SlotMap::new(1).restore(12, &noise[..64]), 4, "no more than there are slots");
+}

@@ -1,0 +1,356 @@
+use std::sync::atomic::AtomicBool;
+
+use arena::{Frame, Page};
+use base::limits::PAGE_BYTES;
+use base::{Account, Rng};
+use media::scm::{Blocks, Facts, Persistence, Region, Scm};
+use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
+
+use super::reference::{Found, Reference};
+use super::*;
+use crate::{PageCache, PageKey, PageKind};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const NOW: Duration = Duration::from_secs(1);
+
+fn key(page: u64) -> PageKey {
+    PageKey { file: 0x9d8a_7b11 + (page >> 10), page: page as u32 & 0x3ff }
+}
+
+fn content(key: PageKey) -> Page {
+    let mut page = [0; PAGE_BYTES];
+    Rng::new(key.file << 24 ^ u64::from(key.page)).fill(&mut page[..64]);
+    page
+}
+
+fn account() -> Account {
+    Account::unlimited("test")
+}
+
+fn memory(bytes: u64) -> Scm {
+    Scm::Mapped(Region::anonymous(bytes).unwrap())
+}
+
+fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
+    let file = medium
+        .open("tier", Access::Direct)
+        .or_else(|_| medium.create("tier", Access::Direct, bytes))
+        .unwrap();
+    if file.size().unwrap() < bytes {
+        file.set_len(bytes).unwrap();
+    }
+    let facts = Facts {
+        backend: "test",
+        byte_addressable: false,
+        persistence: Persistence::Power,
+        write_unit: PAGE_BYTES,
+        read_latency: Duration::from_micros(10),
+        numa_node: None,
+        emulated: None,
+    };
+    let medium = Arc::clone(medium);
+    Scm::Blocks(Blocks::new(file, bytes, facts, move |depth| medium.queue(depth)))
+}
+
+fn options(placement: Placement) -> ScmOptions {
+    ScmOptions { placement, write_budget: None, id: 5 }
+}
+
+fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
+    Arc::new(ScmTier::open(scm, options, &account()).unwrap())
+}
+
+fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
+    let cache = PageCache::new(&account(), bytes).unwrap();
+    cache.set_below(tier);
+    cache
+}
+
+/// Reads as the engine does.
+fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
+    let check = |page: &[u8]| page[..64] == content(key)[..64];
+    if let Some(frame) = cache.get(key, kind) {
+        assert!(check(&*frame), "{key:?}");
+        return Found::Dram;
+    }
+    let tier = cache.below().unwrap();
+    match tier.find(key, kind) {
+        None => {}
+        Some(ScmHit::InPlace(page)) => {
+            if check(&*page.page) {
+                if !page.is_verified {
+                    tier.verified(&page);
+                }
+                return Found::Scm;
+            }
+            assert!(!page.is_verified, "{key:?}");
+            tier.damaged(page.slot);
+        }
+        Some(ScmHit::Read(read)) => {
+            let (buf, done) = read.file().read(read.at(), media::Buf::pages(1), media::Purpose::Data);
+            match done {
+                Err(error) => tier.fail(error),
+                Ok(()) if !check(&buf) => tier.damaged(read.slot),
+                Ok(()) => {
+                    if read.goes_up && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some() {
+                        tier.promoted();
+                    }
+                    return Found::Scm;
+                }
+            }
+        }
+    }
+    let _: Frame = cache.insert(key, kind, &content(key));
+    Found::Nowhere
+}
+
+/// A skewed choice of `pages` pages.
+fn skewed(rng: &mut Rng, pages: u64) -> u64 {
+    let scale = rng.below(pages) + 1;
+    let rank = rng.below(scale);
+    rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % pages
+}
+
+#[test]
+fn every_access_is_as_the_reference_says_under_every_policy() {
+    let costs = [
+        Costs { dram_hit: 400, scm_hit: 420, scm_write: 900, rewritten: 128 },
+        Costs { dram_hit: 400, scm_hit: 900, scm_write: 1200, rewritten: 64 },
+        Costs { dram_hit: 400, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 },
+    ];
+    for (name, placement) in Placement::NAMES {
+        for costs in costs {
+            let (mut rng, seed) = Rng::from_env();
+            let tier = tier(memory(8 * MIB), options(placement));
+            tier.measured.fix(costs);
+            let cache = above(&tier, 2 * MIB + 200_000);
+            let frames = cache.statistics().capacity_pages as usize;
+            let mut reference = Reference::new(frames, tier.map.sets(), placement, costs);
+            let mut counts = [0; 3];
+            for turn in 0..150_000 {
+                let phase = (turn / 50_000) * 3000;
+                let page = phase + skewed(&mut rng, 6000);
+                let kind = if page % 40 == 0 { PageKind::Meta } else { PageKind::Data };
+                let found = read(&cache, key(page), kind);
+                while tier.step(NOW, &cache) {}
+                assert_eq!(found, reference.access(key(page), kind), "{name} {seed} turn {turn}");
+                counts[found as usize] += 1;
+            }
+            assert!(counts[0] > 1000 && counts[1] > 10_000, "{name} {costs:?}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn admission_keeps_the_hits_and_a_part_of_the_writes() {
+    let mut rng = Rng::new(3);
+    let tier = tier(memory(8 * MIB), options(Placement::DramFirst));
+    let cache = above(&tier, 2 * MIB + 200_000);
+    for _ in 0..400_000 {
+        read(&cache, key(skewed(&mut rng, 20_000)), PageKind::Data);
+        tier.step(NOW, &cache);
+    }
+    let counts = tier.statistics();
+    assert!(counts.refused.cold + counts.refused.churn > counts.demoted, "{counts:?}");
+    assert_eq!(counts.resident, counts.slots);
+    assert_eq!(counts.late, 1, "one frame is on its way down at a time");
+    let all = counts.hits_data + counts.misses;
+    assert!((counts.bytes_written / 4096) * 5 < all, "{counts:?}");
+    assert!(counts.bytes_written_map * 8 < counts.bytes_written, "{counts:?}");
+}
+
+#[test]
+fn a_device_serves_what_memory_does() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    for (name, placement) in Placement::NAMES {
+        let tier = tier(blocks(&medium, 8 * MIB), options(placement));
+        let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(11));
+        let mut found = [0; 3];
+        for _ in 0..60_000 {
+            let page = skewed(&mut rng, 6000);
+            found[read(&cache, key(page), PageKind::Data) as usize] += 1;
+            tier.step(NOW, &cache);
+        }
+        assert!(found[1] > 5000, "{name}: {found:?}");
+        assert_eq!(tier.statistics().damaged, 0);
+        medium.remove("tier").unwrap();
+    }
+}
+
+/// Fills a tier, closes it, or leaves it as a crash does; what part of its pages the next finds.
+fn restarted(is_clean: bool) -> f64 {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let first = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
+    let cache = above(&first, 2 * MIB);
+    for page in 0..1800 {
+        read(&cache, key(page), PageKind::Data);
+        first.step(NOW, &cache);
+    }
+    let lay = |tier: &ScmTier| -> Vec<u64> {
+        (0..1800).filter(|page| tier.map.find(key(*page).hash()).is_some()).collect()
+    };
+    let before = lay(&first);
+    if is_clean {
+        drop(cache);
+        drop(first);
+    } else {
+        // What it would write on closing is lost.
+        first.fail(base::Error::invalid("crash"));
+    }
+    let second = tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
+    let cache = above(&second, 2 * MIB);
+    let found = before.iter().filter(|page| {
+        read(&cache, key(**page), PageKind::Data) == Found::Scm
+    });
+    let part = found.count() as f64 / before.len() as f64;
+    let counts = second.statistics();
+    assert!(before.len() > 1000 && counts.restored as usize <= before.len(), "{counts:?}");
+    part
+}
+
+#[test]
+fn what_lay_below_is_found_again_after_a_stop_and_most_of_it_after_a_crash() {
+    assert!(restarted(true) > 0.999);
+    assert!(restarted(false) > 0.9, "{}", restarted(false));
+}
+
+#[test]
+fn a_place_of_anothers_bytes_is_taken_over_and_damaged_pages_are_dropped() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let file = medium.create("tier", Access::Direct, 8 * MIB).unwrap();
+    let noise = |at: u64, seed| {
+        let mut buf = media::Buf::pages(16);
+        Rng::new(seed).fill(&mut buf);
+        file.write(at, buf, media::Purpose::Data).1.unwrap();
+    };
+    (0..128).for_each(|at| noise(at * 16 * 4096, at));
+    let first = tier(blocks(&medium, 8 * MIB), options(Placement::ScmFirst));
+    assert_eq!(first.statistics().restored, 0);
+    let cache = above(&first, 2 * MIB);
+    for page in 0..1500 {
+        read(&cache, key(page), PageKind::Data);
+        first.step(NOW, &cache);
+    }
+    // The middle of the slots is overwritten behind its back.
+    (40..80).for_each(|at| noise(at * 16 * 4096, at));
+    let found = (0..1500).filter(|page| read(&cache, key(*page), PageKind::Data) == Found::Scm);
+    let found = found.count();
+    let damaged = first.statistics().damaged;
+    assert!(damaged > 300 && found > 500, "{damaged} damaged, {found} found");
+    assert!(first.failure().is_none());
+    // A place of another length is another's.
+    drop((cache, first));
+    let shorter = tier(blocks(&medium, 4 * MIB), options(Placement::ScmFirst));
+    assert_eq!(shorter.statistics().restored, 0);
+}
+
+#[test]
+fn a_device_that_fails_is_left_alone() {
+    let faulty = Arc::new(Faulty::new(1));
+    let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
+    let tier = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
+    let cache = above(&tier, 2 * MIB);
+    let run = |from: u64, to: u64| {
+        (from..to).for_each(|page| {
+            read(&cache, key(page), PageKind::Data);
+            tier.step(NOW, &cache);
+        });
+    };
+    run(0, 1000);
+    assert!(tier.failure().is_none() && tier.statistics().demoted > 0);
+    faulty.inject(Rule::new(OpKind::Write, Fault::Io)).unwrap();
+    run(1000, 2000);
+    let written = tier.statistics().bytes_written;
+    assert!(tier.failure().is_some());
+    run(0, 2000);
+    assert_eq!(tier.statistics().bytes_written, written);
+    assert!(tier.find(key(1), PageKind::Data).is_none());
+}
+
+#[test]
+fn no_minute_has_more_writes_than_its_budget() {
+    let rate = 200_000;
+    let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
+    let tier = tier(memory(32 * MIB), limited);
+    let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(5));
+    let mut written = vec![0; 300];
+    for (second, written) in written.iter_mut().enumerate() {
+        for _ in 0..600 {
+            read(&cache, key(skewed(&mut rng, 40_000)), PageKind::Data);
+            tier.step(Duration::from_secs(second as u64), &cache);
+        }
+        *written = tier.statistics().bytes_written;
+    }
+    for window in written.windows(61) {
+        assert!(window[60] - window[0] <= rate * 60, "{window:?}");
+    }
+    assert!(tier.statistics().refused.budget > 0);
+    assert!(written[299] > rate * 300 / 3, "{}", written[299]);
+}
+
+#[test]
+fn pages_of_files_that_are_gone_go() {
+    let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
+    let cache = above(&tier, 2 * MIB);
+    for page in 0..1500 {
+        read(&cache, key(page), PageKind::Data);
+        while tier.step(NOW, &cache) {}
+    }
+    cache.remove_file(key(0).file, 1024);
+    while tier.step(NOW, &cache) {}
+    let left = |from: u64, to: u64| {
+        (from..to).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
+    };
+    assert_eq!(left(0, 1024), 0);
+    assert!(left(1024, 1500) > 400);
+    assert_eq!(tier.statistics().resident, left(0, 1500) as u64);
+}
+
+#[test]
+fn readers_get_their_pages_and_no_others_while_slots_are_written() {
+    let tier = tier(memory(MIB), options(Placement::DramFirst));
+    let cache = above(&tier, 2 * MIB);
+    let ((_, seed), done) = (Rng::from_env(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|thread| {
+                let (cache, mut rng) = (&cache, Rng::new(seed + thread));
+                scope.spawn(move || {
+                    (0..60_000)
+                        .filter(|_| {
+                            let page = skewed(&mut rng, 3000);
+                            read(cache, key(page), PageKind::Data) == Found::Scm
+                        })
+                        .count()
+                })
+            })
+            .collect();
+        let (tier, cache, done) = (&tier, &cache, &done);
+        scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                if !tier.step(NOW, cache) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let hits: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(hits.iter().all(|hits| *hits > 0), "seed {seed}: {hits:?}");
+    });
+    let counts = tier.statistics();
+    assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+    let held = (0..3000).filter(|page| tier.map.find(key(*page).hash()).is_some()).count() as u64;
+    assert_eq!(counts.resident, held, "seed {seed}");
+}
+
+#[test]
+fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
+    let taken = account();
+    let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken).unwrap();
+    let slots = tier.statistics().slots;
+    let beside_ghost = taken.used() - ScmTier::ghost_bytes(slots as usize);
+    assert!(beside_ghost <= 12 * slots, "{} a slot", beside_ghost as f64 / slots as f64);
+}

@@ -1,0 +1,363 @@
+//! What readers ask of the tier and what is offered to it; [`super::background`] does the rest.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use arena::Frame;
+use base::{Charge, Error, Result};
+use media::{File, Queue};
+use media::scm::{Facts, Pinned};
+use parking_lot::Mutex;
+
+use super::admission::{Offer, Refusal, decide};
+use super::background::Desk;
+use super::backing::{Backing, Held, Place};
+use super::costs::Measured;
+use super::journal::Layout;
+use super::offers::{Offers, Staged};
+use super::placement::{Costs, Placement, Tier};
+use super::slot_map::SlotMap;
+use super::statistics::{Counters, ScmStatistics, count};
+use crate::rows::Ghost;
+use crate::{PageKey, PageKind};
+
+/// A tier of 4 KiB slots below DRAM, shared by any number of threads and stores.
+pub struct ScmTier {
+    pub(super) backing: Backing,
+    pub(super) layout: Layout,
+    /// Drawn when the place was taken over; what is found of another is not this one's.
+    pub(super) id: u64,
+    pub(super) map: SlotMap,
+    pub(super) placement: Placement,
+    pub(super) offers: Offers,
+    pub(super) counters: Counters,
+    pub(super) measured: Measured,
+    /// What was refused since it was asked for once; by hash.
+    ghosts: Box<[Mutex<Ghost>]>,
+    /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
+    pub(super) fullness: AtomicU32,
+    /// Lookups and admissions when the window of late ones began. Only numbers: `Relaxed`.
+    window: (AtomicU64, AtomicU64),
+    /// What the one who writes has.
+    pub(super) desk: Mutex<Desk>,
+    /// Off since it failed, for `failure`.
+    is_off: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    pub(super) _charge: Charge,
+}
+
+/// A page that was found below.
+#[derive(Debug)]
+pub enum ScmHit {
+    /// It is used where it lies.
+    InPlace(ScmPage),
+    /// It is to be read from there.
+    Read(ScmRead),
+}
+
+/// A page where it lies. It stays what it is for as long as this is held.
+#[derive(Debug)]
+pub struct ScmPage {
+    /// Its content.
+    pub page: Pinned,
+    /// Whether that is known to be the page's; otherwise it is to be verified, and
+    /// [`ScmTier::verified`] or [`ScmTier::damaged`] told.
+    pub is_verified: bool,
+    /// Which one it is.
+    pub slot: ScmSlot,
+}
+
+/// A page that is to be read, and stays what it is for as long as this is held. It is to be verified, and
+/// [`ScmTier::damaged`] told where it is another.
+#[derive(Debug)]
+pub struct ScmRead {
+    place: Place,
+    /// Whether it is to be put into DRAM.
+    pub goes_up: bool,
+    /// Which one it is.
+    pub slot: ScmSlot,
+}
+
+impl ScmRead {
+    /// The file it lies in.
+    #[must_use]
+    pub const fn file(&self) -> &Arc<dyn File> {
+        &self.place.file
+    }
+
+    /// The offset there, bytes.
+    #[must_use]
+    pub const fn at(&self) -> u64 {
+        self.place.at
+    }
+}
+
+/// A slot, and the page that it held.
+#[derive(Clone, Copy, Debug)]
+pub struct ScmSlot {
+    slot: usize,
+    hash: u64,
+}
+
+/// A page that leaves DRAM, or was read past it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    pub(crate) key: PageKey,
+    pub(crate) kind: PageKind,
+    /// Whether it was asked for twice.
+    pub(crate) is_warm: bool,
+    /// Whether it was in DRAM.
+    pub(crate) is_demoted: bool,
+}
+
+/// Parts of the ghost, each with a lock of its own.
+const GHOSTS: usize = 16;
+
+/// Lookups after which those before no longer count as late ones.
+const WINDOW_LOOKUPS: u64 = 1 << 16;
+
+impl ScmTier {
+    pub(super) fn new(
+        (backing, layout, id): (Backing, Layout, u64),
+        placement: Placement,
+        desk: Desk,
+        charge: Charge,
+    ) -> Self {
+        let map = SlotMap::new(layout.sets);
+        let measured = Measured::new(backing.facts().read_latency);
+        let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
+        Self {
+            ghosts: (0..GHOSTS).map(|_| ghost()).collect(),
+            backing,
+            layout,
+            id,
+            map,
+            placement,
+            offers: Offers::default(),
+            counters: Counters::default(),
+            measured,
+            fullness: AtomicU32::new(0),
+            window: Default::default(),
+            desk: Mutex::new(desk),
+            is_off: AtomicBool::new(false),
+            failure: Mutex::default(),
+            _charge: charge,
+        }
+    }
+
+    /// What the ghost of a tier of `slots` slots takes, bytes.
+    pub(super) const fn ghost_bytes(slots: usize) -> u64 {
+        Ghost::bytes_of(slots / GHOSTS) * GHOSTS as u64
+    }
+
+    /// What it lies on.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        self.backing.facts()
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub const fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// Why it is off, where it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.lock().clone()
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.is_off.load(Relaxed)
+    }
+
+    /// Turns it off for good: everything is a miss from now on.
+    pub fn fail(&self, error: Error) {
+        self.is_off.store(true, Relaxed);
+        self.failure.lock().get_or_insert(error);
+    }
+
+    /// Has `wake` called when there is background work that should not wait; the first caller's stays.
+    pub fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.offers.on_work(wake);
+    }
+
+    pub(super) fn costs(&self) -> Costs {
+        self.measured.costs(&self.counters)
+    }
+
+    /// The page, if it lies here.
+    #[must_use]
+    pub fn find(&self, key: PageKey, kind: PageKind) -> Option<ScmHit> {
+        if self.is_off() {
+            return None;
+        }
+        let hash = key.hash();
+        let Some(slot) = self.map.find(hash) else {
+            count(&self.counters.misses);
+            return None;
+        };
+        let held = self.backing.hold(self.layout.page_of(slot));
+        // It may have been given to another page before it was held, and cannot be from now on.
+        let Some(held) = held.filter(|_| self.map.holds(slot, hash)) else {
+            count(&self.counters.busy);
+            return None;
+        };
+        count(match kind {
+            PageKind::Data | PageKind::Part => &self.counters.hits_data,
+            PageKind::Meta => &self.counters.hits_meta,
+        });
+        let asked = self.map.ask(slot);
+        let goes_up = self.placement.goes_up(kind, asked.heat, self.costs());
+        let place = ScmSlot { slot, hash };
+        Some(match held {
+            Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, goes_up, slot: place }),
+            Held::InPlace(page) => {
+                let is_new = goes_up && !asked.is_promoting && self.map.set_promoting(slot);
+                if is_new && !self.offers.rise(key, kind) {
+                    self.map.promoted(slot);
+                }
+                let is_verified = asked.is_verified;
+                ScmHit::InPlace(ScmPage { page, is_verified, slot: place })
+            }
+        })
+    }
+
+    /// A queue for one thread to read pages with, where they are read; for [`ScmHit::Read`].
+    ///
+    /// # Errors
+    /// `Retry` where the device has none to give.
+    pub fn queue(&self, depth: usize) -> Result<Option<Box<dyn Queue>>> {
+        self.backing.queue(depth)
+    }
+
+    /// The bytes of the page, which the caller holds, are what they should be.
+    pub fn verified(&self, page: &ScmPage) {
+        self.map.set_verified(page.slot.slot);
+    }
+
+    /// The bytes of the page, which the caller holds, are not what they should be: it is dropped.
+    pub fn damaged(&self, slot: ScmSlot) {
+        if self.map.clear_if(slot.slot, slot.hash) {
+            count(&self.counters.damaged);
+            self.counters.resident.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// A page that was read from here was put into DRAM.
+    pub fn promoted(&self) {
+        count(&self.counters.promoted);
+    }
+
+    /// A page was read from here in so long.
+    pub fn read_took(&self, took: Duration) {
+        self.measured.hit(took);
+    }
+
+    /// The pages of a file that is gone, of `pages` pages, go.
+    pub fn remove_file(&self, file: u64, pages: u32) {
+        self.offers.bury(file, pages);
+    }
+
+    /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
+    pub(crate) fn takes_first(&self, kind: PageKind) -> bool {
+        !self.is_off() && self.placement.on_miss(kind, self.costs()) == Tier::Scm
+    }
+
+    /// Whether the page is to be handed to [`ScmTier::stage`].
+    pub(crate) fn wants(&self, page: Leaving) -> bool {
+        if self.is_off() {
+            return false;
+        }
+        let hash = page.key.hash();
+        if self.map.find(hash).is_some() {
+            count(&self.counters.kept);
+            return false;
+        }
+        match self.admit(page, hash) {
+            Ok(()) => count(&self.counters.admitted),
+            Err(refusal) => {
+                self.counters.refused(refusal);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn admit(&self, page: Leaving, hash: u64) -> std::result::Result<(), Refusal> {
+        // What is read together would be read from a device page by page.
+        let is_apart = page.kind == PageKind::Part && !self.facts().byte_addressable;
+        if is_apart || page.is_demoted && !self.placement.goes_down(page.kind) {
+            return Err(Refusal::Kind);
+        }
+        if !self.offers.has_room() {
+            return Err(Refusal::Busy);
+        }
+        let is_filling = self.map.has_empty(hash);
+        let is_warm = page.is_warm || page.kind == PageKind::Meta;
+        let ghost = self.ghosts.get((hash >> 60) as usize % GHOSTS);
+        let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
+        let (lookups, writes) = self.late();
+        let offer = Offer {
+            is_filling,
+            is_warm: is_filling || is_warm || is_remembered(),
+            chance: (hash >> 24) as u8,
+            fullness: self.fullness.load(Relaxed),
+            is_memory: self.facts().byte_addressable,
+            lookups,
+            writes,
+        };
+        let decided = decide(offer);
+        if decided.is_err()
+            && let Some(ghost) = ghost
+        {
+            ghost.lock().remember(hash);
+        }
+        decided
+    }
+
+    /// Lookups and admissions of late.
+    fn late(&self) -> (u32, u32) {
+        let (lookups, writes) = (self.counters.lookups(), self.counters.admitted.load(Relaxed));
+        let (first_lookup, first_write) = (self.window.0.load(Relaxed), self.window.1.load(Relaxed));
+        let late = lookups.saturating_sub(first_lookup);
+        if late > WINDOW_LOOKUPS {
+            self.window.0.store(lookups, Relaxed);
+            self.window.1.store(writes, Relaxed);
+        }
+        (late as u32, writes.saturating_sub(first_write) as u32)
+    }
+
+    /// A page that it wants, in a frame that nobody changes any more.
+    pub(crate) fn stage(&self, page: Leaving, frame: Frame) {
+        let Leaving { key, kind, is_demoted, .. } = page;
+        self.offers.stage(Staged { key, hash: key.hash(), kind, frame, is_demoted });
+    }
+
+    /// A page that it wants goes nowhere: there is no frame to take its place.
+    pub(crate) fn is_late(&self) {
+        count(&self.counters.late);
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn statistics(&self) -> ScmStatistics {
+        ScmStatistics {
+            slots: self.map.slots() as u64,
+            hit_nanos: self.measured.hit_nanos(),
+            write_nanos: self.measured.write_nanos(),
+            ..self.counters.statistics()
+        }
+    }
+}
+
+impl fmt::Debug for ScmTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (slots, place) = (self.map.slots(), self.facts().backend);
+        write!(f, "ScmTier({slots} slots, {place}, {})", self.placement.name())
+    }
+}

@@ -1,0 +1,141 @@
+//! How much may be written below: so many bytes a second, over any minute.
+//!
+//! A device wears out by what is written. No window of sixty seconds, wherever it begins, holds more
+//! than sixty times the budget: what was written is kept by whole seconds, and the last sixty-one of
+//! them, which cover any such window, may hold no more. Within that, no second may have more than four
+//! times its share, so that a burst does not leave the rest of its minute with nothing.
+//!
+//! A pure account: the caller tells the time.
+
+use std::time::Duration;
+
+/// The window, seconds.
+const WINDOW: u64 = 60;
+/// Whole seconds that cover a window wherever it begins.
+const SECONDS: usize = WINDOW as usize + 1;
+/// What one second may have of the budget of as many.
+const BURST: u64 = 4;
+
+/// What was written in the last minute, and what may be.
+#[derive(Clone, Debug)]
+pub struct WriteBudget {
+    /// Bytes a second; none: no limit.
+    rate: Option<u64>,
+    /// Bytes by second; second `n` is in place `n % SECONDS`.
+    written: [u64; SECONDS],
+    sum: u64,
+    /// The newest second.
+    now: u64,
+}
+
+impl WriteBudget {
+    /// Of `rate` bytes a second, or without a limit.
+    #[must_use]
+    pub const fn new(rate: Option<u64>) -> Self {
+        Self { rate, written: [0; SECONDS], sum: 0, now: 0 }
+    }
+
+    /// The budget, bytes a second.
+    #[must_use]
+    pub const fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    /// How many bytes may be written at `now`; time that goes back counts as standing still.
+    #[must_use]
+    pub fn left(&mut self, now: Duration) -> u64 {
+        self.advance(now.as_secs());
+        let Some(rate) = self.rate else { return u64::MAX };
+        let this_second = self.written.get(self.place()).copied().unwrap_or(0);
+        let minute = rate.saturating_mul(WINDOW).saturating_sub(self.sum);
+        minute.min(rate.saturating_mul(BURST).saturating_sub(this_second))
+    }
+
+    /// Counts that `bytes` were written at `now`.
+    pub fn spend(&mut self, now: Duration, bytes: u64) {
+        self.advance(now.as_secs());
+        let place = self.place();
+        if let Some(second) = self.written.get_mut(place) {
+            *second += bytes;
+            self.sum += bytes;
+        }
+    }
+
+    /// What the last minute had of its budget, in 256ths.
+    #[must_use]
+    pub fn fullness(&mut self, now: Duration) -> u32 {
+        self.advance(now.as_secs());
+        match self.rate.map(|rate| rate.saturating_mul(WINDOW)) {
+            None => 0,
+            Some(0) => 256,
+            Some(most) => (self.sum.min(most) * 256 / most) as u32,
+        }
+    }
+
+    const fn place(&self) -> usize {
+        (self.now % SECONDS as u64) as usize
+    }
+
+    fn advance(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.now).min(SECONDS as u64);
+        for _ in 0..passed {
+            self.now += 1;
+            let place = self.place();
+            if let Some(second) = self.written.get_mut(place) {
+                self.sum -= *second;
+                *second = 0;
+            }
+        }
+        self.now = self.now.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn no_window_of_a_minute_holds_more_than_its_budget() {
+        for seed in 0..20 {
+            let (mut rng, rate) = (Rng::new(seed), 1_000_000);
+            let mut budget = WriteBudget::new(Some(rate));
+            let mut spent: Vec<(u64, u64)> = Vec::new();
+            let mut millis = 0;
+            while millis < 400_000 {
+                // Long silences and greedy writers.
+                millis += if rng.below(200) == 0 { rng.below(90_000) } else { rng.below(50) };
+                let now = Duration::from_millis(millis);
+                let bytes = rng.below(400_000).min(budget.left(now));
+                budget.spend(now, bytes);
+                spent.push((millis, bytes));
+            }
+            for (first, (from, _)) in spent.iter().enumerate() {
+                let window = spent[first..].iter().take_while(|(at, _)| *at < from + 60_000);
+                let sum: u64 = window.map(|(_, bytes)| bytes).sum();
+                assert!(sum <= rate * WINDOW, "seed {seed}: {sum} from {from} ms on");
+            }
+            let (sum, seconds) = (spent.iter().map(|(_, bytes)| bytes).sum::<u64>(), millis / 1000);
+            assert!(sum > rate * seconds / 5, "seed {seed}: {sum} in {seconds} s");
+        }
+    }
+
+    #[test]
+    fn without_a_rate_there_is_no_limit_and_at_nought_nothing_is_written() {
+        let now = Duration::from_secs(5);
+        let mut open = WriteBudget::new(None);
+        open.spend(now, 1 << 40);
+        assert_eq!((open.left(now), open.fullness(now)), (u64::MAX, 0));
+        let mut shut = WriteBudget::new(Some(0));
+        assert_eq!((shut.left(now), shut.fullness(now)), (0, 256));
+    }
+
+    #[test]
+    fn time_that_goes_back_stands_still() {
+        let mut budget = WriteBudget::new(Some(100));
+        budget.spend(Duration::from_secs(100), 400);
+        assert_eq!(budget.left(Duration::from_secs(3)), 0);
+        assert_eq!(budget.left(Duration::from_secs(101)), 400);
+    }
+}

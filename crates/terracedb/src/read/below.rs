@@ -1,0 +1,147 @@
+//! Pages for reads from the tier below DRAM: where they lie, or read from there.
+//!
+//! I8: what lies below is used only once it was verified, memory once since it was written, a device at
+//! each read. What does not verify is dropped there, and the page comes from flash. A tier that fails is
+//! off, and no read with it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::limits::PAGE_BYTES;
+use base::{PageSeed, Result};
+use cache::{PageCache, PageKey, PageKind, ScmHit, ScmPage, ScmRead, ScmTier};
+use media::{Buf, Purpose};
+use table::{Pages, Span, verify_page};
+
+use super::ReadOp;
+use super::pages::{Depth, no_file};
+
+/// What the tier below has of a span.
+pub(super) enum Found {
+    /// All of it.
+    Pages(Pages),
+    /// The one page, to be read.
+    Read(ScmRead),
+}
+
+/// The tier below DRAM, as reads use it.
+#[derive(Debug)]
+pub(super) struct Below<'a> {
+    cache: &'a PageCache,
+    tier: &'a Arc<ScmTier>,
+}
+
+impl<'a> Below<'a> {
+    /// None where there is no such tier.
+    pub(super) fn of(cache: &'a PageCache) -> Option<Self> {
+        cache.below().map(|tier| Self { cache, tier })
+    }
+
+    /// The pages of `span`, for which `op` asks, if all of them lie here, or here and in DRAM.
+    pub(super) fn find<O: ReadOp>(
+        &self,
+        op: &O,
+        span: Span,
+        kind: PageKind,
+    ) -> Result<Option<Found>> {
+        let key = |number: u32| PageKey { file: span.file, page: span.first + number };
+        if span.pages == 1 {
+            return Ok(match self.tier.find(key(0), kind) {
+                None => None,
+                Some(ScmHit::Read(read)) => Some(Found::Read(read)),
+                Some(ScmHit::InPlace(page)) => {
+                    let is_right = self.is_right(op, span.first, &page)?;
+                    is_right.then(|| Found::Pages(Pages::InPlace(page.page)))
+                }
+            });
+        }
+        let mut run = None;
+        for number in 0..span.pages {
+            let (at, key) = (number as usize * PAGE_BYTES, key(number));
+            let frame = self.cache.get(key, kind);
+            let page = match frame.is_some() {
+                true => None,
+                false => self.tier.find(key, kind),
+            };
+            let content = match (&frame, &page) {
+                (Some(frame), _) => &**frame,
+                (None, Some(ScmHit::InPlace(page)))
+                    if self.is_right(op, span.first + number, page)? =>
+                {
+                    &*page.page
+                }
+                // A device has no part of a run.
+                _ => return Ok(None),
+            };
+            let run = run.get_or_insert_with(|| Buf::pages(span.pages as usize));
+            run.get_mut(at..at + PAGE_BYTES).unwrap_or_default().copy_from_slice(content);
+        }
+        Ok(run.map(|run| Found::Pages(Pages::Run(run))))
+    }
+
+    /// Whether the page that lies here is page `number` of the table that `op` reads.
+    fn is_right<O: ReadOp>(&self, op: &O, number: u32, page: &ScmPage) -> Result<bool> {
+        if page.is_verified {
+            return Ok(true);
+        }
+        let seed = op.file().ok_or_else(no_file)?.seed;
+        let is_right = verify_page(seed, number, &*page.page).is_ok();
+        match is_right {
+            true => self.tier.verified(page),
+            false => self.tier.damaged(page.slot),
+        }
+        Ok(is_right)
+    }
+
+    /// Reads the page at once, into `buf`; none where it is not what it should be.
+    pub(super) fn read(
+        &self,
+        read: ScmRead,
+        seed: PageSeed,
+        span: Span,
+        buf: Buf,
+    ) -> (Buf, Option<Pages>) {
+        let began = Instant::now();
+        let (buf, result) = read.file().read(read.at(), buf, Purpose::Data);
+        self.tier.read_took(began.elapsed());
+        let pages = self.arrived(read, seed, span, &buf, result);
+        (buf, pages)
+    }
+
+    /// The page that a read of it gave; none where it is not what it should be.
+    pub(super) fn arrived(
+        &self,
+        read: ScmRead,
+        seed: PageSeed,
+        span: Span,
+        buf: &Buf,
+        result: Result<()>,
+    ) -> Option<Pages> {
+        if let Err(error) = result {
+            self.tier.fail(error);
+            return None;
+        }
+        let page = buf.first_chunk::<PAGE_BYTES>()?;
+        if verify_page(seed, span.first, page).is_err() {
+            self.tier.damaged(read.slot);
+            return None;
+        }
+        let kind = if span.meta { PageKind::Meta } else { PageKind::Data };
+        let key = PageKey { file: span.file, page: span.first };
+        let up = if read.goes_up { self.cache.insert_warm(key, kind, page) } else { None };
+        if up.is_some() {
+            self.tier.promoted();
+        }
+        Some(Pages::Frame(up.unwrap_or_else(|| self.cache.uncached(page))))
+    }
+}
+
+impl Depth {
+    /// Where `found` was.
+    pub(super) const fn of(found: &Found) -> Self {
+        match found {
+            Found::Pages(_) => Self::Below,
+            Found::Read(_) => Self::BelowRead,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The tier of storage-class memory below DRAM: how it is set, opened, kept going and told of.
+//!
+//! A store never needs it: where it cannot be opened, or fails later, everything is read from flash, and
+//! statistics say why.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base::{Account, Clock, Executor, Progress, Result, StoreId, Task};
+use cache::{PageCache, Placement, ScmOptions, ScmStatistics, ScmTier};
+use media::scm::Place;
+
+/// A second cache tier on storage-class memory, for [`crate::ResourcesBuilder::scm`].
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().to_str().unwrap();
+/// use terracedb::Scm;
+///
+/// let scm = Scm::new(path, 64 << 20)?.write_budget(16 << 20);
+/// let db = terracedb::Db::builder(dir.path().join("store")).memory(64 << 20).scm(scm).open()?;
+/// assert_eq!(db.statistics().scm.unwrap().failure, None);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scm {
+    place: Place,
+    size: u64,
+    placement: Placement,
+    write_budget: Option<u64>,
+}
+
+impl Scm {
+    /// On `size` bytes of `path`: a directory or file, a DAX or block device, `numa:N`, or
+    /// `emulated:PROFILE` (docs/media.md).
+    ///
+    /// # Errors
+    /// `Invalid` where `path` is none of these.
+    pub fn new(path: &str, size: u64) -> Result<Self> {
+        let (placement, write_budget) = Default::default();
+        Ok(Self { place: path.parse()?, size, placement, write_budget })
+    }
+
+    /// Where pages go; [`Placement::Adaptive`] by default.
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The most that is written to it, bytes a second over any minute; no limit by default. A device
+    /// wears out by what is written.
+    #[must_use]
+    pub fn write_budget(mut self, bytes_per_second: u64) -> Self {
+        self.write_budget = Some(bytes_per_second);
+        self
+    }
+
+    fn open(&self, account: &Account) -> Result<ScmTier> {
+        let (placement, write_budget) = (self.placement, self.write_budget);
+        let id = StoreId::random()?.0 as u64;
+        let options = ScmOptions { placement, write_budget, id };
+        ScmTier::open(media::scm::Scm::open(&self.place, self.size)?, options, account)
+    }
+}
+
+/// What [`crate::Statistics`] tells of the tier below DRAM.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ScmStatus {
+    /// Where it lies.
+    pub place: String,
+    /// How that is reached, and the profile of an emulated one.
+    pub backend: &'static str,
+    /// See `backend`.
+    pub emulated: Option<&'static str>,
+    /// Loads and stores reach it: pages are used where they lie.
+    pub byte_addressable: bool,
+    /// What its content outlives: the process, the machine's next start, a power cut.
+    pub persistence: &'static str,
+    /// The policy in force.
+    pub placement: &'static str,
+    /// Why it could not be opened, or is off: everything is read from flash then.
+    pub failure: Option<String>,
+    /// What it did.
+    pub counts: ScmStatistics,
+}
+
+/// The tier, as a process's stores share it.
+pub(crate) struct ScmCache {
+    scm: Scm,
+    opened: Result<Arc<ScmTier>>,
+}
+
+impl ScmCache {
+    /// Opens the tier below `cache` and keeps it going on `executor`.
+    pub(crate) fn start(
+        scm: Scm,
+        account: &Account,
+        cache: &Arc<PageCache>,
+        executor: &dyn Executor,
+    ) -> Self {
+        let opened = scm.open(account).map(Arc::new);
+        if let Ok(tier) = &opened {
+            cache.set_below(tier);
+            let clock = Arc::clone(executor.clock());
+            let (tier, cache) = (Arc::downgrade(tier), Arc::downgrade(cache));
+            let task = ScmTask { tier: Weak::clone(&tier), cache, clock };
+            let handle = executor.spawn("SCM tier", Box::new(task));
+            if let Some(tier) = tier.upgrade() {
+                tier.on_work(Box::new(move || handle.wake()));
+            }
+        }
+        Self { scm, opened }
+    }
+
+    pub(crate) fn status(&self) -> ScmStatus {
+        let tier = self.opened.as_ref().ok();
+        let facts = tier.map(|tier| tier.facts());
+        let failure = match &self.opened {
+            Ok(tier) => tier.failure(),
+            Err(error) => Some(error.clone()),
+        };
+        ScmStatus {
+            place: self.scm.place.to_string(),
+            backend: facts.map_or("none", |facts| facts.backend),
+            emulated: facts.and_then(|facts| facts.emulated),
+            byte_addressable: facts.is_some_and(|facts| facts.byte_addressable),
+            persistence: facts.map_or("none", |facts| facts.persistence.name()),
+            placement: self.scm.placement.name(),
+            failure: failure.map(|error| error.to_string()),
+            counts: tier.map(|tier| tier.statistics()).unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Debug for ScmCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScmCache({:?})", self.opened)
+    }
+}
+
+/// Writes, copies and forgets pages of the tier; woken as pages wait. It ends with the tier.
+struct ScmTask {
+    tier: Weak<ScmTier>,
+    cache: Weak<PageCache>,
+    clock: Arc<dyn Clock>,
+}
+
+/// How long a few pages wait, at most.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+impl Task for ScmTask {
+    fn step(&mut self) -> Progress {
+        let (Some(tier), Some(cache)) = (self.tier.upgrade(), self.cache.upgrade()) else {
+            return Progress::Done;
+        };
+        match tier.step(self.clock.monotonic(), &cache) {
+            true => Progress::Again,
+            false => Progress::IdleFor(INTERVAL),
+        }
+    }
+}
