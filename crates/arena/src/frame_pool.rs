@@ -165,13 +165,26 @@ impl FramePool {
             if let Some(frame) = self.pop() {
                 return Some(frame);
             }
-            if !self.grow() {
+            if !self.grow(0) {
                 // A frame may have come back meanwhile; the last look is after the refusal.
                 return self.pop();
             }
             // Free frames were counted that another thread took before they were found.
             yield_now();
         }
+    }
+
+    /// As [`FramePool::alloc`], where at least `reserve` frames stay free.
+    #[must_use]
+    pub fn alloc_beside(&self, reserve: usize) -> Option<FrameMut> {
+        let may = reserve == 0 || self.free_frames() > reserve || self.grow(reserve);
+        if may { self.alloc() } else { None }
+    }
+
+    /// Free frames, about.
+    #[must_use]
+    pub fn free_frames(&self) -> usize {
+        self.0.free_frames()
     }
 
     fn pop(&self) -> Option<FrameMut> {
@@ -199,15 +212,15 @@ impl FramePool {
         Some(unsafe { FrameMut::new(data, NonNull::from(chunk)) })
     }
 
-    /// Adds a chunk of free frames, unless another thread did just now. False at the limits.
-    fn grow(&self) -> bool {
+    /// Adds a chunk of free frames, unless there are more than `enough` by now. False at the limits.
+    fn grow(&self, enough: usize) -> bool {
         let pool = &*self.0;
         // Looked at without the lock: a full pool is asked for every page that misses.
         if !pool.account.has_room(CHUNK_BYTES.min(self.frames_max() * PAGE_BYTES) as u64) {
             return false;
         }
         let mut growth = lock(&pool.growth);
-        if pool.is_any_free() {
+        if pool.free_frames() > enough {
             return true;
         }
         let room = self.frames_max().saturating_sub(growth.frames);

@@ -1,7 +1,7 @@
 //! One shard of the cache: a hash table over slots, and two queues of them ([`crate::rows::policy`]).
 //!
 //! Owned by a mutex in [`crate::PageCache`]. A slot is found by the table while it is occupied and
-//! listed in `free` while it is not, but for a few that are withheld; never both. Slots are made as pages come, up to a limit. The
+//! listed in `free` while it is not; never both. Slots are made as pages come, up to a limit. The
 //! frame of a page is tagged with the page's slot, so that whoever empties a chunk of frames finds
 //! what lies there.
 
@@ -23,8 +23,6 @@ pub(crate) struct Shard {
     slots: Vec<Option<Slot>>,
     slots_max: usize,
     free: Vec<u32>,
-    /// Slots that stay empty since their frames are on their way down.
-    withheld: usize,
     /// Pages read once, and the others.
     new: PageQueue,
     main: PageQueue,
@@ -112,8 +110,10 @@ pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
     ((tag >> SLOT_BITS) as usize, tag & SLOTS_MAX as u32)
 }
 
-/// Frames of a shard that are on their way down at once, at most, beyond those that are free.
-const WITHHELD_MAX: usize = 16;
+/// Frames that are free or on their way down while there is a tier below, of so many or fewer: so that a
+/// page can leave in its frame while another takes its place.
+const RESERVE_MAX: usize = 64;
+const RESERVE_PART: usize = 16;
 
 /// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
 /// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
@@ -129,7 +129,6 @@ impl Shard {
             slots: Vec::with_capacity(slots),
             slots_max: slots,
             free: Vec::with_capacity(slots),
-            withheld: 0,
             new: PageQueue::default(),
             main: PageQueue::default(),
             ghost: Ghost::new(policy::remembered(slots)),
@@ -226,8 +225,9 @@ impl Shard {
             return self.slot(number).map(|slot| slot.frame.clone());
         }
         self.missed += u64::from(self.shadow.recall(hash));
+        let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
-            Some(number) => match pool.alloc().or_else(|| self.alloc_again(pool)) {
+            Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(pool)) {
                 Some(frame) => Some((number, frame)),
                 None => {
                     self.free.push(number);
@@ -236,7 +236,7 @@ impl Shard {
             },
             None => None,
         };
-        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below)) else {
+        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below, reserve)) else {
             self.refused += 1;
             return None;
         };
@@ -293,9 +293,14 @@ impl Shard {
     }
 
     /// A slot and a frame of a page that had to leave. Where it goes down it does so in its frame, as it
-    /// is, and another frame takes its place: a free one, as there are once the first that went down have
-    /// been written; before that, that of the next page to leave.
-    fn make_room(&mut self, pool: &FramePool, below: Option<&ScmTier>) -> Option<(u32, FrameMut)> {
+    /// is, and a free one takes its place; where there is none, that of the next page to leave, as long as
+    /// fewer frames than the reserve are on their way.
+    fn make_room(
+        &mut self,
+        pool: &FramePool,
+        below: Option<&ScmTier>,
+        reserve: usize,
+    ) -> Option<(u32, FrameMut)> {
         let (number, frame, left) = self.evict()?;
         let Some(tier) = below.filter(|tier| tier.wants(left)) else {
             return Some((number, frame));
@@ -305,11 +310,11 @@ impl Shard {
             return Some((number, spare));
         }
         tier.is_late();
-        if self.withheld == WITHHELD_MAX || self.withheld * 8 >= self.slots.len() {
+        if tier.staged() >= reserve {
             return Some((number, frame));
         }
         tier.stage(left, frame.freeze());
-        self.withheld += 1;
+        self.free.push(number);
         self.evict().map(|(number, frame, _)| (number, frame))
     }
 

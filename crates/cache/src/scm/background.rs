@@ -95,7 +95,7 @@ impl ScmTier {
         if let Err(error) = done {
             self.fail(error);
         }
-        self.offers.has_staged()
+        self.offers.staged() > 0
     }
 
     /// Copies up what was asked for often enough.
@@ -207,7 +207,7 @@ impl ScmTier {
     fn write_map(&self, desk: &mut Desk, now: Duration) -> Result<()> {
         let due = desk.owed / PAGES_PER_MAP_PAGE;
         desk.owed %= PAGES_PER_MAP_PAGE;
-        let is_idle = !self.offers.has_staged() && now.saturating_sub(desk.idle) >= MAP_INTERVAL;
+        let is_idle = self.offers.staged() == 0 && now.saturating_sub(desk.idle) >= MAP_INTERVAL;
         let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
         if is_idle {
             desk.idle = now;

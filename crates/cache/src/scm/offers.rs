@@ -67,7 +67,7 @@ impl Offers {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.staged_len.load(Relaxed) < STAGED_MAX
+        self.staged() < STAGED_MAX
     }
 
     pub(crate) fn stage(&self, page: Staged) {
@@ -90,8 +90,8 @@ impl Offers {
         taken
     }
 
-    pub(crate) fn has_staged(&self) -> bool {
-        self.staged_len.load(Relaxed) > 0
+    pub(crate) fn staged(&self) -> usize {
+        self.staged_len.load(Relaxed)
     }
 
     /// Whether there was room.

@@ -31,7 +31,6 @@ pub(super) struct Reference {
     new: VecDeque<Page>,
     main: VecDeque<Page>,
     dram_ghost: Ghost,
-    withheld: usize,
     sets: Vec<([Option<(u64, u8)>; WAYS], usize)>,
     ghosts: Vec<Ghost>,
     lookups: u64,
@@ -42,7 +41,7 @@ pub(super) struct Reference {
 
 const fn least_heat(kind: PageKind) -> u8 {
     match kind {
-        PageKind::Data => 0,
+        PageKind::Data | PageKind::Part => 0,
         PageKind::Meta => 8,
     }
 }
@@ -52,11 +51,11 @@ impl Reference {
         Self {
             placement,
             costs,
-            frames,
+            // The rest is free, or on its way down.
+            frames: frames - frames / 16,
             new: VecDeque::new(),
             main: VecDeque::new(),
             dram_ghost: Ghost::new(policy::remembered(frames)),
-            withheld: 0,
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 16)).collect(),
             lookups: 0,
@@ -109,16 +108,10 @@ impl Reference {
 
     fn insert(&mut self, key: PageKey, kind: PageKind, is_warm: bool) {
         // What is read and not admitted below still passes a full DRAM's memory.
-        if self.new.len() + self.main.len() + self.withheld == self.frames {
+        if self.new.len() + self.main.len() == self.frames {
             let gone = self.evict();
             if self.wants(gone.0, gone.1, gone.2, true) {
-                if self.withheld > 0 {
-                    self.staged.push((gone.0, gone.1));
-                } else {
-                    self.staged.push((gone.0, gone.1));
-                    self.withheld += 1;
-                    self.evict();
-                }
+                self.staged.push((gone.0, gone.1));
             }
         }
         let recalled = kind == PageKind::Data && self.dram_ghost.recall(key.hash());

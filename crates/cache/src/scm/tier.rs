@@ -338,6 +338,11 @@ impl ScmTier {
         self.offers.stage(Staged { key, hash: key.hash(), kind, frame, is_demoted });
     }
 
+    /// How many pages wait to be written.
+    pub(crate) fn staged(&self) -> usize {
+        self.offers.staged()
+    }
+
     /// A page that it wants goes nowhere: there is no frame to take its place.
     pub(crate) fn is_late(&self) {
         count(&self.counters.late);

@@ -1,0 +1,258 @@
+//! The tier below DRAM: it serves what it holds, whatever happens to it, and no store needs it.
+//!
+//! I6, I8: what lies below may vanish or change at any time, and no wrong byte is ever served.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Rng;
+use common::MEMORY;
+use terracedb::{Db, Keyspace, Placement, Scm, ScmStatus};
+
+/// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
+/// lie.
+fn mapped() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// Where it is read by the page.
+fn read() -> tempfile::TempDir {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    tempfile::tempdir_in(target).unwrap()
+}
+
+const SIZE: u64 = 96 << 20;
+const KEYS: u64 = 60_000;
+
+fn scm(dir: &Path, placement: Placement) -> Scm {
+    Scm::new(dir.to_str().unwrap(), SIZE).unwrap().placement(placement)
+}
+
+fn open(store: &Path, scm: Scm) -> (Db, Keyspace) {
+    let db = Db::builder(store).memory(MEMORY).scm(scm).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    (db, keyspace)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {:012}", number * 7).into_bytes()
+}
+
+fn value(number: u64, version: u64) -> Vec<u8> {
+    // One in fifty takes several pages.
+    let len = if number.is_multiple_of(50) { 9000 } else { 1500 };
+    let mut value = vec![0; len];
+    Rng::new(number << 8 | version).fill(&mut value);
+    value
+}
+
+/// Some 100 MB that do not compress: more than the store has memory for, about as much as lies below.
+fn fill(keyspace: &Keyspace, version: u64) {
+    for number in 0..KEYS {
+        keyspace.put(key(number), value(number, version)).unwrap();
+    }
+}
+
+/// Gets of a skewed choice of keys, each verified.
+fn get(keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
+    for _ in 0..gets {
+        let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
+        assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number, version), "{number}");
+    }
+}
+
+fn status(db: &Db) -> ScmStatus {
+    db.statistics().scm.unwrap()
+}
+
+#[test]
+fn every_policy_serves_from_below_in_place_and_by_reads() {
+    for place in [mapped(), read()] {
+        for (name, placement) in Placement::NAMES {
+            let store = read();
+            let (db, keyspace) = open(store.path(), scm(place.path(), placement));
+            let (mut rng, seed) = Rng::from_env();
+            println!("TERRACE_SEED={seed}");
+            fill(&keyspace, 0);
+            db.flush().unwrap();
+            get(&keyspace, &mut rng, 60_000, 0);
+            let (before, gets) = (db.statistics().hits, 20_000);
+            get(&keyspace, &mut rng, gets, 0);
+            let hits = db.statistics().hits.scm - before.scm;
+            let status = status(&db);
+            assert_eq!((status.failure, status.counts.damaged), (None, 0), "{name}");
+            assert!(hits > gets / 10, "{name}: {hits} {:?} {:?}", status.counts, db.statistics().hits);
+            drop((db, keyspace));
+        }
+    }
+}
+
+#[test]
+fn reads_in_numbers_and_cursors_find_the_same() {
+    for place in [mapped(), read()] {
+        let store = read();
+        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        let (mut rng, seed) = Rng::from_env();
+        println!("TERRACE_SEED={seed}");
+        fill(&keyspace, 0);
+        db.compact().unwrap();
+        for _ in 0..1500 {
+            let numbers: Vec<u64> = (0..64).map(|_| rng.below(KEYS)).collect();
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            for (number, found) in numbers.iter().zip(keyspace.multi_get(&keys).unwrap()) {
+                assert_eq!(found.unwrap().unwrap(), value(*number, 0));
+            }
+        }
+        assert!(db.statistics().hits.scm > 10_000, "{:?}", status(&db));
+        let mut numbers = 0..KEYS;
+        for entry in keyspace.iter().unwrap() {
+            let (key_found, value_found) = entry.unwrap();
+            let number = numbers.next().unwrap();
+            assert_eq!((&*key_found, &*value_found), (&*key(number), &*value(number, 0)));
+        }
+        assert_eq!(numbers.next(), None);
+    }
+}
+
+#[test]
+fn what_is_overwritten_and_merged_is_never_served_from_below() {
+    let (store, place) = (read(), mapped());
+    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    for version in 0..3 {
+        fill(&keyspace, version);
+        get(&keyspace, &mut rng, 20_000, version);
+        db.compact().unwrap();
+        get(&keyspace, &mut rng, 20_000, version);
+    }
+    assert!(status(&db).counts.dropped > 0, "pages of dead tables go");
+}
+
+#[test]
+fn a_restart_finds_the_tier_warm() {
+    for place in [mapped(), read()] {
+        let store = read();
+        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        let (mut rng, seed) = Rng::from_env();
+        println!("TERRACE_SEED={seed}");
+        fill(&keyspace, 0);
+        db.compact().unwrap();
+        get(&keyspace, &mut rng, 80_000, 0);
+        let resident = status(&db).counts.resident;
+        drop((db, keyspace));
+        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        let counts = status(&db).counts;
+        assert!(counts.restored * 10 >= resident * 9, "{} of {resident}", counts.restored);
+        get(&keyspace, &mut rng, 5000, 0);
+        let hits = db.statistics().hits;
+        assert!(hits.scm > 2 * hits.flash, "{hits:?}");
+        assert_eq!(status(&db).counts.damaged, 0);
+    }
+}
+
+#[test]
+fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
+    let (store, place, copies) = (read(), mapped(), read());
+    let copy = copies.path().join("copy");
+    let policy = Placement::ScmFirst;
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (db, keyspace) = open(store.path(), scm(place.path(), policy));
+    fill(&keyspace, 0);
+    db.flush().unwrap();
+    db.checkpoint(&copy).unwrap();
+    // Both go on from here, and give their next tables the same numbers.
+    fill(&keyspace, 1);
+    db.compact().unwrap();
+    get(&keyspace, &mut rng, 30_000, 1);
+    drop((db, keyspace));
+    let (db, keyspace) = open(&copy, scm(place.path(), policy));
+    fill(&keyspace, 2);
+    db.compact().unwrap();
+    get(&keyspace, &mut rng, 30_000, 2);
+    drop((db, keyspace));
+    let (db, keyspace) = open(store.path(), scm(place.path(), policy));
+    get(&keyspace, &mut rng, 30_000, 1);
+    assert_eq!(status(&db).counts.damaged, 0);
+}
+
+#[test]
+fn flipped_bytes_below_cost_hits_and_no_answer() {
+    for place in [mapped(), read()] {
+        let store = read();
+        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        let (mut rng, seed) = Rng::from_env();
+        println!("TERRACE_SEED={seed}");
+        fill(&keyspace, 0);
+        db.compact().unwrap();
+        get(&keyspace, &mut rng, 60_000, 0);
+        drop((db, keyspace));
+        let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.into_iter().find(|path| path.is_file()).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        // Every other slot; the map before them stays as it is.
+        for page in (1000..SIZE / 4096).step_by(2) {
+            let at = page * 4096 + rng.below(4096);
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1 << rng.below(8)], at).unwrap();
+        }
+        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        get(&keyspace, &mut rng, 60_000, 0);
+        let status = status(&db);
+        assert!(status.counts.damaged > 1000 && status.failure.is_none(), "{status:?}");
+    }
+}
+
+#[test]
+fn a_store_opens_and_serves_without_its_tier() {
+    let store = read();
+    let missing = Scm::new("/no/such/device", SIZE).unwrap();
+    let (db, keyspace) = open(store.path(), missing);
+    keyspace.put("a", "b").unwrap();
+    assert_eq!(keyspace.get("a").unwrap().unwrap(), "b");
+    let failure = status(&db).failure.unwrap();
+    assert!(failure.contains("/no/such"), "{failure}");
+    drop((db, keyspace));
+    // In use by another store of this process.
+    let place = mapped();
+    let (other, first) = open(read().path(), scm(place.path(), Placement::DramFirst));
+    first.put("c", "d").unwrap();
+    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+    assert_eq!(keyspace.get("a").unwrap().unwrap(), "b");
+    assert!(status(&db).failure.is_some() && status(&other).failure.is_none());
+}
+
+#[test]
+fn many_threads_read_while_pages_move() {
+    let (store, place) = (read(), mapped());
+    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::ScmFirst));
+    fill(&keyspace, 0);
+    let (_, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let keyspace = Arc::new(keyspace);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let keyspace = Arc::clone(&keyspace);
+            scope.spawn(move || get(&keyspace, &mut Rng::new(seed + thread), 20_000, 0));
+        }
+        scope.spawn(|| db.compact().unwrap());
+    });
+    let status = status(&db);
+    assert_eq!((status.failure, status.counts.damaged), (None, 0));
+    assert!(status.counts.promoted > 0 && db.statistics().hits.scm > 1000);
+}
