@@ -29,8 +29,6 @@ impl PageKey {
 pub enum PageKind {
     /// Keys and values.
     Data,
-    /// The same, as one page of several that are read together.
-    Part,
     /// Separators and filters.
     Meta,
 }

@@ -88,7 +88,7 @@ const HEAT_MAX: Heat = 3;
 /// serves a hundred data pages, and outlives them by as many turns.
 const fn heat_of(kind: PageKind) -> Heat {
     match kind {
-        PageKind::Data | PageKind::Part => 0,
+        PageKind::Data => 0,
         PageKind::Meta => 8,
     }
 }
@@ -159,7 +159,7 @@ impl Shard {
 
     fn counts(&mut self, kind: PageKind) -> &mut KindStatistics {
         match kind {
-            PageKind::Data | PageKind::Part => &mut self.data,
+            PageKind::Data => &mut self.data,
             PageKind::Meta => &mut self.meta,
         }
     }
@@ -244,7 +244,7 @@ impl Shard {
         let frame = frame.freeze();
         frame.set_tag(self.tag | number);
         let queue = match kind {
-            PageKind::Data | PageKind::Part if !self.ghost.recall(hash) && !is_warm => Queue::New,
+            PageKind::Data if !self.ghost.recall(hash) && !is_warm => Queue::New,
             _ => Queue::Main,
         };
         let (heat, links, kept) = (heat_of(kind), Links::NONE, frame.clone());

@@ -3,23 +3,24 @@
 //! While the tier has empty slots, all are. Then a page must have been asked for twice: it was hit in
 //! DRAM, or it left DRAM before and is remembered by a ghost as large as the tier (Eisenman et al.,
 //! "Reducing DRAM footprint with NVM in Facebook", EuroSys 2018). The nearer the last minute's writes
-//! are to their budget, the fewer of those (as CacheLib does it). Where loads and stores reach the
-//! tier, what is written is at most a tenth of what is asked for (Bhattacharjee et al. on WiredTiger,
-//! 2022): there a write takes from reads.
+//! are to their budget, the fewer of those (as CacheLib does it). And what is written is at most a tenth of
+//! what is asked for (Fedorova et al., "Writes hurt: lessons in cache design for Optane NVRAM", 2022):
+//! more only pushes out what will be asked for as soon. What was found when the tier was opened, and not
+//! asked for since, may be of files that are gone, and is pushed out all the same.
+
+use super::slot_map::Room;
 
 /// What is known of a page that is offered, and of the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The tier has an empty slot for most.
-    pub is_filling: bool,
+    /// What it would push out.
+    pub room: Room,
     /// The page was asked for twice, as far as anyone remembers.
     pub is_warm: bool,
     /// A number from the page's hash, evenly spread.
     pub chance: u8,
     /// Of the last minute's budget so much is written, in 256ths.
     pub fullness: u32,
-    /// Loads and stores reach the tier.
-    pub is_memory: bool,
     /// Lookups and writes of late.
     pub lookups: u32,
     /// See `lookups`.
@@ -57,7 +58,7 @@ pub const fn decide(offer: Offer) -> Result<(), Refusal> {
     if offer.fullness >= 256 {
         return Err(Refusal::Budget);
     }
-    if offer.is_filling {
+    if matches!(offer.room, Room::Empty) {
         return Ok(());
     }
     if !offer.is_warm {
@@ -68,7 +69,8 @@ pub const fn decide(offer: Offer) -> Result<(), Refusal> {
         return Err(Refusal::Budget);
     }
     let (writes, lookups) = (offer.writes as u64, offer.lookups as u64);
-    if offer.is_memory && writes * 100 > lookups * CHURN_PERCENT {
+    let is_churned = writes * 100 > lookups * CHURN_PERCENT;
+    if is_churned && matches!(offer.room, Room::Full) {
         return Err(Refusal::Churn);
     }
     Ok(())
@@ -79,11 +81,10 @@ mod tests {
     use super::*;
 
     const WARM: Offer = Offer {
-        is_filling: false,
+        room: Room::Full,
         is_warm: true,
         chance: 100,
         fullness: 0,
-        is_memory: true,
         lookups: 1000,
         writes: 10,
     };
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(decide(WARM), Ok(()));
         let cold = Offer { is_warm: false, ..WARM };
         assert_eq!(decide(cold), Err(Refusal::Cold));
-        assert_eq!(decide(Offer { is_filling: true, ..cold }), Ok(()));
+        assert_eq!(decide(Offer { room: Room::Empty, ..cold }), Ok(()));
     }
 
     #[test]
@@ -103,15 +104,15 @@ mod tests {
             (0..=255).filter(|chance| of(*chance)).count()
         };
         assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
-        let filling = Offer { is_filling: true, fullness: 256, ..WARM };
+        let filling = Offer { room: Room::Empty, fullness: 256, ..WARM };
         assert_eq!(decide(filling), Err(Refusal::Budget));
     }
 
     #[test]
-    fn what_memory_takes_is_a_tenth_of_what_is_asked_for() {
+    fn what_is_written_is_a_tenth_of_what_is_asked_for() {
         let churned = Offer { writes: 101, ..WARM };
         assert_eq!(decide(churned), Err(Refusal::Churn));
         assert_eq!(decide(Offer { writes: 100, ..WARM }), Ok(()));
-        assert_eq!(decide(Offer { is_memory: false, ..churned }), Ok(()));
+        assert_eq!(decide(Offer { room: Room::Unproven, ..churned }), Ok(()));
     }
 }

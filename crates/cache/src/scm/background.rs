@@ -140,6 +140,10 @@ impl ScmTier {
         let mut placed = Vec::with_capacity(staged.len());
         let began = Instant::now();
         for page in &staged {
+            // It may have left DRAM twice before it was written.
+            if placed.iter().any(|(_, other): &(usize, &Staged)| other.hash == page.hash) {
+                continue;
+            }
             match self.write(desk, now, page)? {
                 Ok(None) => {}
                 Ok(Some(slot)) => placed.push((slot, page)),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::admission::{Offer, decide};
 use super::placement::{Costs, Placement, Tier};
-use super::slot_map::WAYS;
+use super::slot_map::{Room, WAYS};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
 use crate::{PageKey, PageKind};
@@ -41,7 +41,7 @@ pub(super) struct Reference {
 
 const fn least_heat(kind: PageKind) -> u8 {
     match kind {
-        PageKind::Data | PageKind::Part => 0,
+        PageKind::Data => 0,
         PageKind::Meta => 8,
     }
 }
@@ -159,11 +159,10 @@ impl Reference {
             || self.ghosts[ghost].recall(hash);
         let late = self.lookups - self.window.0;
         let offer = Offer {
-            is_filling,
+            room: if is_filling { Room::Empty } else { Room::Full },
             is_warm,
             chance: (hash >> 24) as u8,
             fullness: 0,
-            is_memory: true,
             lookups: late as u32,
             writes: (self.admitted - self.window.1) as u32,
         };

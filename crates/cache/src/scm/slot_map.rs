@@ -31,6 +31,8 @@ const HEAT: u8 = 0b0011;
 const VERIFIED: u8 = 0b0100;
 /// It is to be copied to DRAM.
 const PROMOTING: u8 = 0b1000;
+/// It was found when the tier was opened, and nobody asked for it since: it may be of a file that is gone.
+const UNPROVEN: u8 = 0b1_0000;
 
 /// What a slot takes here, bytes, in sixteenths.
 pub(crate) const SLOT_SIXTEENTHS: u64 = 16 * (8 + 1) + 1;
@@ -52,6 +54,17 @@ pub(crate) struct Asked {
     pub(crate) is_verified: bool,
     /// Whether it is to be copied to DRAM already.
     pub(crate) is_promoting: bool,
+}
+
+/// What a page that is put in would push out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing.
+    Empty,
+    /// A page that was found when the tier was opened, and that nobody asked for since.
+    Unproven,
+    /// Another.
+    Full,
 }
 
 /// A slot's hash of a page's hash: never [`EMPTY`] or [`TAKEN`].
@@ -96,11 +109,18 @@ impl SlotMap {
         Some(first + way)
     }
 
-    /// Whether the page with this hash could be put in without another's going.
-    pub(crate) fn has_empty(&self, hash: u64) -> bool {
+    /// What the page with this hash would push out.
+    pub(crate) fn room(&self, hash: u64) -> Room {
         let first = self.first(hash);
         let set = self.hashes.get(first..first + WAYS).unwrap_or_default();
-        set.iter().any(|word| word.load(Relaxed) == EMPTY)
+        if set.iter().any(|word| word.load(Relaxed) == EMPTY) {
+            return Room::Empty;
+        }
+        let states = self.states.get(first..first + WAYS).unwrap_or_default();
+        match states.iter().any(|state| state.load(Relaxed) & UNPROVEN > 0) {
+            true => Room::Unproven,
+            false => Room::Full,
+        }
     }
 
     /// Whether the bytes of `slot`, pinned by the caller, are known to be its page's.
@@ -120,8 +140,9 @@ impl SlotMap {
         };
         let mut now = state.load(Relaxed);
         // Of readers that count at once, one may go uncounted; the bits above stay what they are.
-        if now & HEAT < HEAT && state.compare_exchange(now, now + 1, Relaxed, Relaxed).is_ok() {
-            now += 1;
+        let more = (now & !UNPROVEN) + u8::from(now & HEAT < HEAT);
+        if more != now && state.compare_exchange(now, more, Relaxed, Relaxed).is_ok() {
+            now = more;
         }
         Asked {
             heat: now & HEAT,
@@ -197,7 +218,7 @@ impl SlotMap {
     pub(crate) fn place(&self, slot: usize, hash: u64, kind: PageKind) {
         if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
             let heat = match kind {
-                PageKind::Data | PageKind::Part => 0,
+                PageKind::Data => 0,
                 // It serves a hundred data pages.
                 PageKind::Meta => HEAT,
             };
@@ -222,6 +243,7 @@ impl SlotMap {
         for (slot, hash) in (first..self.slots()).zip(hashes) {
             if *hash != EMPTY && *hash != TAKEN && self.first(*hash) == slot / WAYS * WAYS {
                 self.place(slot, *hash, PageKind::Data);
+                self.mark(slot, UNPROVEN);
                 placed += 1;
             }
         }

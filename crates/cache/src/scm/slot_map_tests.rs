@@ -71,6 +71,14 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     let again = SlotMap::new(32);
     let placed = again.restore(0, &hashes);
     assert_eq!(placed, hashes.iter().filter(|hash| **hash != 0).count());
+    // Sets that are full, after 400 pages in 512 slots.
+    let full: Vec<u64> = (0..400).filter(|n| map.room(hash(*n)) == Room::Full).collect();
+    assert!(!full.is_empty() && full.iter().all(|n| again.room(hash(*n)) == Room::Unproven));
+    assert_eq!(SlotMap::new(1).room(1), Room::Empty);
+    for slot in 0..again.slots() {
+        again.ask(slot);
+    }
+    assert!(full.iter().all(|n| again.room(hash(*n)) == Room::Full), "all were asked for");
     assert!((0..400).all(|number| again.find(hash(number)) == map.find(hash(number))));
     let noise: Vec<u64> = (0..map.slots()).map(|_| rng.next_u64()).collect();
     let placed = SlotMap::new(32).restore(0, &noise);

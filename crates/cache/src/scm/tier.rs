@@ -19,7 +19,7 @@ use super::costs::Measured;
 use super::journal::Layout;
 use super::offers::{Offers, Staged};
 use super::placement::{Costs, Placement, Tier};
-use super::slot_map::SlotMap;
+use super::slot_map::{Room, SlotMap};
 use super::statistics::{Counters, ScmStatistics, count};
 use crate::rows::Ghost;
 use crate::{PageKey, PageKind};
@@ -208,7 +208,7 @@ impl ScmTier {
             return None;
         };
         count(match kind {
-            PageKind::Data | PageKind::Part => &self.counters.hits_data,
+            PageKind::Data => &self.counters.hits_data,
             PageKind::Meta => &self.counters.hits_meta,
         });
         let asked = self.map.ask(slot);
@@ -289,25 +289,23 @@ impl ScmTier {
     }
 
     fn admit(&self, page: Leaving, hash: u64) -> std::result::Result<(), Refusal> {
-        // What is read together would be read from a device page by page.
-        let is_apart = page.kind == PageKind::Part && !self.facts().byte_addressable;
-        if is_apart || page.is_demoted && !self.placement.goes_down(page.kind) {
+        if page.is_demoted && !self.placement.goes_down(page.kind) {
             return Err(Refusal::Kind);
         }
         if !self.offers.has_room() {
             return Err(Refusal::Busy);
         }
-        let is_filling = self.map.has_empty(hash);
+        let room = self.map.room(hash);
+        let is_filling = room == Room::Empty;
         let is_warm = page.is_warm || page.kind == PageKind::Meta;
         let ghost = self.ghosts.get((hash >> 60) as usize % GHOSTS);
         let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
         let (lookups, writes) = self.late();
         let offer = Offer {
-            is_filling,
+            room,
             is_warm: is_filling || is_warm || is_remembered(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
-            is_memory: self.facts().byte_addressable,
             lookups,
             writes,
         };
@@ -323,13 +321,14 @@ impl ScmTier {
     /// Lookups and admissions of late.
     fn late(&self) -> (u32, u32) {
         let (lookups, writes) = (self.counters.lookups(), self.counters.admitted.load(Relaxed));
-        let (first_lookup, first_write) = (self.window.0.load(Relaxed), self.window.1.load(Relaxed));
-        let late = lookups.saturating_sub(first_lookup);
-        if late > WINDOW_LOOKUPS {
-            self.window.0.store(lookups, Relaxed);
-            self.window.1.store(writes, Relaxed);
+        let late = |now: u64, first: &AtomicU64| now.saturating_sub(first.load(Relaxed));
+        let (first_lookup, first_write) = &self.window;
+        let (late_lookups, late_writes) = (late(lookups, first_lookup), late(writes, first_write));
+        if late_lookups > WINDOW_LOOKUPS {
+            first_lookup.store(lookups, Relaxed);
+            first_write.store(writes, Relaxed);
         }
-        (late as u32, writes.saturating_sub(first_write) as u32)
+        (late_lookups as u32, late_writes as u32)
     }
 
     /// A page that it wants, in a frame that nobody changes any more.

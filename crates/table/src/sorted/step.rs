@@ -53,6 +53,12 @@ pub enum Pages {
 }
 
 impl Pages {
+    /// The page, where it is one.
+    #[must_use]
+    pub fn one(&self) -> Option<&[u8; PAGE_BYTES]> {
+        self.iter().next()?.first_chunk()
+    }
+
     /// The pages in order, none of a block; no more than the span has where the supplier sent a longer
     /// buffer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {

@@ -55,26 +55,33 @@ impl<'a> Below<'a> {
                 }
             });
         }
-        let mut run = None;
-        for number in 0..span.pages {
-            let (at, key) = (number as usize * PAGE_BYTES, key(number));
-            let frame = self.cache.get(key, kind);
-            let page = match frame.is_some() {
-                true => None,
-                false => self.tier.find(key, kind),
+        self.find_run(op, span, kind)
+    }
+
+    /// The pages of a run, each from where it is; those to be read are, one after the other.
+    fn find_run<O: ReadOp>(&self, op: &O, span: Span, kind: PageKind) -> Result<Option<Found>> {
+        let (mut run, all) = (None, span.pages as usize);
+        for (number, at) in (0..span.pages).zip((0..).step_by(PAGE_BYTES)) {
+            let span = Span { first: span.first + number, pages: 1, ..span };
+            let key = PageKey { file: span.file, page: span.first };
+            let pages = match self.cache.get(key, kind) {
+                Some(frame) => Pages::Frame(frame),
+                None => match self.find(op, span, kind)? {
+                    None => return Ok(None),
+                    Some(Found::Pages(pages)) => pages,
+                    Some(Found::Read(read)) => {
+                        let seed = op.file().ok_or_else(no_file)?.seed;
+                        let (_, pages) = self.read(read, seed, span, Buf::pages(1));
+                        let Some(pages) = pages else { return Ok(None) };
+                        pages
+                    }
+                },
             };
-            let content = match (&frame, &page) {
-                (Some(frame), _) => &**frame,
-                (None, Some(ScmHit::InPlace(page)))
-                    if self.is_right(op, span.first + number, page)? =>
-                {
-                    &*page.page
-                }
-                // A device has no part of a run.
-                _ => return Ok(None),
-            };
-            let run = run.get_or_insert_with(|| Buf::pages(span.pages as usize));
-            run.get_mut(at..at + PAGE_BYTES).unwrap_or_default().copy_from_slice(content);
+            let run: &mut Buf = run.get_or_insert_with(|| Buf::pages(all));
+            let to = run.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
+            if let Some(page) = pages.one() {
+                to.copy_from_slice(page);
+            }
         }
         Ok(run.map(|run| Found::Pages(Pages::Run(run))))
     }

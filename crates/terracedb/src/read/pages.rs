@@ -265,11 +265,7 @@ pub(crate) fn purpose(span: Span) -> Purpose {
 }
 
 fn kind(span: Span) -> PageKind {
-    match span {
-        Span { meta: true, .. } => PageKind::Meta,
-        Span { pages: 1, .. } => PageKind::Data,
-        _ => PageKind::Part,
-    }
+    if span.meta { PageKind::Meta } else { PageKind::Data }
 }
 
 /// Read-ahead for one cursor: while data pages are asked for in file order, forward or backward,
