@@ -161,13 +161,7 @@ impl PageCache {
         cached.unwrap_or_else(|| self.uncached(page))
     }
 
-    fn insert_as(
-        &self,
-        key: PageKey,
-        kind: PageKind,
-        page: &Page,
-        is_warm: bool,
-    ) -> Option<Frame> {
+    fn insert_as(&self, key: PageKey, kind: PageKind, page: &Page, is_warm: bool) -> Option<Frame> {
         let hash = key.hash();
         let entry = Entry { key, hash, kind, is_warm };
         let shard = self.shard(hash)?;

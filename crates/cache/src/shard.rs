@@ -236,7 +236,8 @@ impl Shard {
             },
             None => None,
         };
-        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below, reserve)) else {
+        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below, reserve))
+        else {
             self.refused += 1;
             return None;
         };

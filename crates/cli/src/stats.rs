@@ -253,6 +253,7 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "place": scm.place,
         "backend": scm.backend,
         "emulated": scm.emulated,
+        "wait_cpu_seconds": scm.wait_cpu_seconds,
         "byte_addressable": scm.byte_addressable,
         "persistence": scm.persistence,
         "placement": scm.placement,

@@ -88,6 +88,7 @@ pub use base::{
 };
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
+pub use cache::{Placement, ScmStatistics};
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use compact::MergeOperator;
@@ -107,7 +108,6 @@ pub use pace::Delays;
 pub use read::{Completed, ReadQueue};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
 pub use resources::{Resources, ResourcesBuilder};
-pub use cache::{Placement, ScmStatistics};
 pub use scm::{Scm, ScmStatus};
 pub use scrub::{ScrubReport, ScrubStatistics};
 pub use settings::Settings;

@@ -354,7 +354,6 @@ impl Resources {
         self.0.open_stores.fetch_add(1, Ordering::Relaxed);
         StoreGuard(self.clone())
     }
-
 }
 
 impl fmt::Debug for Resources {

@@ -76,6 +76,8 @@ pub struct ScmStatus {
     pub backend: &'static str,
     /// See `backend`.
     pub emulated: Option<&'static str>,
+    /// Processor time burnt in emulated waiting, seconds.
+    pub wait_cpu_seconds: f64,
     /// Loads and stores reach it: pages are used where they lie.
     pub byte_addressable: bool,
     /// What its content outlives: the process, the machine's next start, a power cut.
@@ -127,6 +129,9 @@ impl ScmCache {
             place: self.scm.place.to_string(),
             backend: facts.map_or("none", |facts| facts.backend),
             emulated: facts.and_then(|facts| facts.emulated),
+            wait_cpu_seconds: tier
+                .and_then(|tier| tier.emulation())
+                .map_or(0.0, |emulation| emulation.wait_cpu_seconds),
             byte_addressable: facts.is_some_and(|facts| facts.byte_addressable),
             persistence: facts.map_or("none", |facts| facts.persistence.name()),
             placement: self.scm.placement.name(),

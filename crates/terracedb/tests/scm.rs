@@ -95,7 +95,12 @@ fn every_policy_serves_from_below_in_place_and_by_reads() {
             let hits = db.statistics().hits.scm - before.scm;
             let status = status(&db);
             assert_eq!((status.failure, status.counts.damaged), (None, 0), "{name}");
-            assert!(hits > gets / 10, "{name}: {hits} {:?} {:?}", status.counts, db.statistics().hits);
+            assert!(
+                hits > gets / 10,
+                "{name}: {hits} {:?} {:?}",
+                status.counts,
+                db.statistics().hits
+            );
             drop((db, keyspace));
         }
     }

@@ -190,7 +190,7 @@ impl ScmTier {
             }
         };
         let at = self.layout.page_of(slot);
-        match desk.writer.write(&self.backing, at, &*page.frame, empty)? {
+        match desk.writer.write(&self.backing, at, &page.frame, empty)? {
             Written::InUse => Ok(Err(Refusal::Busy)),
             Written::Yes => {
                 self.spend(desk, now, false);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
+use media::emulated::Emulation;
 use media::scm::{Blocks, Facts, Pinned, Scm, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
 
@@ -75,6 +76,14 @@ impl Backing {
         match self {
             Self::Memory(slots) => slots.facts(),
             Self::Device(device) => device.blocks.facts(),
+        }
+    }
+
+    /// What its emulation did so far; none of a real one.
+    pub(crate) fn emulation(&self) -> Option<Emulation> {
+        match self {
+            Self::Memory(slots) => slots.emulation(),
+            Self::Device(device) => device.blocks.emulation(),
         }
     }
 

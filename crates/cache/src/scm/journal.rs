@@ -137,16 +137,24 @@ mod tests {
         }
     }
 
+    /// The bytes of a golden file.
+    fn golden(text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            match line.split_once(" * ") {
+                Some((count, _)) => bytes.resize(bytes.len() + count.parse::<usize>().unwrap(), 0),
+                None => bytes.extend(
+                    line.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()),
+                ),
+            }
+        }
+        bytes
+    }
+
     #[test]
-    fn pages_are_what_the_format_says() {
-        let head = encode_head(7, 4096);
-        assert_eq!(head.len(), PAGE_BYTES);
-        assert_eq!(head[..32], *b"TERRASCM\x01\0\0\0\x10\0\0\0\x07\0\0\0\0\0\0\0\0\x10\0\0\0\0\0\0");
-        assert_eq!(head[4088..], 0x008c_5c2a_f85c_0872_u64.to_le_bytes());
-        let map = encode_map(7, 3, &[1, 2, 0xffee]);
-        assert_eq!(map.len(), PAGE_BYTES);
-        assert_eq!(map[..8], 0x5e71_4243_c3d2_6b82_u64.to_le_bytes());
-        assert_eq!(map[8..40], *b"\x03\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xee\xff\0\0\0\0\0\0");
+    fn golden_bytes() {
+        let pages = [encode_head(7, 4096), encode_map(7, 3, &[1, 2, 0xffee])].concat();
+        assert_eq!(pages, golden(include_str!("../../golden/scm-tier.hex")));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use base::{Account, Error, Result, hash64};
 use media::scm::Scm;
 
-use super::backing::Backing;
 use super::background::Desk;
+use super::backing::Backing;
 use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
 use super::placement::Placement;
 use super::slot_map::{SLOT_SIXTEENTHS, WAYS};

@@ -24,6 +24,9 @@ struct Page {
     heat: u8,
 }
 
+/// Hashes with their heat, and the hand.
+type Set = ([Option<(u64, u8)>; WAYS], usize);
+
 pub(super) struct Reference {
     placement: Placement,
     costs: Costs,
@@ -31,7 +34,7 @@ pub(super) struct Reference {
     new: VecDeque<Page>,
     main: VecDeque<Page>,
     dram_ghost: Ghost,
-    sets: Vec<([Option<(u64, u8)>; WAYS], usize)>,
+    sets: Vec<Set>,
     ghosts: Vec<Ghost>,
     lookups: u64,
     admitted: u64,
@@ -95,7 +98,7 @@ impl Reference {
         found
     }
 
-    fn set(&mut self, hash: u64) -> &mut ([Option<(u64, u8)>; WAYS], usize) {
+    fn set(&mut self, hash: u64) -> &mut Set {
         let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         let set = (mixed as usize * self.sets.len()) >> 32;
         &mut self.sets[set]
@@ -153,10 +156,8 @@ impl Reference {
         }
         let is_filling = self.set(hash).0.iter().any(Option::is_none);
         let ghost = (hash >> 60) as usize;
-        let is_warm = is_filling
-            || is_warm
-            || kind == PageKind::Meta
-            || self.ghosts[ghost].recall(hash);
+        let is_warm =
+            is_filling || is_warm || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
         let late = self.lookups - self.window.0;
         let offer = Offer {
             room: if is_filling { Room::Empty } else { Room::Full },

@@ -209,9 +209,9 @@ impl SlotMap {
 
     /// Empties `slot` if it holds the page with this hash; whether it did.
     pub(crate) fn clear_if(&self, slot: usize, hash: u64) -> bool {
-        self.hashes.get(slot).is_some_and(|word| {
-            word.compare_exchange(print(hash), EMPTY, Relaxed, Relaxed).is_ok()
-        })
+        self.hashes
+            .get(slot)
+            .is_some_and(|word| word.compare_exchange(print(hash), EMPTY, Relaxed, Relaxed).is_ok())
     }
 
     /// Has `slot`, taken until now, hold the page with this hash, as warm as that.

@@ -31,7 +31,9 @@ fn what_was_put_is_found_until_it_is_cleared() {
 fn what_is_asked_for_outlives_what_is_not() {
     let map = SlotMap::new(64);
     let slots = map.slots() as u64;
-    (0..slots).for_each(|number| { put(&map, number); });
+    (0..slots).for_each(|number| {
+        put(&map, number);
+    });
     let kept = || (0..slots / 4).filter(|number| map.find(hash(*number)).is_some()).count();
     let before = kept();
     for round in 0..8 {
@@ -41,7 +43,9 @@ fn what_is_asked_for_outlives_what_is_not() {
             }
         }
         let new = slots * (round + 1);
-        (new..new + slots / 4).for_each(|number| { put(&map, number); });
+        (new..new + slots / 4).for_each(|number| {
+            put(&map, number);
+        });
     }
     assert!(kept() * 10 > before * 9, "{} of {before}", kept());
 }
@@ -65,7 +69,9 @@ fn heat_counts_to_three_and_marks_stay_apart() {
 #[test]
 fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     let (map, mut rng) = (SlotMap::new(32), Rng::new(7));
-    (0..400).for_each(|number| { put(&map, number); });
+    (0..400).for_each(|number| {
+        put(&map, number);
+    });
     let mut hashes = vec![0; map.slots()];
     map.hashes(0, &mut hashes);
     let again = SlotMap::new(32);

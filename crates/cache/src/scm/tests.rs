@@ -73,7 +73,7 @@ fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
 fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
     let check = |page: &[u8]| page[..64] == content(key)[..64];
     if let Some(frame) = cache.get(key, kind) {
-        assert!(check(&*frame), "{key:?}");
+        assert!(check(&frame), "{key:?}");
         return Found::Dram;
     }
     let tier = cache.below().unwrap();
@@ -90,12 +90,15 @@ fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
             tier.damaged(page.slot);
         }
         Some(ScmHit::Read(read)) => {
-            let (buf, done) = read.file().read(read.at(), media::Buf::pages(1), media::Purpose::Data);
+            let (buf, done) =
+                read.file().read(read.at(), media::Buf::pages(1), media::Purpose::Data);
             match done {
                 Err(error) => tier.fail(error),
                 Ok(()) if !check(&buf) => tier.damaged(read.slot),
                 Ok(()) => {
-                    if read.goes_up && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some() {
+                    if read.goes_up
+                        && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some()
+                    {
                         tier.promoted();
                     }
                     return Found::Scm;
@@ -133,7 +136,7 @@ fn every_access_is_as_the_reference_says_under_every_policy() {
             for turn in 0..150_000 {
                 let phase = (turn / 50_000) * 3000;
                 let page = phase + skewed(&mut rng, 6000);
-                let kind = if page % 40 == 0 { PageKind::Meta } else { PageKind::Data };
+                let kind = if page.is_multiple_of(40) { PageKind::Meta } else { PageKind::Data };
                 let found = read(&cache, key(page), kind);
                 while tier.step(NOW, &cache) {}
                 assert_eq!(found, reference.access(key(page), kind), "{name} {seed} turn {turn}");
@@ -200,11 +203,11 @@ fn restarted(is_clean: bool) -> f64 {
         // What it would write on closing is lost.
         first.fail(base::Error::invalid("crash"));
     }
-    let second = tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
+    let second =
+        tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
     let cache = above(&second, 2 * MIB);
-    let found = before.iter().filter(|page| {
-        read(&cache, key(**page), PageKind::Data) == Found::Scm
-    });
+    let found =
+        before.iter().filter(|page| read(&cache, key(**page), PageKind::Data) == Found::Scm);
     let part = found.count() as f64 / before.len() as f64;
     let counts = second.statistics();
     assert!(before.len() > 1000 && counts.restored as usize <= before.len(), "{counts:?}");

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use arena::Frame;
 use base::{Charge, Error, Result};
-use media::{File, Queue};
+use media::emulated::Emulation;
 use media::scm::{Facts, Pinned};
+use media::{File, Queue};
 use parking_lot::Mutex;
 
 use super::admission::{Offer, Refusal, decide};
@@ -157,6 +158,12 @@ impl ScmTier {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         self.backing.facts()
+    }
+
+    /// What its emulation did so far; none of a real one.
+    #[must_use]
+    pub fn emulation(&self) -> Option<Emulation> {
+        self.backing.emulation()
     }
 
     /// The policy in force.

@@ -13,8 +13,8 @@ use media::{Buf, Completion, Medium, Op, Request};
 use parking_lot::Mutex;
 use table::{Pages, Span, Step};
 
-use super::pages::{Depth, PageReader, no_file, purpose};
 use super::below::Found;
+use super::pages::{Depth, PageReader, no_file, purpose};
 use super::{Lookup, PageFile, Probe, ReadOp};
 use crate::ordered::View;
 
