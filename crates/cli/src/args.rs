@@ -107,8 +107,18 @@ impl From<CodecName> for Codec {
     }
 }
 
+/// What `bench` does beside running workloads.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run one workload over a list of tier configurations, side by side
+    Tiers(crate::bench::Tiers),
+}
+
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
     /// Workloads, run in this order on one store
     #[arg(required = true, value_name = "NAME", value_parser = one_of(Name::ALL, Name::name))]
     pub(crate) names: Vec<Name>,
@@ -418,7 +428,7 @@ pub(crate) struct Restore {
 }
 
 /// One of `all` by its name, which usage, help and errors list.
-fn one_of<T, const N: usize>(
+pub(crate) fn one_of<T, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T>
@@ -432,7 +442,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| plain(&error))
 }
 
-fn distribution(text: &str) -> Result<Distribution, String> {
+pub(crate) fn distribution(text: &str) -> Result<Distribution, String> {
     text.parse().map_err(|error| plain(&error))
 }
 

@@ -99,6 +99,14 @@ impl Builder {
         self
     }
 
+    /// Keeps no single rows in DRAM, for measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_rows(mut self) -> Self {
+        self.own = self.own.without_rows();
+        self
+    }
+
     /// Shares memory, cache and threads with other stores of the process.
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Self {

@@ -88,7 +88,7 @@ pub use base::{
 };
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
-pub use cache::{Placement, ScmStatistics};
+pub use cache::{Placement, Refusals, ScmStatistics};
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use compact::MergeOperator;

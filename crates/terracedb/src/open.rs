@@ -161,7 +161,11 @@ pub(crate) fn open(
     };
     let reader = Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
-        Rows::new(Arc::clone(resources.rows()), Arc::clone(resources.balance())),
+        Rows::new(
+            Arc::clone(resources.rows()),
+            Arc::clone(resources.balance()),
+            resources.has_rows(),
+        ),
         resources.reads_account(),
     ));
     let dictionaries = Arc::clone(&env.dictionaries);

@@ -41,6 +41,7 @@ struct Inner {
     rows: Arc<RowCache>,
     balance: Arc<Balance>,
     scm: Option<ScmCache>,
+    has_rows: bool,
     /// Memory of memtables that were flushed, for the next ones.
     regions: Arc<RegionPool>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
@@ -64,6 +65,7 @@ pub struct ResourcesBuilder {
     background_threads: Option<usize>,
     executor: Option<Arc<dyn Executor>>,
     scm: Option<Scm>,
+    no_rows: bool,
 }
 
 impl ResourcesBuilder {
@@ -89,6 +91,14 @@ impl ResourcesBuilder {
     #[must_use]
     pub fn scm(mut self, scm: Scm) -> Self {
         self.scm = Some(scm);
+        self
+    }
+
+    /// Keeps no single rows in DRAM, for measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_rows(mut self) -> Self {
+        self.no_rows = true;
         self
     }
 
@@ -139,6 +149,7 @@ impl ResourcesBuilder {
             rows,
             balance,
             scm,
+            has_rows: !self.no_rows,
             regions,
             flush,
             _flush_charge,
@@ -291,6 +302,11 @@ impl Resources {
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
         &self.0.cache
+    }
+
+    /// Whether reads leave rows.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.0.has_rows
     }
 
     pub(crate) fn rows(&self) -> &Arc<RowCache> {

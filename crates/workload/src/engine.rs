@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch};
 
-use crate::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
+use crate::{Counters, Direction, Emulation, Hits, ScanVisitor, ScmCounts, Store, Traffic};
 
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
@@ -53,6 +53,23 @@ impl Engine {
             Some(queues.swap_remove(at))
         });
         idle.map_or_else(|| self.db.read_queue(depth), Ok)
+    }
+}
+
+const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
+    let terracedb::Refusals { cold, budget, churn, busy, dead, kind } = counts.refused;
+    ScmCounts {
+        hits: counts.hits_data + counts.hits_meta,
+        hits_meta: counts.hits_meta,
+        misses: counts.misses,
+        admitted: counts.admitted,
+        refused: cold + budget + churn + busy + dead + kind,
+        dropped: counts.dropped,
+        promoted: counts.promoted,
+        demoted: counts.demoted,
+        kept: counts.kept,
+        bytes_written: counts.bytes_written,
+        resident_bytes: counts.resident << 12,
     }
 }
 
@@ -187,6 +204,11 @@ impl Store for Engine {
                 ("runs", statistics.delays.runs),
                 ("space", statistics.delays.space),
             ]),
+            scm: statistics.scm.as_ref().map(|scm| scm_counts(&scm.counts)),
+            emulation: statistics.scm.as_ref().and_then(|scm| {
+                let wait_cpu_seconds = scm.wait_cpu_seconds;
+                scm.emulated.map(|profile| Emulation { profile, wait_cpu_seconds })
+            }),
             memory_bytes: statistics.memory.used,
             space_bytes: held + statistics.log_bytes,
             logical_bytes: None,

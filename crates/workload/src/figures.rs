@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::bench::Kind;
 use crate::latency::{Latencies, LatencySummary};
 use crate::process;
+use crate::scm::{Emulation, ScmCounts};
 use crate::store::{Counters, Hits, Store, Traffic};
 
 /// Device traffic of a run.
@@ -73,7 +74,7 @@ pub struct Figures {
     pub process_read_bytes: u64,
     /// The same, written.
     pub process_write_bytes: u64,
-    /// Resident memory at the end.
+    /// Resident memory at the end, without memory shared with files in memory, as storage-class memory is.
     pub rss_bytes: u64,
     /// The most resident memory during the run.
     pub peak_rss_bytes: u64,
@@ -96,6 +97,12 @@ pub struct Figures {
     pub read_bytes: u64,
     /// Where reads were answered.
     pub hits: Hits,
+    /// What the tier of storage-class memory did, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scm: Option<ScmCounts>,
+    /// What emulating it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulation: Option<Emulation>,
 }
 
 /// What a thread counts while it runs.
@@ -244,6 +251,8 @@ impl<'a> Meter<'a> {
             written_bytes: tally.written_bytes,
             read_bytes: tally.read_bytes,
             hits: counted.hits,
+            scm: counted.scm,
+            emulation: counted.emulation,
         })
     }
 }

@@ -17,6 +17,7 @@ mod latency;
 mod permutation;
 mod process;
 pub mod replay;
+mod scm;
 mod sizes;
 mod store;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
 pub use key_ranges::{KeyRanges, RangeHeat};
 pub use latency::{Latencies, LatencySummary};
 pub use permutation::Permutation;
+pub use scm::{Emulation, ScmCounts};
 pub use sizes::Sizes;
 pub use store::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
 pub use value::Values;

@@ -67,7 +67,10 @@ fn parse_status(status: &str) -> Resident {
         let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         kib.map_or(0, |kib| kib << 10)
     };
-    Resident { now: field("VmRSS:"), peak: field("VmHWM:") }
+    // Memory shared with files in memory is another tier, and only grows.
+    let shared = field("RssShmem:");
+    let [now, peak] = ["VmRSS:", "VmHWM:"].map(|name| field(name).saturating_sub(shared));
+    Resident { now, peak }
 }
 
 #[cfg(test)]
@@ -78,6 +81,8 @@ mod tests {
     fn status_lines_are_read() {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t     512 kB\n";
         assert_eq!(parse_status(status), Resident { now: 512 << 10, peak: 2 << 20 });
+        let shared = format!("{status}RssShmem:\t     256 kB\n");
+        assert_eq!(parse_status(&shared), Resident { now: 256 << 10, peak: 1792 << 10 });
         assert_eq!(parse_status("VmRSS: lots\n"), Resident::default());
     }
 

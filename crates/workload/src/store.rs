@@ -12,6 +12,8 @@ use std::time::Duration;
 use base::Result;
 use serde::Serialize;
 
+use crate::{Emulation, ScmCounts};
+
 /// The way a scan walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -184,7 +186,7 @@ impl Hits {
 /// What a store counts. The first four only grow, and a run reports their difference; the last
 /// three are the state of the moment. A store that does not count something leaves it zero or
 /// `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Device traffic by purpose; the names are the engine's (`log`, `data`, `flush`, ..).
     pub device: BTreeMap<&'static str, Traffic>,
@@ -195,6 +197,10 @@ pub struct Counters {
     /// How long writers were made to wait for background work, summed over writers, by reason; the
     /// names are the engine's.
     pub stalls: BTreeMap<&'static str, Duration>,
+    /// What the tier of storage-class memory did, where there is one.
+    pub scm: Option<ScmCounts>,
+    /// What emulating it took.
+    pub emulation: Option<Emulation>,
     /// Memory charged now, bytes.
     pub memory_bytes: u64,
     /// Device space taken now, bytes: logs, tables, everything.
@@ -238,6 +244,8 @@ impl Counters {
                 .saturating_sub(earlier.foreground_read_ops),
             hits: self.hits.since(&earlier.hits),
             stalls: stalls.collect(),
+            scm: self.scm.map(|scm| scm.since(&earlier.scm.unwrap_or_default())),
+            emulation: self.emulation.map(|emulation| emulation.since(earlier.emulation)),
             ..self.clone()
         }
     }

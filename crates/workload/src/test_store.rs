@@ -232,6 +232,8 @@ impl Store for TestStore {
         let map = self.map.lock().unwrap();
         let logical = map.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
         Counters {
+            scm: None,
+            emulation: None,
             device: BTreeMap::from([("log", log), ("data", data)]),
             foreground_read_ops: 2 * gets,
             hits: Hits { row: gets / 2, flash: gets - gets / 2, ..Hits::default() },

@@ -38,6 +38,9 @@ pub(crate) struct Flags {
     /// How new tables are compressed [default: lz4]
     #[arg(long, help_heading = HEADING)]
     codec: Option<CodecName>,
+    /// Keep no single rows in DRAM, for measurements
+    #[arg(long, hide = true)]
+    no_rows: bool,
     /// Any other setting, as in zstd-level=9; may be given more than once
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = HEADING)]
     settings: Vec<String>,
@@ -68,6 +71,7 @@ impl fmt::Display for Source {
 pub(crate) struct Config {
     values: Values,
     sources: BTreeMap<Setting, Source>,
+    no_rows: bool,
 }
 
 impl Config {
@@ -120,6 +124,7 @@ impl Config {
     }
 
     fn flags(&mut self, flags: &Flags) -> Result<()> {
+        self.no_rows = flags.no_rows;
         for text in &flags.settings {
             let (key, value) = text.split_once('=').ok_or_else(|| {
                 Error::invalid("--set").expected("KEY=VALUE").got(format_args!("`{text}`"))
@@ -185,6 +190,7 @@ impl Config {
             .compaction_rate(values.compaction_rate)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
+        let builder = if self.no_rows { builder.without_rows() } else { builder };
         let builder = match values.memory {
             Some(memory) => builder.memory(memory),
             None => builder,

@@ -40,11 +40,13 @@ impl Probe {
 pub(crate) struct Rows {
     cache: Arc<RowCache>,
     balance: Arc<Balance>,
+    /// Whether reads leave any.
+    are_kept: bool,
 }
 
 impl Rows {
-    pub(crate) fn new(cache: Arc<RowCache>, balance: Arc<Balance>) -> Self {
-        Self { cache, balance }
+    pub(crate) fn new(cache: Arc<RowCache>, balance: Arc<Balance>, are_kept: bool) -> Self {
+        Self { cache, balance, are_kept }
     }
 
     /// To be called before the view is taken that `key` is looked up in.
@@ -98,7 +100,9 @@ impl Rows {
         value: &Value,
         depth: Depth,
     ) {
-        let Some((probe, bucket, seqno, as_of)) = lookup.row() else { return };
+        let Some((probe, bucket, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
+            return;
+        };
         self.balance.missed();
         let (key, view) = (lookup.key(), lookup.view());
         let is_newer = |memtable: &Arc<crate::ordered::Memtable>| {

@@ -1,5 +1,7 @@
 //! `terrace bench`.
 
+mod tiers;
+
 use terracedb::{Error, Result};
 use workload::bench::{Bench, Event, Name, Options, Report};
 
@@ -8,7 +10,12 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::{Outcome, args};
 
+pub(crate) use tiers::Args as Tiers;
+
 pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
+    if let Some(args::BenchCommand::Tiers(args)) = &args.command {
+        return tiers::run(args);
+    }
     let options = options(&args);
     options.check()?;
     args.names.iter().try_for_each(|name| Bench::check(*name, &options))?;

@@ -1,0 +1,282 @@
+//! `terrace bench tiers`: one workload over a list of tier configurations, side by side.
+//!
+//! Each configuration is a process of its own, so that its memory and processor time are its own: this
+//! program again, on the same store. A workload runs some rounds, of which the last counts: those
+//! before fill the tiers.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use terracedb::{Error, Placement, Result, Scm, format_bytes, parse_bytes};
+use workload::Distribution;
+use workload::bench::Name;
+
+use crate::Outcome;
+use crate::output::Output;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The workload
+    #[arg(value_name = "NAME", value_parser = crate::args::one_of(Name::ALL, Name::name))]
+    name: Name,
+    /// A configuration: memory, and a tier below it with where it lies and its policy, as in 341MiB,
+    /// 341MiB+3GiB@emulated:optane-ssd or 1GiB+4GiB@numa:1,by-kind; may be given more than once
+    #[arg(long = "tier", value_name = "MEMORY[+SIZE@PLACE[,POLICY]]", required = true)]
+    tiers: Vec<Configuration>,
+    /// The store; filled first where there is none
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Keys in it
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    num: u64,
+    /// Bytes of a value [default: the workload's]
+    #[arg(long, value_name = "B")]
+    value_size: Option<usize>,
+    /// Threads
+    #[arg(long, value_name = "T", default_value_t = 8)]
+    threads: usize,
+    /// Seconds of a round
+    #[arg(long, value_name = "S", value_parser = crate::args::seconds, default_value = "30")]
+    duration: Duration,
+    /// Rounds; the last counts
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    rounds: u32,
+    /// Operations per second to offer [default: as many as the store takes]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// How keys are picked, as in bench
+    #[arg(long, value_name = "NAME", value_parser = crate::args::distribution)]
+    distribution: Option<Distribution>,
+    /// What the tier below may be written, bytes a second over any minute
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    write_budget: Option<u64>,
+    /// Keep no single rows in DRAM
+    #[arg(long)]
+    no_rows: bool,
+    /// Print one JSON object a configuration
+    #[arg(long)]
+    json: bool,
+}
+
+/// Memory, and what lies below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Configuration {
+    memory: u64,
+    scm: Option<Below>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Below {
+    size: u64,
+    place: String,
+    placement: Placement,
+}
+
+impl FromStr for Configuration {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (memory, below) = match text.split_once('+') {
+            Some((memory, below)) => (memory, Some(below)),
+            None => (text, None),
+        };
+        let memory = parse_bytes(memory)?;
+        let Some(below) = below else { return Ok(Self { memory, scm: None }) };
+        let refused = || {
+            Error::invalid("tiers")
+                .expected("MEMORY+SIZE@PLACE or MEMORY+SIZE@PLACE,POLICY")
+                .got(text)
+        };
+        let (size, place) = below.split_once('@').ok_or_else(refused)?;
+        let policy = place.rsplit_once(',').and_then(|(place, policy)| {
+            let named = Placement::NAMES.iter().find(|(name, _)| *name == policy)?;
+            Some((place, named.1))
+        });
+        let (place, placement) = policy.unwrap_or((place, Placement::default()));
+        let size = parse_bytes(size)?;
+        Scm::new(place, size)?;
+        Ok(Self { memory, scm: Some(Below { size, place: place.to_owned(), placement }) })
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |bytes| format_bytes(bytes).replace(".0 ", "").replace(' ', "");
+        f.write_str(&short(self.memory))?;
+        match &self.scm {
+            None => Ok(()),
+            Some(scm) => write!(f, "+{}@{}", short(scm.size), scm.place),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let mut out = Output::new();
+    if !args.data.join("LOCK").exists() {
+        fill(args)?;
+    }
+    if !args.json {
+        let columns =
+            "ops/s  CPU us/op wait us/op    mean us     P95 us     P99 us  row % page %  SCM %";
+        out.line(format_args!(
+            "{:<44} {:<10} {columns} flash % reads/get SCM wr/s    RSS MiB",
+            "tiers", "policy"
+        ))?;
+        out.flush()?;
+    }
+    for configuration in &args.tiers {
+        let report = one(args, configuration)?;
+        match args.json {
+            true => out.line(&report)?,
+            false => out.line(row(&report))?,
+        }
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// This program, about to run a workload on the store.
+fn bench(args: &Args, names: &[Name]) -> Result<Command> {
+    let program = std::env::current_exe().map_err(|e| Error::io("find", "this program", e))?;
+    let mut command = Command::new(program);
+    command.arg("bench").args(names.iter().map(|name| name.name())).arg("--json");
+    command.arg("--data").arg(&args.data);
+    command.args(["--num".to_owned(), args.num.to_string()]);
+    if let Some(bytes) = args.value_size {
+        command.args(["--value-size".to_owned(), bytes.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    Ok(command)
+}
+
+fn fill(args: &Args) -> Result<()> {
+    let fill = [Name::FillRandom];
+    let mut command = bench(args, &fill)?;
+    command.args(["--settle", "--memory", "512MiB"]);
+    last_line(&mut command).map(drop)
+}
+
+/// Runs the workload on one configuration; what it says of the last round.
+fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
+    let names = vec![args.name; args.rounds as usize];
+    let mut command = bench(args, &names)?;
+    let Configuration { memory, scm } = configuration;
+    command.args(["--existing", "--memory", &memory.to_string()]);
+    command.args(["--threads".to_owned(), args.threads.to_string()]);
+    command.args(["--duration".to_owned(), args.duration.as_secs_f64().to_string()]);
+    if let Some(rate) = args.rate {
+        command.args(["--rate".to_owned(), rate.to_string()]);
+    }
+    if let Some(distribution) = &args.distribution {
+        command.args(["--distribution".to_owned(), distribution.to_string()]);
+    }
+    if args.no_rows {
+        command.arg("--no-rows");
+    }
+    let mut set = |key: &str, value: &str| {
+        command.args(["--set".to_owned(), format!("{key}={value}")]);
+    };
+    if let Some(Below { size, place, placement }) = scm {
+        set("scm.path", place);
+        set("scm.size", &size.to_string());
+        set("scm.placement", placement.name());
+        if let Some(budget) = args.write_budget {
+            set("scm.write-budget", &budget.to_string());
+        }
+    }
+    let report = last_line(&mut command)?;
+    let Value::Object(report) = report else { return Err(unreadable(&report)) };
+    let policy = scm.as_ref().map(|scm| scm.placement.name());
+    let mut named = Map::new();
+    named.insert("tiers".to_owned(), json!(configuration.to_string()));
+    named.insert("policy".to_owned(), json!(policy));
+    named.extend(report);
+    Ok(Value::Object(named))
+}
+
+/// The last line that `command` prints, which is JSON.
+fn last_line(command: &mut Command) -> Result<Value> {
+    let shown = format!("{command:?}");
+    let done = command.output().map_err(|e| Error::io("run", Path::new(&shown).display(), e))?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    let line = text.lines().last().unwrap_or_default();
+    if !done.status.success() {
+        return Err(Error::invalid("a run").at(shown).got(done.status));
+    }
+    serde_json::from_str(line).map_err(|error| Error::invalid("report").got(line).caused_by(error))
+}
+
+fn unreadable(report: &Value) -> Error {
+    Error::invalid("report").expected("an object").got(report)
+}
+
+/// A report as a line of the table.
+fn row(report: &Value) -> String {
+    let number = |pointer: &str| report.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    let text = |key: &str| report.get(key).and_then(Value::as_str).unwrap_or("-");
+    let ops = number("/ops").max(1.0);
+    let hits = ["row", "page", "scm", "flash"].map(|tier| number(&format!("/hits/{tier}")));
+    let all = hits.iter().sum::<f64>().max(1.0);
+    let [row, page, scm, flash] = hits.map(|hits| hits * 100.0 / all);
+    let per_op = |pointer: &str| number(pointer) * 1e6 / ops;
+    let written = number("/scm/bytes_written") / number("/seconds").max(0.001);
+    format!(
+        "{:<44} {:<10} {:>5.0} {:>9.2} {:>10.2} {:>10.1} {:>10.1} {:>10.1} {row:>6.2} {page:>6.2} \
+         {scm:>6.2} {flash:>7.2} {:>9.3} {:>8} {:>10.0}",
+        text("tiers"),
+        text("policy"),
+        number("/ops_per_sec"),
+        per_op("/cpu_seconds"),
+        per_op("/emulation/wait_cpu_seconds"),
+        number("/latency_us/mean"),
+        number("/latency_us/p95"),
+        number("/latency_us/p99"),
+        number("/device_reads_per_get"),
+        format_bytes(written as u64).replace(' ', ""),
+        number("/peak_rss_bytes") / f64::from(1 << 20),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_are_read_as_they_are_written() {
+        let of = |text: &str| text.parse::<Configuration>();
+        assert_eq!(of("341MiB").unwrap(), Configuration { memory: 341 << 20, scm: None });
+        let place = "emulated:cxl-dram@/dev/shm/tier".to_owned();
+        let below = Below { size: 3 << 30, place, placement: Placement::ByKind };
+        let full = of("341MiB+3GiB@emulated:cxl-dram@/dev/shm/tier,by-kind").unwrap();
+        assert_eq!(full, Configuration { memory: 341 << 20, scm: Some(below) });
+        assert_eq!(full.to_string(), "341MiB+3GiB@emulated:cxl-dram@/dev/shm/tier");
+        assert_eq!(of("1GiB+2GiB@numa:1").unwrap().scm.unwrap().placement, Placement::Adaptive);
+        for bad in
+            ["", "lots", "1GiB+", "1GiB+2GiB", "1GiB+2GiB@", "1GiB+x@numa:1", "1GiB+2GiB@numa:x"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_report_is_a_line() {
+        let report = json!({
+            "tiers": "341MiB", "policy": null, "ops": 1000, "ops_per_sec": 500.0, "seconds": 2.0,
+            "cpu_seconds": 0.01, "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
+            "hits": { "row": 50, "page": 25, "scm": 20, "flash": 5 }, "device_reads_per_get": 0.05,
+            "scm": { "bytes_written": 8192 }, "peak_rss_bytes": 1 << 20,
+        });
+        let line = row(&report);
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            "341MiB - 500 10.00 0.00 3.0 7.0 9.0 50.00 25.00 20.00 5.00 0.050 4.0KiB 1"
+                .split(' ')
+                .collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! What a store's tier of storage-class memory did in a run.
+
+use serde::Serialize;
+
+/// Counts of pages, unless something else is said. Field names are an interface that scripts parse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScmCounts {
+    /// Lookups that found a page.
+    pub hits: u64,
+    /// Of them, of metadata.
+    pub hits_meta: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Let in.
+    pub admitted: u64,
+    /// Not let in.
+    pub refused: u64,
+    /// Pushed out.
+    pub dropped: u64,
+    /// Copied to DRAM.
+    pub promoted: u64,
+    /// Written on leaving DRAM.
+    pub demoted: u64,
+    /// Left DRAM and lay below still.
+    pub kept: u64,
+    /// Written, bytes, the map included.
+    pub bytes_written: u64,
+    /// Held at the end, bytes.
+    pub resident_bytes: u64,
+}
+
+impl ScmCounts {
+    /// What was added since `earlier`, and what is held now.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            hits: self.hits.saturating_sub(earlier.hits),
+            hits_meta: self.hits_meta.saturating_sub(earlier.hits_meta),
+            misses: self.misses.saturating_sub(earlier.misses),
+            admitted: self.admitted.saturating_sub(earlier.admitted),
+            refused: self.refused.saturating_sub(earlier.refused),
+            dropped: self.dropped.saturating_sub(earlier.dropped),
+            promoted: self.promoted.saturating_sub(earlier.promoted),
+            demoted: self.demoted.saturating_sub(earlier.demoted),
+            kept: self.kept.saturating_sub(earlier.kept),
+            bytes_written: self.bytes_written.saturating_sub(earlier.bytes_written),
+            resident_bytes: self.resident_bytes,
+        }
+    }
+}
+
+/// What emulating a device took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Emulation {
+    /// The device's profile.
+    pub profile: &'static str,
+    /// Processor time burnt in waiting, seconds, all threads together; part of the run's.
+    pub wait_cpu_seconds: f64,
+}
+
+impl Emulation {
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Option<Self>) -> Self {
+        let before = earlier.map_or(0.0, |earlier| earlier.wait_cpu_seconds);
+        Self { wait_cpu_seconds: self.wait_cpu_seconds - before, ..self }
+    }
+}
