@@ -183,14 +183,14 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_line() {
-        let text = "memroy = \"1GiB\"\ncodec = \"gzip\"\n[scm]\nsize = \"8GiB\"\n[flash]\n\
+        let text = "memroy = \"1GiB\"\ncodec = \"gzip\"\n[remote]\nurl = \"s3://b\"\n[flash]\n\
                     paht = \"x\"\n[[memory]]\n[net]\nport = 1\n[flash.path]\nx = 1\n";
         let (values, read) = of(text);
         let problems: Vec<_> = read.problems.iter().map(ToString::to_string).collect();
         let expected = [
             (1, "unknown setting `memroy`", "`memory`"),
             (2, "setting `codec`", "`gzip`"),
-            (4, "setting `scm.size` is not built yet", ""),
+            (4, "setting `remote.url` is not built yet", ""),
             (6, "unknown setting `flash.paht`", "`flash.path`"),
             (7, "setting `memory`", "got `array`"),
             (8, "unknown setting `net`", "one of memory"),

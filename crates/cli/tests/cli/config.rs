@@ -49,11 +49,11 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 #[test]
 fn a_mistake_is_named_with_its_line_and_what_was_meant() {
     let scratch = Scratch::new();
-    let file = configured(&scratch, "memroy = \"64MiB\"\n[scm]\nsize = \"1GiB\"");
+    let file = configured(&scratch, "memroy = \"64MiB\"\n[remote]\nurl = \"s3://b\"");
     let checked = terrace(&["config", "check", &file]);
     assert_eq!((checked.code, checked.err.as_str()), (1, ""));
     assert!(checked.out.contains("shop.toml:1: expected `memory`"), "{}", checked.out);
-    assert!(checked.out.contains("`scm.size` is not built yet at"), "{}", checked.out);
+    assert!(checked.out.contains("`remote.url` is not built yet at"), "{}", checked.out);
     let checked = terrace(&["config", "check", &file, "--json"]);
     assert_eq!((checked.code, checked.err.as_str()), (1, ""));
     let report = json_lines(&checked.out).remove(0);
