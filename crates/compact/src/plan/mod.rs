@@ -21,7 +21,8 @@
 //! that merges whole runs at the same cost, since only the next column holds the full share of garbage
 //! and the last one none. What was kept for snapshots is garbage of the table that holds it once no
 //! snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
-//! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the shapes that were compared.
+//! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the
+//! shapes that were compared.
 //!
 //! Related: tiering, leveling and lazy leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018);
 //! more filter bits for smaller runs are "Monkey" (Dayan et al., 2017); choosing by what a byte of
