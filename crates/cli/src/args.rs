@@ -13,7 +13,9 @@ use workload::trace::Format;
 
 use crate::config::Flags;
 use crate::place::Place;
-use crate::{compact, completions, config, delete_range, ingest, keyspace, scrub, stats, time};
+use crate::{
+    calibrate, compact, completions, config, delete_range, ingest, keyspace, scrub, stats, time,
+};
 
 /// A key-value store for machines with little DRAM.
 #[derive(Debug, Parser)]
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     },
     /// Make a directory the store that a backup is of
     Restore(Restore),
+    /// Measure a device: latency, bandwidth by threads and size, unit of writing, mixes
+    Calibrate(calibrate::Args),
     /// Show, check and document settings
     Config {
         #[command(subcommand)]

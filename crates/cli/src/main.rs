@@ -7,6 +7,7 @@
 mod args;
 mod backup;
 mod bench;
+mod calibrate;
 mod check;
 mod compact;
 mod completions;
@@ -45,7 +46,8 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let on_store = !matches!(args.command, Command::Replay(_) | Command::Inspect(_));
+    let on_store =
+        !matches!(args.command, Command::Replay(_) | Command::Inspect(_) | Command::Calibrate(_));
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
@@ -79,6 +81,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Checkpoint(args) => backup::checkpoint(&args),
         Command::Backup { command } => backup::backup(&command),
         Command::Restore(args) => backup::restore(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Config { command } => config::run(&command),
         Command::Completions(args) => completions::run(&args),
     }

@@ -5,6 +5,7 @@
 //! the kernel's completion rings live in this crate and nowhere else.
 
 mod buf;
+mod calibration;
 mod check;
 pub mod emulated;
 mod faulty;
@@ -25,6 +26,7 @@ mod usage;
 mod conformance;
 
 pub use buf::Buf;
+pub use calibration::{Calibration, Device as CalibratedDevice, Points, calibrate};
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};
 pub use holding::{Hold, Holding};

@@ -5,6 +5,8 @@ mod backup;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod calibrate;
+#[cfg(test)]
 mod check;
 #[cfg(test)]
 mod config;

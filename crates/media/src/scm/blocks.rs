@@ -5,7 +5,6 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::Result;
 
@@ -44,13 +43,8 @@ impl Blocks {
     pub fn emulated(self, device: Device) -> Self {
         let device = Arc::new(device);
         let profile = device.profile();
-        let facts = Facts {
-            backend: profile.backend,
-            write_unit: usize::try_from(profile.unit).unwrap_or(4096),
-            read_latency: Duration::from_nanos(profile.read.latency_ns as u64),
-            emulated: Some(profile.name),
-            ..self.facts
-        };
+        let persistence = self.facts.persistence;
+        let facts = Facts { persistence, ..Facts::of_profile(profile) };
         let file = Arc::new(EmulatedFile::new(self.file, Arc::clone(&device), 0));
         let queues = Arc::clone(&device);
         let queue = move |depth| -> Result<Box<dyn Queue>> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::emulated::{Kind, Profile};
+
 /// What content outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Persistence {
@@ -42,4 +44,20 @@ pub struct Facts {
     pub numa_node: Option<u32>,
     /// The profile of an emulated one. Figures from it say so.
     pub emulated: Option<&'static str>,
+}
+
+impl Facts {
+    /// What an emulated place that is kept nowhere is.
+    #[must_use]
+    pub fn of_profile(profile: &Profile) -> Self {
+        Self {
+            backend: profile.backend,
+            byte_addressable: profile.kind == Kind::Memory,
+            persistence: Persistence::Process,
+            write_unit: usize::try_from(profile.unit).unwrap_or(4096),
+            read_latency: Duration::from_nanos(profile.read.latency_ns as u64),
+            numa_node: None,
+            emulated: Some(profile.name),
+        }
+    }
 }

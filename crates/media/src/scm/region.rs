@@ -73,13 +73,9 @@ impl Region {
     #[must_use]
     pub fn emulated(self, device: Device) -> Self {
         let profile = device.profile();
-        let facts = Facts {
-            backend: profile.backend,
-            write_unit: usize::try_from(profile.unit).unwrap_or(PAGE_BYTES),
-            read_latency: Duration::from_nanos(profile.read.latency_ns as u64),
-            emulated: Some(profile.name),
-            ..self.facts
-        };
+        let persistence = self.facts.persistence;
+        let facts =
+            Facts { persistence, numa_node: self.facts.numa_node, ..Facts::of_profile(profile) };
         Self { facts, emulated: Some(device), ..self }
     }
 
