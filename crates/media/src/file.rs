@@ -15,6 +15,7 @@ mod pool;
 mod queue;
 mod ring;
 mod staging;
+mod strategy;
 mod transfer;
 mod turns;
 mod window;

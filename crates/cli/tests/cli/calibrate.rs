@@ -11,9 +11,9 @@ fn an_emulated_device_is_printed_drawn_and_written() {
     assert!(out.contains("emulated       optane-dimm, in virtual time\n"), "{out}");
     assert!(out.contains("write unit     256 B\n"), "{out}");
     assert!(out.contains("readers        3 ") && out.contains("writers        1 "), "{out}");
-    let text = fs::read_to_string(file).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\nversion = 1\n") && text.contains("\nunit-bytes = 256\n"), "{text}");
-    assert!(fs::read_to_string(chart).unwrap().starts_with("<svg "));
+    assert!(fs::read_to_string(&chart).unwrap().starts_with("<svg "));
     // Virtual time is the same every time.
     assert_eq!(terrace(&args).good(), out);
 }

@@ -114,7 +114,7 @@ impl Device {
     pub(super) fn run(&mut self, load: &Load) -> Result<Measured> {
         match &self.kind {
             DeviceKind::Emulated(profile) => {
-                let accesses = (ACCESSES / load.threads.max(1)).max(ACCESSES_EACH).min(4000);
+                let accesses = (ACCESSES / load.threads.max(1)).clamp(ACCESSES_EACH, 4000);
                 Ok(measure(profile, &Load { accesses, ..*load }))
             }
             DeviceKind::Mapped(slots) => {
@@ -175,7 +175,8 @@ fn on_slots(
     let places = (slots.len() * (PAGE_BYTES / len)) as u64;
     let mut place = places / u64::from(load.threads.max(1)) * u64::from(number);
     let (mut accesses, mut seen) = (0, 0_u64);
-    while Instant::now() < end {
+    // Once in any case: a thread may be started late.
+    loop {
         let batch = Instant::now();
         for _ in 0..BATCH {
             // What was read decides where to go on, as far as the processor can know.
@@ -200,6 +201,9 @@ fn on_slots(
             accesses += 1;
         }
         samples.push(batch.elapsed().as_nanos() as f64 / BATCH as f64);
+        if Instant::now() >= end {
+            break;
+        }
     }
     std::hint::black_box(seen);
     Ok(accesses)
@@ -219,7 +223,8 @@ fn on_blocks(
     let mut buf = Buf::pages(pages);
     let places = (len / load.len.max(1)).max(1);
     let mut accesses = 0;
-    while Instant::now() < end {
+    // Once in any case: a thread may be started late.
+    loop {
         let at = rng.below(places) * load.len;
         let started = Instant::now();
         owed += load.write_share;
@@ -233,6 +238,8 @@ fn on_blocks(
         buf = back;
         samples.push(started.elapsed().as_nanos() as f64);
         accesses += 1;
+        if Instant::now() >= end {
+            return Ok(accesses);
+        }
     }
-    Ok(accesses)
 }

@@ -9,12 +9,20 @@
 //! waiting fails they are leaked, never freed.
 
 use std::collections::VecDeque;
+use std::hint::spin_loop;
 use std::io;
+use std::num::NonZero;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{available_parallelism, sleep};
+use std::time::{Duration, Instant};
 
 use base::{Error, Result};
 use io_uring::{IoUring, opcode, types};
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use super::queue::{Carrier, Operation};
+use super::strategy::{Plan, Slept, Waits};
 use super::transfer::Step;
 use crate::{Class, Completion};
 
@@ -33,6 +41,34 @@ pub(super) struct Ring {
     free: Vec<usize>,
     /// Slots whose next call is not in the submission queue yet.
     ready: VecDeque<usize>,
+    waits: Waits,
+}
+
+/// Threads of this process that wait for a ring now.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Cores that are left when each waiting thread has one, and another for what it waits for: below that
+/// who looks for completions takes the core of someone who has work.
+fn free_cores() -> usize {
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| available_parallelism().map_or(1, NonZero::get));
+    CORES.saturating_sub(2 * WAITING.load(Relaxed))
+}
+
+/// Counts a waiting thread.
+struct Waiting;
+
+impl Waiting {
+    fn begin() -> Self {
+        WAITING.fetch_add(1, Relaxed);
+        Self
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Ring {
@@ -41,7 +77,8 @@ impl Ring {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
         let ring = IoUring::builder().dontfork().build(entries)?;
         let slots = (0..depth).map(|_| None).collect();
-        Ok(Self { ring, slots, free: (0..depth).collect(), ready: VecDeque::new() })
+        let (free, ready) = ((0..depth).collect(), VecDeque::new());
+        Ok(Self { ring, slots, free, ready, waits: Waits::new() })
     }
 
     /// Whether the kernel lets this process use a ring, with the operations it takes.
@@ -84,6 +121,35 @@ impl Ring {
                 return;
             }
         }
+    }
+
+    /// Hands what was started to the kernel and waits for `wanted` completions: by interrupt, or as
+    /// [`super::strategy`] says.
+    fn wait(&mut self, wanted: usize) -> io::Result<()> {
+        if wanted == 0 {
+            return self.ring.submit().map(drop);
+        }
+        let _waiting = Waiting::begin();
+        let in_flight = self.running();
+        let start = Instant::now();
+        if let Plan::Look { sleep_ns, look_ns } = self.waits.plan(in_flight, free_cores()) {
+            self.ring.submit()?;
+            if self.ring.completion().is_empty() {
+                let slept_ns = sleep_for(sleep_ns);
+                let is_over = !self.ring.completion().is_empty();
+                self.waits.slept(Slept { slept_ns, is_over });
+            }
+            while self.ring.completion().len() < wanted && nanos(start.elapsed()) < look_ns {
+                spin_loop();
+            }
+        }
+        if self.ring.completion().len() < wanted {
+            self.ring.submit_and_wait(wanted)?;
+        }
+        if in_flight == 1 {
+            self.waits.took(nanos(start.elapsed()));
+        }
+        Ok(())
     }
 
     /// Takes in at most `most` completions.
@@ -131,8 +197,8 @@ impl Carrier for Ring {
             if wanted == 0 && self.ring.submission().is_empty() {
                 return Ok(());
             }
-            match self.ring.submit_and_wait(wanted) {
-                Ok(_) => {}
+            match self.wait(wanted) {
+                Ok(()) => {}
                 // A full completion queue is emptied above; an interruption is waited out.
                 Err(error) if is_passing(&error) && interrupts < INTERRUPTS_MAX => interrupts += 1,
                 Err(error) => return Err(Error::io("io_uring", "complete", error)),
@@ -143,6 +209,21 @@ impl Carrier for Ring {
     fn running(&self) -> usize {
         self.slots.len() - self.free.len()
     }
+}
+
+/// Sleeps as exactly as the system can; how long it was, nanoseconds.
+fn sleep_for(ns: f64) -> f64 {
+    let start = Instant::now();
+    // By default a sleep may end fifty microseconds late, so that wake-ups fall together.
+    let slack = current_timer_slack();
+    let _kept_as_it_is = set_current_timer_slack(NonZero::new(1));
+    sleep(Duration::from_nanos(ns as u64));
+    let _kept_as_it_is = set_current_timer_slack(slack.ok().and_then(NonZero::new));
+    nanos(start.elapsed())
+}
+
+fn nanos(time: Duration) -> f64 {
+    time.as_nanos() as f64
 }
 
 fn is_passing(error: &io::Error) -> bool {
