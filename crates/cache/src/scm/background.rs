@@ -109,11 +109,15 @@ impl ScmTier {
                 && self.map.holds(slot, hash)
                 && self.map.is_verified(slot)
             {
-                drop(cache.insert_warm(key, kind, &page));
+                // What a page costs to get from here, and not what DRAM takes to put it in.
+                let copy = *page;
                 self.measured.hit(began.elapsed());
-                self.promoted();
+                if cache.insert_warm(key, kind, &copy).is_some() {
+                    self.map.promoted(slot);
+                    count(&self.counters.promoted);
+                }
             }
-            self.map.promoted(slot);
+            self.map.not_promoting(slot);
         }
     }
 

@@ -81,6 +81,9 @@ impl Reference {
                 let heat = *heat;
                 if self.placement.goes_up(kind, heat, self.costs) {
                     self.insert(key, kind, true);
+                    if let Some((_, heat)) = self.slot(key.hash()) {
+                        *heat = 0;
+                    }
                 }
                 Found::Scm
             }
@@ -151,7 +154,11 @@ impl Reference {
 
     fn wants(&mut self, key: PageKey, kind: PageKind, is_warm: bool, is_demoted: bool) -> bool {
         let hash = key.hash();
-        if self.slot(hash).is_some() || is_demoted && !self.placement.goes_down(kind) {
+        if let Some((_, heat)) = self.slot(hash) {
+            *heat = (*heat).max(1);
+            return false;
+        }
+        if is_demoted && !self.placement.goes_down(kind) {
             return false;
         }
         let is_filling = self.set(hash).0.iter().any(Option::is_none);

@@ -161,10 +161,26 @@ impl SlotMap {
         self.mark(slot, PROMOTING)
     }
 
-    /// Forgets that it is; it was, or cannot be.
-    pub(crate) fn promoted(&self, slot: usize) {
+    /// Forgets that it is: it cannot be now.
+    pub(crate) fn not_promoting(&self, slot: usize) {
         if let Some(state) = self.states.get(slot) {
             state.fetch_and(!PROMOTING, Relaxed);
+        }
+    }
+
+    /// It was: what lies here goes before what DRAM does not have.
+    pub(crate) fn promoted(&self, slot: usize) {
+        if let Some(state) = self.states.get(slot) {
+            state.fetch_and(!(PROMOTING | HEAT), Relaxed);
+        }
+    }
+
+    /// DRAM has it no more: it counts as asked for once.
+    pub(crate) fn kept(&self, slot: usize) {
+        if let Some(state) = self.states.get(slot)
+            && state.load(Relaxed) & HEAT == 0
+        {
+            state.fetch_or(1, Relaxed);
         }
     }
 

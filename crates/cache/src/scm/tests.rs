@@ -99,7 +99,7 @@ fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
                     if read.goes_up
                         && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some()
                     {
-                        tier.promoted();
+                        tier.promoted(read.slot);
                     }
                     return Found::Scm;
                 }

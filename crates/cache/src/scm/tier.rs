@@ -226,7 +226,7 @@ impl ScmTier {
             Held::InPlace(page) => {
                 let is_new = goes_up && !asked.is_promoting && self.map.set_promoting(slot);
                 if is_new && !self.offers.rise(key, kind) {
-                    self.map.promoted(slot);
+                    self.map.not_promoting(slot);
                 }
                 let is_verified = asked.is_verified;
                 ScmHit::InPlace(ScmPage { page, is_verified, slot: place })
@@ -256,7 +256,10 @@ impl ScmTier {
     }
 
     /// A page that was read from here was put into DRAM.
-    pub fn promoted(&self) {
+    pub fn promoted(&self, slot: ScmSlot) {
+        if self.map.holds(slot.slot, slot.hash) {
+            self.map.promoted(slot.slot);
+        }
         count(&self.counters.promoted);
     }
 
@@ -281,7 +284,8 @@ impl ScmTier {
             return false;
         }
         let hash = page.key.hash();
-        if self.map.find(hash).is_some() {
+        if let Some(slot) = self.map.find(hash) {
+            self.map.kept(slot);
             count(&self.counters.kept);
             return false;
         }

@@ -137,7 +137,7 @@ impl<'a> Below<'a> {
         let key = PageKey { file: span.file, page: span.first };
         let up = if read.goes_up { self.cache.insert_warm(key, kind, page) } else { None };
         if up.is_some() {
-            self.tier.promoted();
+            self.tier.promoted(read.slot);
         }
         Some(Pages::Frame(up.unwrap_or_else(|| self.cache.uncached(page))))
     }
