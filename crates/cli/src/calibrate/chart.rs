@@ -101,7 +101,13 @@ impl Panel<'_> {
         for step in 0..=4 {
             let gb = most * f64::from(step) / 4.0;
             line(format!(
-                r##"<path d="M{x0:.1} {y:.1}h{wide:.1}" stroke="#d8dee4"/><text x="{tx:.1}" y="{ty:.1}" text-anchor="end">{gb:.2}</text>"##,
+                concat!(
+                    r##"<path d="M{x0:.1} {y:.1}h{wide:.1}" stroke="#d8dee4"/>"##,
+                    r#"<text x="{tx:.1}" y="{ty:.1}" text-anchor="end">{gb:.2}</text>"#,
+                ),
+                x0 = x0,
+                wide = wide,
+                gb = gb,
                 y = y_at(gb),
                 tx = x0 - 5.0,
                 ty = y_at(gb) + 4.0,

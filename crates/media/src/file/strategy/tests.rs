@@ -64,7 +64,8 @@ fn the_way_to_wait_follows_from_latency_depth_and_cores() {
     }
 }
 
-/// The adaptive sleep overshoots less than one time in four, adds little to the latency, and burns less than looking would.
+/// The adaptive sleep overshoots less than one time in four, adds little to the latency, and burns less
+/// than looking would.
 #[test]
 fn the_adaptive_sleep_ends_just_before_the_device_does() {
     for spread in [0.0, 0.1, 0.3] {
