@@ -112,7 +112,10 @@ impl ScmTier {
                 // What a page costs to get from here, and not what DRAM takes to put it in.
                 let copy = *page;
                 self.measured.hit(began.elapsed());
-                if cache.insert_warm(key, kind, &copy).is_some() {
+                let began = Instant::now();
+                let put = cache.insert_warm(key, kind, &copy);
+                self.measured.put(began.elapsed());
+                if put.is_some() {
                     self.map.promoted(slot);
                     count(&self.counters.promoted);
                 }

@@ -10,6 +10,9 @@ use super::statistics::Counters;
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
 const DRAM_HIT_NANOS: u32 = 400;
 
+/// Putting a page into DRAM, until it is measured.
+const DRAM_PUT_NANOS: u32 = 2000;
+
 /// Each measurement moves an average by a part of this.
 const WEIGHT: u32 = 16;
 
@@ -19,6 +22,7 @@ const LEAST_STEP: u32 = 256;
 /// Averages, nanoseconds. Only numbers: `Relaxed`; of two that are measured at once, one may be lost.
 #[derive(Debug)]
 pub(crate) struct Measured {
+    put: AtomicU32,
     hit: AtomicU32,
     write: AtomicU32,
     /// In tests that say what things cost.
@@ -34,6 +38,7 @@ impl Measured {
         let hit = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
         let write = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
         Self {
+            put: AtomicU32::new(DRAM_PUT_NANOS),
             hit,
             write,
             #[cfg(test)]
@@ -49,6 +54,11 @@ impl Measured {
     /// A page was got from below in so long.
     pub(crate) fn hit(&self, took: Duration) {
         follow(&self.hit, took, DRAM_HIT_NANOS);
+    }
+
+    /// A page was put into DRAM in so long.
+    pub(crate) fn put(&self, took: Duration) {
+        follow(&self.put, took, 0);
     }
 
     /// A page was written in so long.
@@ -75,6 +85,7 @@ impl Measured {
         let rewritten = (written * 256).checked_div(written + kept).unwrap_or(256) as u32;
         Costs {
             dram_hit: DRAM_HIT_NANOS,
+            dram_put: self.put.load(Relaxed),
             scm_hit: self.hit_nanos(),
             scm_write: self.write_nanos(),
             rewritten,

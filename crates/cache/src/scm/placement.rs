@@ -43,6 +43,8 @@ impl Placement {
 pub struct Costs {
     /// The use of a page in DRAM.
     pub dram_hit: u32,
+    /// The putting of a page into DRAM, where another leaves for it.
+    pub dram_put: u32,
     /// The use of a page below.
     pub scm_hit: u32,
     /// The writing of a page below.
@@ -51,25 +53,22 @@ pub struct Costs {
     pub rewritten: u32,
 }
 
-/// A page below that was asked for so often is as hot as heat is counted.
-const HEAT_MAX: u8 = 3;
-
 impl Costs {
     /// How often a page below must be asked for until copying it up pays, where what it was asked for
     /// lately says how often it will be; none: never.
     ///
-    /// A copy costs one use below and, now and then, the writing of the page that leaves DRAM for it.
+    /// A copy costs one use below, its putting into DRAM and, now and then, the writing of the page that
+    /// leaves for it. It is to pay within as many hits as were counted.
     #[must_use]
     pub const fn worthy_heat(self) -> Option<u8> {
         let gain = self.scm_hit.saturating_sub(self.dram_hit);
-        let cost = self.scm_hit as u64 + self.scm_write as u64 * self.rewritten as u64 / 256;
+        let written = self.scm_write as u64 * self.rewritten as u64 / 256;
+        let cost = self.scm_hit as u64 + self.dram_put as u64 + written;
         if gain == 0 {
             return None;
         }
         match cost.div_ceil(gain as u64) {
             heat @ 0..=3 => Some(if heat == 0 { 1 } else { heat as u8 }),
-            // The hottest there are are worth somewhat more than the count says.
-            4..=8 => Some(HEAT_MAX),
             _ => None,
         }
     }
@@ -93,8 +92,8 @@ impl Placement {
             (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
             // Where being below costs next to nothing, DRAM is left to what is asked for most.
             (Self::Adaptive, _) => match costs.worthy_heat() {
-                Some(heat) if heat < HEAT_MAX => Tier::Dram,
-                _ => Tier::Scm,
+                Some(_) => Tier::Dram,
+                None => Tier::Scm,
             },
         }
     }
@@ -124,16 +123,20 @@ impl Placement {
 mod tests {
     use super::*;
 
-    const NEAR: Costs = Costs { dram_hit: 400, scm_hit: 420, scm_write: 900, rewritten: 128 };
-    const CXL: Costs = Costs { dram_hit: 400, scm_hit: 900, scm_write: 1200, rewritten: 64 };
-    const SSD: Costs = Costs { dram_hit: 400, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 };
+    const NEAR: Costs =
+        Costs { dram_hit: 400, dram_put: 0, scm_hit: 420, scm_write: 900, rewritten: 128 };
+    const CXL: Costs =
+        Costs { dram_hit: 400, dram_put: 2500, scm_hit: 900, scm_write: 1200, rewritten: 64 };
+    const SSD: Costs =
+        Costs { dram_hit: 400, dram_put: 2500, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 };
 
     #[test]
     fn the_dearer_a_hit_below_the_sooner_a_page_goes_up() {
         assert_eq!(NEAR.worthy_heat(), None);
-        assert_eq!(CXL.worthy_heat(), Some(3));
+        assert_eq!(CXL.worthy_heat(), None);
+        assert_eq!(Costs { dram_put: 300, ..CXL }.worthy_heat(), Some(3));
         assert_eq!(SSD.worthy_heat(), Some(2));
-        let free = Costs { scm_write: 0, rewritten: 0, ..SSD };
+        let free = Costs { scm_write: 0, rewritten: 0, dram_put: 0, ..SSD };
         assert_eq!(Costs { dram_hit: 0, ..free }.worthy_heat(), Some(1));
         assert_eq!(Costs { scm_hit: 300, ..SSD }.worthy_heat(), None, "faster than DRAM");
     }
@@ -157,8 +160,10 @@ mod tests {
         assert_eq!(up(DramFirst, Data), [2, 3]);
         assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
         assert!(up(ByKind, Data).is_empty());
-        assert_eq!(up(Adaptive, Data), [3]);
+        assert!(up(Adaptive, Data).is_empty());
         assert_eq!(up(Adaptive, Meta), [1, 2, 3]);
+        let heats = (1..=3).filter(|heat| Adaptive.goes_up(Data, *heat, SSD));
+        assert_eq!(heats.collect::<Vec<_>>(), [2, 3]);
         assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));
     }
 

@@ -120,9 +120,9 @@ fn skewed(rng: &mut Rng, pages: u64) -> u64 {
 #[test]
 fn every_access_is_as_the_reference_says_under_every_policy() {
     let costs = [
-        Costs { dram_hit: 400, scm_hit: 420, scm_write: 900, rewritten: 128 },
-        Costs { dram_hit: 400, scm_hit: 900, scm_write: 1200, rewritten: 64 },
-        Costs { dram_hit: 400, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 },
+        Costs { dram_hit: 400, dram_put: 0, scm_hit: 420, scm_write: 900, rewritten: 128 },
+        Costs { dram_hit: 400, dram_put: 300, scm_hit: 900, scm_write: 1200, rewritten: 64 },
+        Costs { dram_hit: 400, dram_put: 2500, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 },
     ];
     for (name, placement) in Placement::NAMES {
         for costs in costs {
