@@ -28,7 +28,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a store with customary workloads, every read verified
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Replay a trace as a cache would see it: get, and on a miss put
     Replay(Replay),
     /// Print the value of a key

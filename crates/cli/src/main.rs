@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(*args),
         Command::Replay(args) => replay::run(args),
         Command::Get(args) => entries::get(args),
         Command::Put(args) => entries::put(args),
