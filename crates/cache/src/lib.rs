@@ -6,6 +6,7 @@
 
 mod balance;
 mod blocks;
+pub mod curve;
 mod key;
 mod page_cache;
 mod page_queue;

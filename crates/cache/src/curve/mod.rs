@@ -1,0 +1,28 @@
+//! Miss ratio over cache size, of what is read now: what more or less memory would change.
+//!
+//! A part of all keys, chosen by their hashes, stands for all of them: a cache of a thousandth of the size
+//! that sees a thousandth of the keys misses as often as the whole one (Waldspurger et al., "Efficient MRC
+//! construction with SHARDS", FAST 2015; with a bounded number of keys and a rate that falls, as there).
+//! The sampled keys go through simulations of caches of many sizes at once ("Cache modeling and
+//! optimization using miniature simulations", ATC 2017), and these run [`crate::rows::policy`], the code
+//! of the caches themselves. Reuse distances would be cheaper, but are LRU's: at 5 % of a footprint ours
+//! misses up to a fifth less than that, and on loops less by half (docs/performance.md).
+//!
+//! A miss counts as many times as one sampled key stands for keys, and is divided by all accesses, not by
+//! those of sampled keys: whether the hottest key is in the sample does not matter, for it does not miss.
+
+mod meter;
+mod miss_curve;
+mod residents;
+mod simulation;
+mod simulations;
+
+pub use meter::Meter;
+pub use miss_curve::{MissCurve, Point};
+pub use simulation::Subject;
+pub use simulations::{Asked, Simulations, sizes_about};
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The policy, once more and as plainly as can be: one cache, every key, no sample.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::rows::Ghost;
+use crate::rows::policy::{self, Admission, Fate, Queue};
+
+pub(super) struct Reference {
+    capacity: usize,
+    /// All pages are let in.
+    admission: Option<Admission>,
+    new: VecDeque<u64>,
+    main: VecDeque<u64>,
+    heat: HashMap<u64, u8>,
+    ghost: Ghost,
+}
+
+impl Reference {
+    /// Of `capacity` keys.
+    pub(super) fn new(capacity: usize, are_rows: bool) -> Self {
+        let ghost = if are_rows { Ghost::default() } else { Ghost::new(policy::remembered(capacity)) };
+        let (new, main, heat) = Default::default();
+        Self { capacity, admission: are_rows.then(Admission::default), new, main, heat, ghost }
+    }
+
+    /// Whether the key is there.
+    pub(super) fn ask(&mut self, key: u64) -> bool {
+        if let Some(heat) = self.heat.get_mut(&key) {
+            *heat = (*heat + 1).min(3);
+            return true;
+        }
+        let recalled = self.ghost.recall(key);
+        let queue = match &self.admission {
+            None => Some(if recalled { Queue::Main } else { Queue::New }),
+            Some(admission) => admission.queue(key, recalled),
+        };
+        match queue {
+            None => self.remember(key),
+            Some(queue) => {
+                while self.heat.len() >= self.capacity {
+                    self.turn();
+                }
+                self.heat.insert(key, 0);
+                self.queue(queue).push_back(key);
+            }
+        }
+        false
+    }
+
+    fn queue(&mut self, queue: Queue) -> &mut VecDeque<u64> {
+        match queue {
+            Queue::New => &mut self.new,
+            Queue::Main => &mut self.main,
+        }
+    }
+
+    /// Rows that went are remembered by how many there are, as [`crate::RowCache`] does it.
+    fn remember(&mut self, key: u64) {
+        let (held, now) = (self.new.len() + self.main.len(), self.ghost.rows());
+        let rows = policy::remembered(held.max(64));
+        if self.admission.is_some() && (rows > now / 4 * 5 || rows < now / 2) {
+            self.ghost.resize(rows);
+        }
+        self.ghost.remember(key);
+    }
+
+    fn turn(&mut self) {
+        let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+        let key = self.queue(queue).pop_front().unwrap();
+        let heat = self.heat[&key];
+        if let (Queue::New, Some(admission)) = (queue, &mut self.admission) {
+            admission.left_new(heat);
+        }
+        match policy::fate(queue, heat) {
+            Fate::Stays(heat) => {
+                self.heat.insert(key, heat);
+                self.main.push_back(key);
+            }
+            Fate::Goes { remembered } => {
+                self.heat.remove(&key);
+                if remembered {
+                    self.remember(key);
+                }
+            }
+        }
+    }
+}

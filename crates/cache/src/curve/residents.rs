@@ -1,0 +1,182 @@
+//! Sampled keys that lie in at least one simulated cache, and in which.
+//!
+//! A key's standing in each cache is one byte beside the other caches', so that a hit in all of them is one
+//! search and one line of memory.
+
+use arena::Heat;
+use hashbrown::HashTable;
+
+/// The number of a key, for as long as a queue of any cache has it.
+pub(super) type Number = u16;
+
+/// The most keys.
+const KEYS_MAX: usize = Number::MAX as usize;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) hash: u64,
+    pub(super) bytes: u32,
+    /// Queues that have it.
+    queues: u16,
+}
+
+/// How a key stands in one cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing(u8);
+
+impl Standing {
+    const QUEUED: u8 = 0x80;
+    const ALIVE: u8 = 0x40;
+
+    /// It is there.
+    pub(super) const fn alive(heat: Heat) -> Self {
+        Self(Self::QUEUED | Self::ALIVE | heat)
+    }
+
+    pub(super) const fn is_queued(self) -> bool {
+        self.0 & Self::QUEUED != 0
+    }
+
+    pub(super) const fn is_alive(self) -> bool {
+        self.0 & Self::ALIVE != 0
+    }
+
+    pub(super) const fn heat(self) -> Heat {
+        self.0 & 0x3f
+    }
+
+    /// What lies there is of no use any more, and takes its place until its turn.
+    pub(super) fn die(&mut self) {
+        self.0 &= Self::QUEUED;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Residents {
+    caches: usize,
+    pub(super) keys_max: usize,
+    keys: Vec<Key>,
+    /// By key, then by cache.
+    standings: Vec<Standing>,
+    index: HashTable<Number>,
+    free: Vec<Number>,
+}
+
+impl Residents {
+    /// Of this many caches, in at most so many bytes.
+    pub(super) fn new(caches: usize, bytes_max: usize) -> Self {
+        // Lists have an eighth to spare, the index is full by 7/16 at least, and there are two of it
+        // while it grows.
+        let index = 2 * (size_of::<Number>() + 1) * 16 / 7;
+        let one = (size_of::<Key>() + caches + size_of::<Number>()) * 9 / 8 + index;
+        let keys_max = (bytes_max / one).min(KEYS_MAX);
+        let (keys, standings, index, free) = Default::default();
+        Self { caches, keys_max, keys, standings, index, free }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Memory taken, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<Key>()
+            + self.standings.capacity()
+            + self.free.capacity() * size_of::<Number>()
+            + self.index.allocation_size()
+    }
+
+    /// The key of this hash, which has so many bytes where it lies nowhere yet; none where there are
+    /// too many others.
+    pub(super) fn enter(&mut self, hash: u64, bytes: u32) -> Option<Number> {
+        if let Some(number) = self.find(hash) {
+            return Some(number);
+        }
+        let key = Key { hash, bytes, queues: 0 };
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None if self.keys.len() >= self.keys_max => return None,
+            None => {
+                grow(&mut self.keys, 1);
+                grow(&mut self.standings, self.caches);
+                self.keys.push(key);
+                self.standings.resize(self.keys.len() * self.caches, Standing::default());
+                self.keys.len() as Number - 1
+            }
+        };
+        if let Some(place) = self.keys.get_mut(usize::from(number)) {
+            *place = key;
+        }
+        let keys = &self.keys;
+        let rehash = |number: &Number| keys.get(usize::from(*number)).map_or(0, |key| key.hash);
+        self.index.insert_unique(hash, number, rehash);
+        Some(number)
+    }
+
+    pub(super) fn find(&self, hash: u64) -> Option<Number> {
+        let is_key = |number: &Number| self.key(*number).hash == hash;
+        self.index.find(hash, is_key).copied()
+    }
+
+    pub(super) fn key(&self, number: Number) -> Key {
+        let none = Key { hash: 0, bytes: 0, queues: 0 };
+        self.keys.get(usize::from(number)).copied().unwrap_or(none)
+    }
+
+    pub(super) fn standing(&self, number: Number, cache: usize) -> Standing {
+        let at = usize::from(number) * self.caches + cache;
+        self.standings.get(at).copied().unwrap_or_default()
+    }
+
+    /// How the key stands in every cache.
+    pub(super) fn standings(&mut self, number: Number) -> &mut [Standing] {
+        let from = usize::from(number) * self.caches;
+        self.standings.get_mut(from..from + self.caches).unwrap_or_default()
+    }
+
+    /// Changes how the key stands in `cache`.
+    pub(super) fn set(&mut self, number: Number, cache: usize, standing: Standing) {
+        let at = usize::from(number) * self.caches + cache;
+        let (Some(place), Some(key)) =
+            (self.standings.get_mut(at), self.keys.get_mut(usize::from(number)))
+        else {
+            return;
+        };
+        match (place.is_queued(), standing.is_queued()) {
+            (false, true) => key.queues += 1,
+            (true, false) => key.queues -= 1,
+            _ => {}
+        }
+        *place = standing;
+    }
+
+    /// Forgets the key where no queue has it.
+    pub(super) fn leave(&mut self, number: Number) {
+        let key = self.key(number);
+        if key.queues > 0 {
+            return;
+        }
+        if let Ok(entry) = self.index.find_entry(key.hash, |other| *other == number) {
+            entry.remove();
+            grow(&mut self.free, 1);
+            self.free.push(number);
+        }
+    }
+
+    /// Forgets every key but those that `stays` names, wherever they lie.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(u64) -> bool) {
+        let gone: Vec<Number> =
+            self.index.iter().copied().filter(|number| !stays(self.key(*number).hash)).collect();
+        for number in gone {
+            (0..self.caches).for_each(|cache| self.set(number, cache, Standing::default()));
+            self.leave(number);
+        }
+    }
+}
+
+/// Makes room for `more` of them, an eighth at a time: what is charged is not taken twice.
+fn grow<T>(list: &mut Vec<T>, more: usize) {
+    if list.capacity() - list.len() < more {
+        list.reserve_exact((list.len() / 8).max(16 * more));
+    }
+}

@@ -1,0 +1,179 @@
+//! Caches of many sizes that see the same sample of keys.
+
+use arena::Heat;
+use base::limits;
+
+use super::miss_curve::{MissCurve, Point};
+use super::residents::{Residents, Standing};
+use super::simulation::{Access, HEAT_MAX, Simulation, Subject};
+use crate::PageKind;
+
+/// The size of every page, bytes.
+pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
+
+/// The most sizes: those that missed are told as bits.
+const SIZES_MAX: usize = 64;
+
+/// The part by which the rate falls when there are too many keys.
+const STEP: f64 = 7.0 / 8.0;
+
+/// Keys are counted against the memory they may take once in so many new ones.
+const NEW_KEYS: u32 = 32;
+
+/// Simulated caches. Not shared: whoever has it asks.
+#[derive(Debug)]
+pub struct Simulations {
+    subject: Subject,
+    caches: Vec<Simulation>,
+    residents: Residents,
+    /// Of all keys, those whose print is not above are sampled.
+    threshold: u32,
+    /// The memory they may take, bytes.
+    bytes_max: usize,
+    new_keys: u32,
+}
+
+/// What an access of a sampled key came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// A bit for each size, the smallest the lowest, at which it was a miss.
+    pub missed: u64,
+}
+
+/// Sizes around `bytes`: from a sixteenth of it to sixteen times as much, each 1.41 times the one before.
+#[must_use]
+pub fn sizes_about(bytes: u64) -> Vec<u64> {
+    (-8i32..=8).map(|step| (bytes as f64 * 2f64.powf(f64::from(step) / 2.0)) as u64).collect()
+}
+
+/// Evenly spread, and by other bits than any cache uses.
+const fn print(hash: u64) -> u32 {
+    (hash.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32
+}
+
+/// Whether a key of this hash is sampled at `threshold`.
+#[inline]
+pub(super) const fn is_sampled(hash: u64, threshold: u32) -> bool {
+    print(hash) <= threshold
+}
+
+impl Simulations {
+    /// Of caches of these sizes in bytes, the smallest first, at most 64 of them; one of `1 / rate` keys is
+    /// sampled at first, and fewer where these would take more memory than `bytes_max`.
+    #[must_use]
+    pub fn new(subject: Subject, sizes: &[u64], rate: f64, bytes_max: usize) -> Self {
+        let sizes = sizes.iter().take(SIZES_MAX).enumerate();
+        let caches: Vec<_> = sizes.map(|(at, bytes)| Simulation::new(at, *bytes)).collect();
+        let residents = Residents::new(caches.len(), bytes_max / 2);
+        let threshold = (rate.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        let mut simulations =
+            Self { subject, caches, residents, threshold, bytes_max, new_keys: 0 };
+        simulations.set_threshold(threshold);
+        simulations
+    }
+
+    /// Of all keys, those whose print is not above are sampled.
+    #[must_use]
+    pub const fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
+    /// The part of all keys that is sampled.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        (f64::from(self.threshold) + 1.0) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn set_threshold(&mut self, threshold: u32) {
+        self.threshold = threshold;
+        let rate = self.rate();
+        self.caches.iter_mut().for_each(|cache| cache.set_rate(rate));
+    }
+
+    /// Sampled keys that lie in any cache.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.residents.len()
+    }
+
+    /// Memory taken, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.residents.bytes() + self.queues()
+    }
+
+    /// Of it, all but the keys, bytes. Unlike these, it is given back when there are fewer.
+    fn queues(&self) -> usize {
+        self.caches.iter().map(Simulation::memory).sum()
+    }
+
+    /// A key of `bytes` is asked for; none where it is not sampled. All pages are of one size.
+    pub fn ask(&mut self, hash: u64, bytes: u32, kind: PageKind) -> Option<Asked> {
+        if !is_sampled(hash, self.threshold) {
+            return None;
+        }
+        let heat: Heat = match kind {
+            PageKind::Data => 0,
+            PageKind::Meta => 8,
+        };
+        let access = Access { subject: self.subject, heat, keys_max: self.residents.keys_max };
+        let (before, weight) = (self.residents.len(), 1.0 / self.rate());
+        let Some(number) = self.residents.enter(hash, bytes) else {
+            self.thin_out();
+            return self.ask(hash, bytes, kind);
+        };
+        let mut missed = 0;
+        for (at, standing) in self.residents.standings(number).iter_mut().enumerate() {
+            if standing.is_alive() {
+                let warmer = (standing.heat() + 1).min(HEAT_MAX);
+                *standing = Standing::alive(heat.max(warmer));
+            } else {
+                missed |= 1 << at;
+            }
+        }
+        if missed > 0 {
+            for (at, cache) in self.caches.iter_mut().enumerate() {
+                if missed >> at & 1 == 1 {
+                    cache.misses += weight;
+                    cache.miss(&mut self.residents, number, access);
+                }
+            }
+            self.residents.leave(number);
+            self.new_keys += u32::from(self.residents.len() > before);
+        }
+        if self.new_keys >= NEW_KEYS {
+            self.new_keys = 0;
+            while self.queues() > self.bytes_max / 2 / 8 * 7 && self.residents.len() > 0 {
+                self.thin_out();
+            }
+        }
+        Some(Asked { missed })
+    }
+
+    /// A key is written: what is cached of it is of no use any more.
+    pub fn forget(&mut self, hash: u64) {
+        if is_sampled(hash, self.threshold)
+            && let Some(number) = self.residents.find(hash)
+        {
+            self.residents.standings(number).iter_mut().for_each(Standing::die);
+        }
+    }
+
+    /// Samples fewer keys from now on, and forgets the others.
+    fn thin_out(&mut self) {
+        self.set_threshold((f64::from(self.threshold) * STEP) as u32);
+        let threshold = self.threshold;
+        self.residents.retain(|hash| is_sampled(hash, threshold));
+        let access = Access { subject: self.subject, heat: 0, keys_max: self.residents.keys_max };
+        for cache in &mut self.caches {
+            cache.thin_out(&mut self.residents, access);
+        }
+    }
+
+    /// The curve, where there were so many `accesses` of all keys, sampled or not.
+    #[must_use]
+    pub fn curve(&self, accesses: u64) -> MissCurve {
+        let point = |cache: &Simulation| Point { bytes: cache.bytes, misses: cache.misses };
+        MissCurve { accesses, points: self.caches.iter().map(point).collect() }
+    }
+}
