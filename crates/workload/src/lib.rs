@@ -4,7 +4,8 @@
 //! replay drivers over the [`Store`] trait. The `terrace` tool runs them on this engine, the
 //! comparison harness on others.
 //!
-//! Level 6 (docs/ARCHITECTURE.md): only [`Engine`] knows the engine, everything else `base` alone.
+//! Level 6 (docs/ARCHITECTURE.md): only [`Engine`] knows the engine, and [`plan`] the caches'
+//! policy; everything else `base` alone.
 
 pub mod bench;
 pub mod cases;
@@ -15,6 +16,7 @@ mod key;
 mod key_ranges;
 mod latency;
 mod permutation;
+pub mod plan;
 mod process;
 pub mod replay;
 mod scm;

@@ -28,6 +28,8 @@ pub struct Simulations {
     residents: Residents,
     /// Of all keys, those whose print is not above are sampled.
     threshold: u32,
+    /// The part of all keys that whoever asks asks for.
+    asked: f64,
     /// The memory they may take, bytes.
     bytes_max: usize,
     new_keys: u32,
@@ -66,9 +68,20 @@ impl Simulations {
         let caches: Vec<_> = sizes.map(|(at, bytes)| Simulation::new(at, *bytes)).collect();
         let residents = Residents::new(caches.len(), bytes_max / 2);
         let threshold = (rate.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        let (asked, new_keys) = (1.0, 0);
         let mut simulations =
-            Self { subject, caches, residents, threshold, bytes_max, new_keys: 0 };
+            Self { subject, caches, residents, threshold, asked, bytes_max, new_keys };
         simulations.set_threshold(threshold);
+        simulations
+    }
+
+    /// As [`Simulations::new`], for someone who asks only for one of `1 / asked` keys, and always for
+    /// these: rows of some pages, say.
+    #[must_use]
+    pub fn of_sample(subject: Subject, sizes: &[u64], asked: f64, bytes_max: usize) -> Self {
+        let mut simulations = Self::new(subject, sizes, 1.0, bytes_max);
+        simulations.asked = asked.clamp(f64::MIN_POSITIVE, 1.0);
+        simulations.set_threshold(u32::MAX);
         simulations
     }
 
@@ -81,7 +94,7 @@ impl Simulations {
     /// The part of all keys that is sampled.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        (f64::from(self.threshold) + 1.0) / (f64::from(u32::MAX) + 1.0)
+        self.asked * (f64::from(self.threshold) + 1.0) / (f64::from(u32::MAX) + 1.0)
     }
 
     fn set_threshold(&mut self, threshold: u32) {

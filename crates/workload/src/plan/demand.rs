@@ -1,0 +1,127 @@
+//! What a workload asks of memory.
+//!
+//! DRAM holds rows and pages, the tier below it pages. A page that is in DRAM or below is one that a single
+//! cache of both sizes would hold: what leaves DRAM goes down, and what is read below was asked for again
+//! or comes up. So the curve of pages, taken at DRAM's size and at the sum, tells the hits of each.
+//! `curve::tests` of the cache and docs/planning.md say how far that holds.
+
+use cache::curve::MissCurve;
+
+/// What a page takes in DRAM beside its own 4 KiB, as a part of it: its slot, and its place in the index.
+const PAGE_OVERHEAD: f64 = 0.03;
+
+/// The same workload behind row caches of several sizes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Lookups of keys that the curves are of.
+    pub operations: u64,
+    /// By the memory of rows, the least first.
+    pub behind: Vec<Behind>,
+    /// What all that was asked for takes as pages, bytes: more memory is of no use.
+    pub footprint: f64,
+    /// What DRAM holds before rows and pages, bytes: metadata that the curves of pages are without.
+    pub meta_bytes: f64,
+}
+
+/// A workload behind a row cache of one size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Behind {
+    /// The memory of rows and their index, bytes.
+    pub row_bytes: f64,
+    /// Of an operation, the part that no row answers.
+    pub row_misses: f64,
+    /// Pages looked up by an operation, those answered by rows included.
+    pub lookups: f64,
+    /// Of these.
+    pub pages: MissCurve,
+}
+
+/// Where an operation's pages come from, and where it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// The memory of rows, bytes; the rest of DRAM is for pages.
+    pub row_bytes: f64,
+    /// Pages used in DRAM, by an operation.
+    pub dram: f64,
+    /// Pages used or read below.
+    pub scm: f64,
+    /// Pages read from flash.
+    pub flash: f64,
+    /// Operations by the farthest place they go to, as parts of 1: a row, pages in DRAM, the tier below,
+    /// flash.
+    pub ends: [f64; 4],
+}
+
+impl Behind {
+    /// With so much memory for pages in DRAM and below, bytes.
+    #[must_use]
+    pub fn reads(&self, dram: f64, scm: f64) -> Reads {
+        let frames = dram.max(0.0) / (1.0 + PAGE_OVERHEAD);
+        let past_dram = self.lookups * self.pages.miss_ratio(frames);
+        let flash = self.lookups * self.pages.miss_ratio(frames + scm.max(0.0));
+        let scm = (past_dram - flash).max(0.0);
+        // An operation that reads two pages from one place ends there once, which is rare: the second is
+        // metadata of a hundred data pages.
+        let searched = self.row_misses.clamp(0.0, 1.0);
+        let ends_flash = flash.min(searched);
+        let ends_scm = scm.min(searched - ends_flash);
+        let ends_dram = searched - ends_flash - ends_scm;
+        Reads {
+            row_bytes: self.row_bytes,
+            dram: (self.lookups - past_dram).max(0.0),
+            scm,
+            flash,
+            ends: [1.0 - searched, ends_dram, ends_scm, ends_flash],
+        }
+    }
+}
+
+impl Reads {
+    /// The part of operations that flash has no part in.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        1.0 - self.ends.last().copied().unwrap_or_default()
+    }
+}
+
+impl Demand {
+    /// Every way to split `dram` bytes between rows and pages, with `scm` bytes below.
+    pub fn splits(&self, dram: f64, scm: f64) -> impl Iterator<Item = Reads> {
+        let dram = (dram - self.meta_bytes).max(0.0);
+        let fits = move |behind: &&Behind| behind.row_bytes <= dram;
+        self.behind.iter().filter(fits).map(move |it| it.reads(dram - it.row_bytes, scm))
+    }
+
+    /// Of an open store: the curves of its rows and of its pages. Of `operations` lookups that memtables did
+    /// not answer, `rows.accesses` were of rows that are kept or may be. With another size of rows as many
+    /// pages more or fewer are asked for as lookups pass the rows, and these are found as often as the
+    /// others.
+    #[must_use]
+    pub fn measured(operations: u64, rows: &MissCurve, pages: &MissCurve, row_hits: u64) -> Self {
+        let all = operations.max(1) as f64;
+        let by_rows = rows.accesses.min(operations) as f64 / all;
+        let searched = (1.0 - row_hits as f64 / all).clamp(1e-9, 1.0);
+        let page_lookups = pages.accesses as f64 / all;
+        let sizes = [0].into_iter().chain(rows.points.iter().map(|point| point.bytes));
+        let behind = sizes.map(|bytes| {
+            let row_misses = (1.0 - by_rows) + by_rows * rows.miss_ratio(bytes as f64);
+            let lookups = page_lookups * row_misses / searched;
+            Behind { row_bytes: bytes as f64, row_misses, lookups, pages: pages.clone() }
+        });
+        let largest = pages.points.last().map_or(0.0, |point| point.bytes as f64);
+        Self { operations, behind: behind.collect(), footprint: largest, meta_bytes: 0.0 }
+    }
+
+    /// The same workload over data `times` as large.
+    #[must_use]
+    pub fn scaled(mut self, times: f64) -> Self {
+        let scale = |bytes: u64| (bytes as f64 * times) as u64;
+        for behind in &mut self.behind {
+            behind.row_bytes *= times;
+            behind.pages.points.iter_mut().for_each(|point| point.bytes = scale(point.bytes));
+        }
+        self.footprint *= times;
+        self.meta_bytes *= times;
+        self
+    }
+}

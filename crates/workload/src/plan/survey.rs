@@ -1,0 +1,237 @@
+//! What a trace asks of memory: its keys laid out in pages as a settled store has them, and a sample of the
+//! pages, with all their rows, looked up in caches of many sizes.
+//!
+//! A page is sampled with every row on it, so that a page's lookups behind a row cache are exactly those
+//! that miss its rows, at each size of the row cache. The trace is read twice: for its keys, which give the
+//! layout, and for the accesses. Cost: some 100 B of memory for each distinct key.
+
+use std::collections::HashMap;
+
+use base::{Error, Result, key_hash};
+use cache::PageKind;
+use cache::curve::{MissCurve, Simulations, Subject};
+use cache::rows::{ROW_BYTES_MAX, row_bytes};
+
+use super::demand::{Behind, Demand};
+use crate::trace::{Access, Op, Trace};
+
+/// The most distinct keys of a trace: some 2 GiB of memory.
+const KEYS_MAX: usize = 1 << 24;
+
+/// Keys on sampled pages, about.
+const SAMPLED_KEYS: f64 = 50_000.0;
+
+/// Memory of each set of simulated caches, bytes: enough for all that is sampled.
+const SIMULATION_BYTES: usize = 64 << 20;
+
+/// What an entry takes in a page beside its key and value, bytes.
+const ENTRY_OVERHEAD: u64 = 8;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// What finds a row, bytes of memory beside the row's own.
+const ROW_INDEX_BYTES: usize = 26;
+
+/// Separators and filters, as a part of what is stored. A page of them serves a hundred others and outlives
+/// them: DRAM holds all of them before it holds anything else.
+const META_PART: f64 = 0.012;
+
+/// Sizes of caches, as parts of the footprint: halves of it, and halves by 1.41.
+const ROW_SIZES: i32 = 11;
+const PAGE_SIZES: i32 = 21;
+
+/// How keys and values lie in pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    /// The size of every value, bytes, whatever the trace records.
+    pub value_bytes: Option<usize>,
+    /// The size of a value where neither the trace nor `value_bytes` says one, bytes.
+    pub default_value_bytes: usize,
+    /// What a codec makes of an entry's size.
+    pub compression_ratio: f64,
+    /// Ends the survey after this many accesses.
+    pub limit: Option<u64>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self {
+            value_bytes: None,
+            default_value_bytes: 100,
+            compression_ratio: 0.5,
+            limit: None,
+        }
+    }
+}
+
+/// Where a key lies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    page: u64,
+    pages: u32,
+    row_bytes: u32,
+}
+
+/// Reads a trace twice, opened by `open`. Reads are looked up, and the first one of a key misses; a write
+/// makes its key's row go; scans are not cached, and pass by.
+///
+/// # Errors
+/// `Invalid` where the trace has more than 16 M distinct keys or no reads; those of the trace.
+pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout) -> Result<Demand> {
+    let places = lay_out(&mut *open()?, layout)?;
+    let pages = places.values().map(|it| it.page + u64::from(it.pages)).max().unwrap_or_default();
+    let mut caches = Caches::new(&places, pages);
+    let mut operations = 0u64;
+    let mut pages_asked = 0u64;
+    for_each(&mut *open()?, layout, &mut |access| {
+        let Some(place) = places.get(&key_hash(&access.key)) else { return Ok(()) };
+        match access.op {
+            Op::Get | Op::GetOrPut | Op::Update => {
+                operations += 1;
+                pages_asked += u64::from(place.pages);
+                caches.read(key_hash(&access.key), *place);
+                if access.op == Op::Update {
+                    caches.forget(key_hash(&access.key));
+                }
+            }
+            Op::Put | Op::Delete => caches.forget(key_hash(&access.key)),
+            Op::Scan(_) => {}
+        }
+        Ok(())
+    })?;
+    if operations == 0 {
+        return Err(Error::invalid("trace").expected("reads").got("none"));
+    }
+    Ok(caches.demand(operations, pages_asked as f64 / operations as f64))
+}
+
+fn for_each(
+    trace: &mut dyn Trace,
+    layout: &Layout,
+    each: &mut dyn FnMut(&Access) -> Result<()>,
+) -> Result<()> {
+    let mut access = Access::default();
+    while trace.load(&mut access)? {}
+    let mut left = layout.limit.unwrap_or(u64::MAX);
+    while left > 0 && trace.next(&mut access)? {
+        each(&access)?;
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// By the hash of each key, where it lies: in the order of keys, as many on a page as fit.
+fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>> {
+    let mut keys: HashMap<Vec<u8>, u64> = HashMap::new();
+    for_each(trace, layout, &mut |access| {
+        let recorded = access.value_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let value = layout.value_bytes.or(recorded).unwrap_or(layout.default_value_bytes);
+        let value = value.min(base::limits::VALUE_BYTES_MAX) as u64;
+        match keys.get_mut(&access.key) {
+            Some(known) => *known = value.max(*known),
+            None if keys.len() >= KEYS_MAX => {
+                return Err(Error::invalid("trace")
+                    .expected(format_args!("at most {KEYS_MAX} distinct keys; --limit cuts it"))
+                    .got("more"));
+            }
+            None => drop(keys.insert(access.key.clone(), value)),
+        }
+        Ok(())
+    })?;
+    let mut keys: Vec<_> = keys.into_iter().collect();
+    keys.sort_unstable();
+    let mut places = HashMap::with_capacity(keys.len());
+    let (mut page, mut used) = (0u64, 0u64);
+    for (key, value) in keys {
+        let raw = (key.len() as u64 + value + ENTRY_OVERHEAD) as f64;
+        let bytes = ((raw * layout.compression_ratio).ceil() as u64).max(1);
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        if used + bytes > PAGE_BYTES && used > 0 {
+            (page, used) = (page + 1, 0);
+        }
+        let row = row_bytes(key.len(), value as usize, false);
+        let row_bytes = if row <= ROW_BYTES_MAX { (row + ROW_INDEX_BYTES) as u32 } else { 0 };
+        places.insert(key_hash(&key), Place { page, pages: pages as u32, row_bytes });
+        used += bytes;
+        if pages > 1 {
+            (page, used) = (page + pages, 0);
+        }
+    }
+    Ok(places)
+}
+
+/// Caches of rows, and behind each size of them caches of pages.
+struct Caches {
+    /// Pages whose hash is not above are sampled.
+    threshold: u64,
+    rows: Simulations,
+    row_sizes: Vec<u64>,
+    /// The first behind no rows, the others behind those of each size.
+    pages: Vec<Simulations>,
+    /// Reads of keys that are no rows, sampled or not.
+    no_rows: u64,
+    footprint: f64,
+}
+
+/// Sizes up to `bytes`, each `step` times the one before.
+fn sizes(bytes: f64, step: f64, count: i32) -> Vec<u64> {
+    (0..count).rev().map(|at| (bytes * step.powi(-at)) as u64).collect()
+}
+
+impl Caches {
+    fn new(places: &HashMap<u64, Place>, pages: u64) -> Self {
+        let footprint = (pages * PAGE_BYTES) as f64;
+        let all_rows: f64 = places.values().map(|place| f64::from(place.row_bytes)).sum();
+        let rate = (SAMPLED_KEYS / places.len().max(1) as f64).min(1.0);
+        // Of all hashes as many as the rate says, and all of them at 1.
+        let threshold = (rate * u64::MAX as f64) as u64;
+        let row_sizes = if all_rows > 0.0 { sizes(all_rows * 1.02, 2.0, ROW_SIZES) } else { vec![] };
+        let page_sizes = sizes(footprint * 1.02, 2f64.sqrt(), PAGE_SIZES);
+        let behind = |_| Simulations::of_sample(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
+        let rows = Simulations::of_sample(Subject::Rows, &row_sizes, rate, SIMULATION_BYTES);
+        let pages = (0..=row_sizes.len()).map(behind).collect();
+        Self { threshold, rows, row_sizes, pages, no_rows: 0, footprint }
+    }
+
+    fn read(&mut self, key: u64, place: Place) {
+        self.no_rows += u64::from(place.row_bytes == 0);
+        let hash = |page: u64| key_hash(&page.to_le_bytes());
+        if hash(place.page) > self.threshold {
+            return;
+        }
+        let missed = match place.row_bytes {
+            0 => u64::MAX,
+            bytes => {
+                let asked = self.rows.ask(key, bytes, PageKind::Data);
+                asked.map_or(u64::MAX, |asked| asked.missed)
+            }
+        };
+        for (at, pages) in self.pages.iter_mut().enumerate() {
+            if at > 0 && missed >> (at - 1) & 1 == 0 {
+                continue;
+            }
+            for page in place.page..place.page + u64::from(place.pages) {
+                pages.ask(hash(page), PAGE_BYTES as u32, PageKind::Data);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: u64) {
+        self.rows.forget(key);
+    }
+
+    fn demand(self, operations: u64, pages_asked: f64) -> Demand {
+        let all = operations as f64;
+        let no_rows = self.no_rows as f64 / all;
+        let rows = self.rows.curve(operations - self.no_rows);
+        let sizes = [0].into_iter().chain(self.row_sizes);
+        let behind = sizes.zip(&self.pages).map(|(bytes, pages)| {
+            let row_misses = no_rows + (1.0 - no_rows) * rows.miss_ratio(bytes as f64);
+            let lookups = pages_asked * row_misses;
+            let pages = pages.curve((lookups * all) as u64);
+            Behind { row_bytes: bytes as f64, row_misses, lookups, pages }
+        });
+        let (footprint, meta_bytes) = (self.footprint, self.footprint * META_PART);
+        Demand { operations, behind: behind.collect(), footprint, meta_bytes }
+    }
+}

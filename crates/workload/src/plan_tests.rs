@@ -1,0 +1,258 @@
+use std::collections::{HashMap, VecDeque};
+use std::io::Cursor;
+use std::path::PathBuf;
+
+use base::{Result, Rng, key_hash};
+use cache::curve::{MissCurve, Point, Simulations, Subject};
+use cache::{PageKind, rows::Ghost, rows::policy};
+
+use super::*;
+use crate::Zipf;
+use crate::trace::{Access, Format, Trace};
+
+/// The policy over every key, of pages or anything of one size.
+struct Exact {
+    capacity: usize,
+    new: VecDeque<u64>,
+    main: VecDeque<u64>,
+    heat: HashMap<u64, u8>,
+    ghost: Ghost,
+}
+
+impl Exact {
+    fn miss_ratio(stream: &[u64], capacity: usize) -> f64 {
+        let ghost = Ghost::new(policy::remembered(capacity));
+        let (new, main, heat) = Default::default();
+        let mut cache = Self { capacity, new, main, heat, ghost };
+        let misses = stream.iter().filter(|key| !cache.ask(**key)).count();
+        misses as f64 / stream.len() as f64
+    }
+
+    fn ask(&mut self, key: u64) -> bool {
+        if let Some(heat) = self.heat.get_mut(&key) {
+            *heat = (*heat + 1).min(3);
+            return true;
+        }
+        let recalled = self.ghost.recall(key);
+        while self.heat.len() >= self.capacity {
+            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let list = if queue == policy::Queue::New { &mut self.new } else { &mut self.main };
+            let oldest = list.pop_front().unwrap();
+            match policy::fate(queue, self.heat[&oldest]) {
+                policy::Fate::Stays(heat) => {
+                    self.heat.insert(oldest, heat);
+                    self.main.push_back(oldest);
+                }
+                policy::Fate::Goes { remembered } => {
+                    self.heat.remove(&oldest);
+                    if remembered {
+                        self.ghost.remember(oldest);
+                    }
+                }
+            }
+        }
+        self.heat.insert(key, 0);
+        if recalled { self.main.push_back(key) } else { self.new.push_back(key) }
+        false
+    }
+}
+
+/// What a sample says of caches of 1, 5, 10 and 25 % of the footprint, beside what they do.
+fn compare(name: &str, stream: &[u64]) {
+    let footprint = stream.iter().collect::<std::collections::HashSet<_>>().len();
+    let sizes = [1, 5, 10, 25].map(|percent| (footprint * percent / 100).max(16));
+    let bytes = sizes.map(|size| size as u64 * 4096);
+    // What a store with 2 GiB has for its pages.
+    let mut sampled = Simulations::new(Subject::Pages, &bytes, 1.0, (2 << 30) / 420);
+    stream.iter().for_each(|key| drop(sampled.ask(*key, 4096, PageKind::Data)));
+    let curve = sampled.curve(stream.len() as u64);
+    for (size, bytes) in sizes.into_iter().zip(bytes) {
+        let (told, exact) = (curve.miss_ratio(bytes as f64), Exact::miss_ratio(stream, size));
+        let rate = sampled.rate();
+        println!("{name}: {size} of {footprint}, 1 in {:.0}: {told:.4}, {exact:.4}", 1.0 / rate);
+        assert!((told - exact).abs() < 0.02, "{name} at {size}: {told}, exactly {exact}");
+    }
+}
+
+fn zipfian(keys: u64, count: usize) -> Vec<u64> {
+    let (zipf, mut rng) = (Zipf::new(keys, 0.99).unwrap(), Rng::new(1));
+    (0..count).map(|_| key_hash(&zipf.draw(&mut rng).to_le_bytes())).collect()
+}
+
+#[test]
+fn a_sample_of_a_zipfian_stream_is_within_two_points() {
+    compare("zipfian 0.99", &zipfian(200_000, 600_000));
+}
+
+/// The traces of `TERRACE_TRACES`, a directory; they are public, and not part of the repository.
+#[test]
+fn a_sample_of_a_trace_is_within_two_points() {
+    let Some(directory) = std::env::var_os("TERRACE_TRACES").map(PathBuf::from) else {
+        println!("skipped: TERRACE_TRACES names no directory of traces");
+        return;
+    };
+    let traces = [
+        ("OLTP.lis.zst", Format::Lis),
+        ("P3.lis.zst", Format::Lis),
+        ("scarab-recs.trace.xz", Format::U64Be),
+        ("web07.trace.xz", Format::U32),
+        ("cloudPhysicsIO.oracleGeneral.bin", Format::OracleGeneral),
+    ];
+    for (name, format) in traces {
+        let Ok(mut trace) = format.open(&directory.join(name)) else {
+            println!("skipped: {name} is not in {}", directory.display());
+            continue;
+        };
+        let (mut keys, mut access) = (Vec::new(), Access::default());
+        while trace.next(&mut access).unwrap() {
+            keys.push(key_hash(&access.key));
+        }
+        compare(name, &keys);
+    }
+}
+
+/// A zipfian trace of `count` reads of `keys` keys.
+fn trace(keys: u64, count: usize) -> impl FnMut() -> Result<Box<dyn Trace>> {
+    let (zipf, mut rng) = (Zipf::new(keys, 0.99).unwrap(), Rng::new(3));
+    let scrambled = |rank: u64| rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 40);
+    let bytes: Vec<u8> =
+        (0..count).flat_map(|_| scrambled(zipf.draw(&mut rng)).to_be_bytes()).collect();
+    move || Format::U64Be.read("trace", Box::new(Cursor::new(bytes.clone())))
+}
+
+fn prices() -> Prices {
+    let tier = |dollars: f64, latency: f64, cpu: f64| Tier {
+        dollars,
+        watts: dollars / 100.0,
+        latency,
+        cpu,
+        pages: 1e6,
+    };
+    let server = |name: &str, cores: f64, dollars: f64, dram_max: f64| Server {
+        name: name.to_owned(),
+        cores,
+        dollars,
+        watts: dollars / 10.0,
+        dram_max,
+    };
+    Prices {
+        name: "test".to_owned(),
+        dram: tier(10.0, 0.1, 0.0),
+        scm: tier(4.0, 0.4, 0.2),
+        flash: tier(0.0, 80.0, 8.0),
+        processor: Processor { row: 0.6, page: 2.5, in_flight: 16.0 },
+        servers: vec![server("one", 16.0, 3000.0, 64.0), server("two", 32.0, 6000.0, 256.0)],
+        sources: Vec::new(),
+    }
+}
+
+#[test]
+fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
+    let demand = survey(&mut trace(50_000, 400_000), &Layout::default()).unwrap();
+    assert_eq!(demand.operations, 400_000);
+    let [none, .., all] = &demand.behind[..] else { panic!("{demand:?}") };
+    assert_eq!((none.row_bytes, none.row_misses), (0.0, 1.0));
+    // First reads alone miss where all rows fit: as many as there are keys, some 40,000.
+    assert!((0.05..0.12).contains(&all.row_misses), "{}", all.row_misses);
+    let everything = all.reads(1e12, 0.0);
+    assert_eq!(everything.ends[2], 0.0);
+    let first_reads = everything.flash * 400_000.0 * 4096.0;
+    assert!(first_reads / demand.footprint > 0.8, "{first_reads} of {}", demand.footprint);
+    for behind in &demand.behind {
+        let reads = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0);
+        let sum: f64 = reads.ends.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{reads:?}");
+        assert!((reads.dram + reads.scm + reads.flash - behind.lookups).abs() < 1e-6);
+        let more = behind.reads(demand.footprint / 10.0, demand.footprint / 5.0);
+        assert!(more.flash <= reads.flash && more.hit_ratio() >= reads.hit_ratio());
+    }
+    let large = demand.clone().scaled(100.0);
+    let [small, large] = [(&demand, 1.0), (&large, 100.0)].map(|(demand, times)| {
+        let dram = demand.footprint / 10.0;
+        let mix = Mix { dram, scm: 3.0 * dram };
+        let outcome = mix.outcome(demand, &prices(), &prices().servers[0]).unwrap();
+        (outcome.throughput, outcome.cache_dollars * 100.0 / times)
+    });
+    assert!((small.0 / large.0 - 1.0).abs() < 1e-3 && (small.1 / large.1 - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn plans_are_by_price_and_the_cheapest_that_does_is_chosen() {
+    let demand = survey(&mut trace(50_000, 200_000), &Layout::default()).unwrap().scaled(20_000.0);
+    let question = |target| Question { target, ..Question::default() };
+    let best = plan(&demand, &prices(), &question(None));
+    assert!(best.mixes.len() > 100);
+    assert!(best.mixes.is_sorted_by(|one, other| one.outcome.dollars <= other.outcome.dollars));
+    let efficient: Vec<_> = best.mixes.iter().filter(|it| it.is_efficient).collect();
+    assert!(efficient.len() > 2);
+    assert!(efficient.is_sorted_by(|a, b| a.outcome.throughput < b.outcome.throughput));
+    for target in [Target::Hit(0.85), Target::Latency(20.0), Target::Throughput(1e6)] {
+        let plan = plan(&demand, &prices(), &question(Some(target)));
+        let chosen = plan.chosen.unwrap();
+        for (place, mix) in plan.mixes.iter().enumerate() {
+            assert!(place >= chosen || !target.is_kept(&mix.outcome), "{target:?}");
+        }
+        assert!(target.is_kept(&plan.mixes[chosen].outcome));
+    }
+    assert_eq!(plan(&demand, &prices(), &question(Some(Target::Hit(1.0)))).chosen, None);
+    let one = Question { dram: vec![1e9], scm: vec![0.0], target: None };
+    assert_eq!(plan(&demand, &prices(), &one).mixes.len(), 2);
+    // 100 GiB of DRAM go into the larger server only.
+    let one = Question { dram: vec![1e11], scm: vec![0.0], target: None };
+    assert_eq!(plan(&demand, &prices(), &one).mixes.len(), 1);
+}
+
+#[test]
+fn throughput_is_bounded_by_waits_cores_or_devices() {
+    let miss = |ratio: f64| MissCurve {
+        accesses: 1000,
+        points: vec![Point { bytes: 1 << 30, misses: 1000.0 * ratio }],
+    };
+    let demand = |ratio| Demand {
+        operations: 1000,
+        behind: vec![Behind { row_misses: 1.0, lookups: 1.0, pages: miss(ratio), ..Behind::default() }],
+        ..Demand::default()
+    };
+    let mix = Mix { dram: 8e9, scm: 0.0 };
+    let outcome = |ratio, prices: &Prices| mix.outcome(&demand(ratio), prices, &prices.servers[0]);
+    let fast = outcome(0.0, &prices()).unwrap();
+    assert_eq!((fast.limit, fast.throughput), (Limit::Processor, 16.0 / 2.5e-6));
+    let mut slow = prices();
+    slow.processor.in_flight = 1.0;
+    let waiting = outcome(1.0, &slow).unwrap();
+    assert_eq!((waiting.limit, waiting.latency.round()), (Limit::Latency, 91.0));
+    slow.processor.in_flight = 1e3;
+    slow.flash.pages = 1e5;
+    let bound = outcome(0.5, &slow).unwrap();
+    assert_eq!((bound.limit, bound.throughput.round()), (Limit::Flash, 200_000.0));
+    assert!((bound.reads.hit_ratio() - 0.5).abs() < 1e-9);
+    assert!((fast.cache_dollars - 8e9 / (1u64 << 30) as f64 * 10.0).abs() < 1e-6);
+    assert_eq!(fast.dollars - fast.cache_dollars, 3000.0);
+}
+
+#[test]
+fn what_a_store_measured_is_a_demand() {
+    let points = |misses: [f64; 2]| {
+        let sizes = [1 << 20, 1 << 24].into_iter().zip(misses);
+        sizes.map(|(bytes, misses)| Point { bytes, misses }).collect()
+    };
+    let rows = MissCurve { accesses: 900, points: points([450.0, 90.0]) };
+    let pages = MissCurve { accesses: 1000, points: points([400.0, 100.0]) };
+    let demand = Demand::measured(1000, &rows, &pages, 500);
+    let [none, small, large] = &demand.behind[..] else { panic!() };
+    assert_eq!((none.row_misses, none.lookups), (1.0, 2.0));
+    assert!((small.row_misses - 0.55).abs() < 1e-9 && (small.lookups - 1.1).abs() < 1e-9);
+    assert!((large.row_misses - 0.19).abs() < 1e-9);
+    assert!((small.reads(f64::from(1 << 24) * 1.03, 0.0).flash - 0.11).abs() < 1e-9);
+    let empty = Demand::measured(0, &MissCurve::default(), &MissCurve::default(), 0);
+    assert!(empty.behind[0].reads(1e9, 1e9).flash.is_finite());
+}
+
+#[test]
+fn a_trace_without_reads_is_refused() {
+    let mut open = || Format::U64Be.read("trace", Box::new(Cursor::new(Vec::new())));
+    assert!(survey(&mut open, &Layout::default()).is_err());
+    let puts = "0,a,1,10,1,set,0\n";
+    let mut open = || Format::TwitterCsv.read("trace", Box::new(Cursor::new(puts.as_bytes().to_vec())));
+    assert!(survey(&mut open, &Layout::default()).is_err());
+}
