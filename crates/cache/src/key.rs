@@ -14,7 +14,8 @@ pub struct PageKey {
 impl PageKey {
     /// A hash whose bits are all usable: high ones pick the shard, low ones the place in it. It is the
     /// same wherever and whenever it is taken: the SCM tier keeps it (docs/format/scm-tier.md).
-    pub(crate) fn hash(self) -> u64 {
+    #[must_use]
+    pub fn hash(self) -> u64 {
         // Multiply and fold (as wyhash does): page numbers are small and dense.
         let low = self.file ^ 0xa076_1d64_78bd_642f;
         let high = u64::from(self.page) ^ 0xe703_7ed1_a0b4_28db;

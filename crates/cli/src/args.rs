@@ -14,7 +14,8 @@ use workload::trace::Format;
 use crate::config::Flags;
 use crate::place::Place;
 use crate::{
-    calibrate, compact, completions, config, delete_range, ingest, keyspace, scrub, stats, time,
+    calibrate, compact, completions, config, delete_range, ingest, keyspace, plan, scrub, stats,
+    time,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Bench(Box<Bench>),
     /// Replay a trace as a cache would see it: get, and on a miss put
     Replay(Replay),
+    /// Say what DRAM and SCM would buy a workload, in hits, time, dollars and watts
+    Plan(plan::Args),
     /// Print the value of a key
     Get(Get),
     /// Set a key to a value
@@ -189,6 +192,9 @@ pub(crate) struct Bench {
     /// What all random choices follow from
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Write the statistics at the end to this file, for `terrace plan --stats`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) engine: Flags,
     /// Print one JSON object a workload, each on a line of its own
@@ -222,6 +228,9 @@ pub(crate) struct Replay {
     /// Stop after this many accesses
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+    /// Write the statistics at the end to this file, for `terrace plan --stats`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) engine: Flags,
     /// Print one JSON object

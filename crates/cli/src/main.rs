@@ -21,6 +21,7 @@ mod inspect;
 mod keyspace;
 mod output;
 mod place;
+mod plan;
 mod progress;
 mod repair;
 mod replay;
@@ -46,8 +47,10 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let on_store =
-        !matches!(args.command, Command::Replay(_) | Command::Inspect(_) | Command::Calibrate(_));
+    let on_store = !matches!(
+        args.command,
+        Command::Replay(_) | Command::Plan(_) | Command::Inspect(_) | Command::Calibrate(_)
+    );
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
@@ -65,6 +68,7 @@ fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Bench(args) => bench::run(*args),
         Command::Replay(args) => replay::run(args),
+        Command::Plan(args) => plan::run(&args),
         Command::Get(args) => entries::get(args),
         Command::Put(args) => entries::put(args),
         Command::Delete(args) => entries::delete(args),

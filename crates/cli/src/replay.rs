@@ -7,7 +7,7 @@ use workload::trace::{Format, Trace, YcsbSize, open_ycsb};
 use crate::engine::EngineStore;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, args};
+use crate::{Outcome, args, stats};
 
 pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
     let mut trace = open(&args)?;
@@ -23,6 +23,9 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
         progress.show(tick.done, tick.total);
     })?;
     drop(progress);
+    if let Some(path) = &args.stats {
+        stats::save(store.engine().db(), path)?;
+    }
     if args.json {
         let line = serde_json::to_string(&report);
         out.line(line.map_err(|e| Error::invalid("report").caused_by(e))?)?;

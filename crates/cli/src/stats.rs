@@ -3,12 +3,13 @@
 //! Counters count from the opening, which is this command's own: what is shown is what the store
 //! holds, what opening it took, and what merges are still owed.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use terracedb::{
-    CompactionStatistics, Db, KeyspaceStatistics, LevelStatistics, Memory, Recovery, Result,
-    ScmStatus, Statistics, format_bytes, format_count,
+    CompactionStatistics, Db, Error, KeyspaceStatistics, LevelStatistics, Memory, MissCurve,
+    MissPoint, Recovery, Result, ScmStatus, Statistics, format_bytes, format_count,
 };
 
 use crate::Outcome;
@@ -152,7 +153,7 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings
 }
 
-fn to_json(db: &Db, statistics: &Statistics) -> Value {
+pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
     let recovery = db.recovery();
     json!({
         "keyspaces": statistics.keyspaces.iter().map(keyspace_to_json).collect::<Vec<_>>(),
@@ -163,6 +164,7 @@ fn to_json(db: &Db, statistics: &Statistics) -> Value {
         }),
         "hits": hits_to_json(statistics),
         "rows": rows_to_json(statistics),
+        "curves": curves_to_json(statistics),
         "scm": statistics.scm.as_ref().map(scm_to_json),
         "compaction": compaction_to_json(&statistics.compaction),
         "recovery": {
@@ -222,6 +224,28 @@ fn hits_to_json(statistics: &Statistics) -> Value {
         "scm": hits.scm,
         "flash": hits.flash,
     })
+}
+
+/// What `terrace plan --stats` reads.
+fn curves_to_json(statistics: &Statistics) -> Value {
+    let hits = &statistics.hits;
+    let curve = |curve: &MissCurve| {
+        let point = |point: &MissPoint| json!({ "bytes": point.bytes, "misses": point.misses });
+        let points = curve.points.iter().map(point).collect::<Vec<_>>();
+        json!({ "accesses": curve.accesses, "points": points })
+    };
+    json!({
+        "operations": hits.row + hits.page + hits.scm + hits.flash,
+        "row_hits": hits.row,
+        "rows": curve(&statistics.row_curve),
+        "pages": curve(&statistics.page_curve),
+    })
+}
+
+/// Writes the statistics to `path`, as `terrace stats --json` prints them.
+pub(crate) fn save(db: &Db, path: &Path) -> Result<()> {
+    let text = format!("{}\n", to_json(db, &db.statistics()));
+    fs::write(path, text).map_err(|error| Error::io("write", path.display(), error))
 }
 
 fn rows_to_json(statistics: &Statistics) -> Value {

@@ -20,6 +20,7 @@ use crate::buffers::Buffers;
 use crate::counter::Counter;
 use crate::op::{Write, decode_ops};
 use crate::ordered::Tree;
+use crate::read::Curves;
 use crate::snapshot_list::SnapshotList;
 
 /// Takes writes of any number of threads at once.
@@ -30,6 +31,7 @@ pub(crate) struct Committer {
     buffers: Arc<Buffers>,
     snapshots: Arc<SnapshotList>,
     rows: Arc<RowCache>,
+    curves: Arc<Curves>,
     /// The highest sequence number that the interval sync owes durability.
     pub(crate) owed: Arc<AtomicU64>,
     /// User bytes (keys and values) and operations acknowledged.
@@ -52,10 +54,11 @@ impl Committer {
         buffers: Arc<Buffers>,
         snapshots: Arc<SnapshotList>,
         rows: Arc<RowCache>,
+        curves: Arc<Curves>,
     ) -> Self {
         let owed = Arc::default();
         let (user_bytes, ops) = Default::default();
-        Self { log, ring, buffers, snapshots, rows, owed, user_bytes, ops }
+        Self { log, ring, buffers, snapshots, rows, curves, owed, user_bytes, ops }
     }
 
     /// Commits one operation, whose key and value were checked.
@@ -137,7 +140,11 @@ impl Committer {
     fn forget_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
         match kind {
             EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
-            _ => self.rows.forget(tree.rows().hash(key_hash(key))),
+            _ => {
+                let hash = tree.rows().hash(key_hash(key));
+                self.rows.forget(hash);
+                self.curves.forget_row(hash);
+            }
         }
     }
 

@@ -30,7 +30,7 @@ use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
-use crate::read::{PageReader, QueuePool, Rows};
+use crate::read::{Curves, PageReader, QueuePool, Rows};
 use crate::scrub::{ScrubTask, Scrubber};
 use crate::settings::{LiveSettings, Settings};
 use crate::snapshot_list::SnapshotList;
@@ -146,12 +146,16 @@ pub(crate) fn open(
     let buffers = Arc::new(buffers);
     let weak = Arc::downgrade(&buffers);
     resources.add_reclaimer(ReclaimOrder::Buffers, weak);
+    let account = resources.account("miss-ratio curves");
+    let curves = Curves::new(&account, resources.cache_bytes_max(), resources.has_rows());
+    let curves = Arc::new(curves);
     let committer = Committer::new(
         Arc::clone(&log),
         Arc::clone(&ring),
         Arc::clone(&buffers),
         Arc::clone(&snapshots),
         Arc::clone(resources.rows()),
+        Arc::clone(&curves),
     );
     let env = FlushEnv {
         snapshots: Arc::clone(&snapshots),
@@ -164,8 +168,10 @@ pub(crate) fn open(
         Rows::new(
             Arc::clone(resources.rows()),
             Arc::clone(resources.balance()),
+            Arc::clone(&curves),
             resources.has_rows(),
         ),
+        curves,
         resources.reads_account(),
     ));
     let dictionaries = Arc::clone(&env.dictionaries);

@@ -345,6 +345,11 @@ impl Resources {
         self.0.executor.clock()
     }
 
+    /// The most that caches take when nobody else takes anything, bytes.
+    pub(crate) fn cache_bytes_max(&self) -> u64 {
+        self.0.plan.load().budget
+    }
+
     pub(crate) fn value_bytes_max(&self) -> u64 {
         self.0.plan.load().value_max
     }

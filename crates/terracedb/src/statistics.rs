@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
+use cache::curve::MissCurve;
 use cache::{CacheStatistics, RowStatistics};
 use media::{Space, Usage};
 use table::Table;
@@ -35,6 +36,12 @@ pub struct Statistics {
     pub rows: RowStatistics,
     /// Gets and multi-gets by where they ended.
     pub hits: Hits,
+    /// Misses over the memory of rows, and over that of pages, in DRAM or below: of this store's reads,
+    /// since it was opened; without points where there was no memory for them. What lies between two
+    /// moments, [`MissCurve::since`] says.
+    pub row_curve: MissCurve,
+    /// See `row_curve`.
+    pub page_curve: MissCurve,
     /// Steps of read operations: gets, queued gets and cursor moves share one machine.
     pub read_steps: u64,
     /// Pages that failed their checksum or could not be read.
@@ -188,6 +195,8 @@ impl Statistics {
                 scm: reads.below.get(),
                 flash: reads.flash.get(),
             },
+            row_curve: store.reader.curves.rows(reads.row.get()),
+            page_curve: store.reader.curves.pages(),
             read_steps: reads.steps.get(),
             pages_damaged: reads.damaged.get(),
             writes: store.committer.ops.get(),

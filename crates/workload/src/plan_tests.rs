@@ -52,7 +52,11 @@ impl Exact {
             }
         }
         self.heat.insert(key, 0);
-        if recalled { self.main.push_back(key) } else { self.new.push_back(key) }
+        if recalled {
+            self.main.push_back(key)
+        } else {
+            self.new.push_back(key)
+        }
         false
     }
 }
@@ -62,9 +66,11 @@ fn compare(name: &str, stream: &[u64]) {
     let footprint = stream.iter().collect::<std::collections::HashSet<_>>().len();
     let sizes = [1, 5, 10, 25].map(|percent| (footprint * percent / 100).max(16));
     let bytes = sizes.map(|size| size as u64 * 4096);
-    // What a store with 2 GiB has for its pages.
-    let mut sampled = Simulations::new(Subject::Pages, &bytes, 1.0, (2 << 30) / 420);
-    stream.iter().for_each(|key| drop(sampled.ask(*key, 4096, PageKind::Data)));
+    // What a store with 512 MiB has for its pages.
+    let mut sampled = Simulations::new(Subject::Pages, &bytes, 1.0, (512 << 20) / 420);
+    for key in stream {
+        sampled.ask(*key, 4096, PageKind::Data);
+    }
     let curve = sampled.curve(stream.len() as u64);
     for (size, bytes) in sizes.into_iter().zip(bytes) {
         let (told, exact) = (curve.miss_ratio(bytes as f64), Exact::miss_ratio(stream, size));
@@ -125,6 +131,7 @@ fn prices() -> Prices {
         dollars,
         watts: dollars / 100.0,
         latency,
+        stalls: latency < 1.0,
         cpu,
         pages: 1e6,
     };
@@ -210,13 +217,18 @@ fn throughput_is_bounded_by_waits_cores_or_devices() {
     };
     let demand = |ratio| Demand {
         operations: 1000,
-        behind: vec![Behind { row_misses: 1.0, lookups: 1.0, pages: miss(ratio), ..Behind::default() }],
+        behind: vec![Behind {
+            row_misses: 1.0,
+            lookups: 1.0,
+            pages: miss(ratio),
+            ..Behind::default()
+        }],
         ..Demand::default()
     };
     let mix = Mix { dram: 8e9, scm: 0.0 };
     let outcome = |ratio, prices: &Prices| mix.outcome(&demand(ratio), prices, &prices.servers[0]);
     let fast = outcome(0.0, &prices()).unwrap();
-    assert_eq!((fast.limit, fast.throughput), (Limit::Processor, 16.0 / 2.5e-6));
+    assert_eq!((fast.limit, fast.throughput), (Limit::Processor, 1e6 / 2.6 * 16.0));
     let mut slow = prices();
     slow.processor.in_flight = 1.0;
     let waiting = outcome(1.0, &slow).unwrap();
@@ -253,6 +265,7 @@ fn a_trace_without_reads_is_refused() {
     let mut open = || Format::U64Be.read("trace", Box::new(Cursor::new(Vec::new())));
     assert!(survey(&mut open, &Layout::default()).is_err());
     let puts = "0,a,1,10,1,set,0\n";
-    let mut open = || Format::TwitterCsv.read("trace", Box::new(Cursor::new(puts.as_bytes().to_vec())));
+    let mut open =
+        || Format::TwitterCsv.read("trace", Box::new(Cursor::new(puts.as_bytes().to_vec())));
     assert!(survey(&mut open, &Layout::default()).is_err());
 }

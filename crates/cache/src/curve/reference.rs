@@ -18,7 +18,8 @@ pub(super) struct Reference {
 impl Reference {
     /// Of `capacity` keys.
     pub(super) fn new(capacity: usize, are_rows: bool) -> Self {
-        let ghost = if are_rows { Ghost::default() } else { Ghost::new(policy::remembered(capacity)) };
+        let ghost =
+            if are_rows { Ghost::default() } else { Ghost::new(policy::remembered(capacity)) };
         let (new, main, heat) = Default::default();
         Self { capacity, admission: are_rows.then(Admission::default), new, main, heat, ghost }
     }

@@ -33,6 +33,8 @@ pub use write_budget::WriteBudget;
 pub(crate) use tier::Leaving;
 
 #[cfg(test)]
+mod predicted_tests;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod tests;

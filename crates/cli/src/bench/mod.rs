@@ -35,6 +35,9 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
             wrong += report.figures.wrong;
         }
     }
+    if let Some(path) = &args.stats {
+        crate::stats::save(store.engine().db(), path)?;
+    }
     if wrong > 0 {
         return Err(Error::corrupt("answers").expected("every value its key's").got(wrong));
     }

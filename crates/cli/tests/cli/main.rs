@@ -19,6 +19,8 @@ mod inspect;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod plan;
+#[cfg(test)]
 mod repair;
 #[cfg(test)]
 mod replay;

@@ -7,7 +7,7 @@ fn help_names_every_command_workload_and_format() {
     let help = terrace(&["--help"]).good();
     let reading = ["get", "put", "delete", "delete-range", "scan", "ingest", "stats", "keyspace"];
     let keeping = ["compact", "checkpoint", "backup", "restore", "config", "inspect", "check"];
-    for name in [&reading[..], &keeping, &["bench", "replay", "completions"]].concat() {
+    for name in [&reading[..], &keeping, &["bench", "replay", "plan", "completions"]].concat() {
         assert!(help.contains(&format!("\n  {name} ")), "{name} in {help}");
     }
     let help = terrace(&["bench", "--help"]).good();

@@ -5,6 +5,7 @@
 
 mod below;
 mod covers;
+mod curves;
 mod lookup;
 mod merge;
 mod page_file;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use base::Result;
 use table::{Pages, Step, Table};
 
+pub(crate) use curves::Curves;
 pub(crate) use lookup::Lookup;
 pub(crate) use merge::{AtHand, Merge, Move};
 pub(crate) use page_file::PageFile;

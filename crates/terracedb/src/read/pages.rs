@@ -14,7 +14,7 @@ use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
 use super::below::{Below, Found};
-use super::{PageFile, ReadOp, Rows};
+use super::{Curves, PageFile, ReadOp, Rows};
 use crate::counter::Counter;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
@@ -30,6 +30,7 @@ thread_local! {
 pub(crate) struct PageReader {
     cache: Arc<PageCache>,
     pub(crate) rows: Rows,
+    pub(crate) curves: Arc<Curves>,
     account: Account,
     pub(crate) counters: ReadCounters,
 }
@@ -86,8 +87,13 @@ impl PageReader {
         &self.account
     }
 
-    pub(crate) fn new(cache: Arc<PageCache>, rows: Rows, account: Account) -> Self {
-        Self { cache, rows, account, counters: ReadCounters::default() }
+    pub(crate) fn new(
+        cache: Arc<PageCache>,
+        rows: Rows,
+        curves: Arc<Curves>,
+        account: Account,
+    ) -> Self {
+        Self { cache, rows, curves, account, counters: ReadCounters::default() }
     }
 
     fn key(span: Span, number: u32) -> PageKey {
@@ -170,6 +176,7 @@ impl PageReader {
         if span.pages > CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
+        (0..span.pages).for_each(|number| self.curves.page(Self::key(span, number), kind(span)));
         if span.pages > 1 {
             let cached = |number| self.cache.get(Self::key(span, number), kind(span));
             let frames = (0..span.pages).map(cached).collect::<Option<Vec<_>>>();

@@ -16,7 +16,7 @@ use cache::rows::Row;
 use cache::{Balance, RowCache, RowOwner};
 
 use super::pages::Depth;
-use super::{Lookup, Value};
+use super::{Curves, Lookup, Value};
 use crate::ordered::View;
 
 /// What is known of a key before its data is looked at.
@@ -40,13 +40,19 @@ impl Probe {
 pub(crate) struct Rows {
     cache: Arc<RowCache>,
     balance: Arc<Balance>,
+    curves: Arc<Curves>,
     /// Whether reads leave any.
     are_kept: bool,
 }
 
 impl Rows {
-    pub(crate) fn new(cache: Arc<RowCache>, balance: Arc<Balance>, are_kept: bool) -> Self {
-        Self { cache, balance, are_kept }
+    pub(crate) fn new(
+        cache: Arc<RowCache>,
+        balance: Arc<Balance>,
+        curves: Arc<Curves>,
+        are_kept: bool,
+    ) -> Self {
+        Self { cache, balance, curves, are_kept }
     }
 
     /// To be called before the view is taken that `key` is looked up in.
@@ -85,11 +91,13 @@ impl Rows {
     ) -> Option<Value> {
         let owner = view.semantics.rows();
         let mut bytes = Vec::new();
-        let hit = self.cache.get(owner, key, owner.hash(probe.hash), at, &mut bytes)?;
+        let hash = owner.hash(probe.hash);
+        let hit = self.cache.get(owner, key, hash, at, &mut bytes)?;
         let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
         if hit.expiry > 0 && is_over() {
             return None;
         }
+        self.curves.row_hit(hash, key, &bytes);
         Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
     }
 
@@ -116,7 +124,9 @@ impl Rows {
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from_device = depth >= Depth::BelowRead;
         let row = Row { key, value, seqno, as_of, expiry, from_device };
+        let hash = owner.hash(probe.hash);
+        self.curves.row_missed(hash, key, value);
         // Refusals are counted there.
-        let _ = self.cache.fill(owner, owner.hash(probe.hash), bucket, row);
+        let _ = self.cache.fill(owner, hash, bucket, row);
     }
 }

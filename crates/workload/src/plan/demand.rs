@@ -1,11 +1,10 @@
 //! What a workload asks of memory.
 //!
-//! DRAM holds rows and pages, the tier below it pages. A page that is in DRAM or below is one that a single
-//! cache of both sizes would hold: what leaves DRAM goes down, and what is read below was asked for again
-//! or comes up. So the curve of pages, taken at DRAM's size and at the sum, tells the hits of each.
-//! `curve::tests` of the cache and docs/planning.md say how far that holds.
+//! DRAM holds rows and pages, the tier below it pages. Both are as good as one cache of some size
+//! (`cache::curve::held`), so the curve of pages, taken at two sizes, tells the hits of each.
+//! docs/planning.md says how far that holds.
 
-use cache::curve::MissCurve;
+use cache::curve::{MissCurve, held};
 
 /// What a page takes in DRAM beside its own 4 KiB, as a part of it: its slot, and its place in the index.
 const PAGE_OVERHEAD: f64 = 0.03;
@@ -56,9 +55,8 @@ impl Behind {
     /// With so much memory for pages in DRAM and below, bytes.
     #[must_use]
     pub fn reads(&self, dram: f64, scm: f64) -> Reads {
-        let frames = dram.max(0.0) / (1.0 + PAGE_OVERHEAD);
-        let past_dram = self.lookups * self.pages.miss_ratio(frames);
-        let flash = self.lookups * self.pages.miss_ratio(frames + scm.max(0.0));
+        let misses = |bytes: f64| self.lookups * self.pages.miss_ratio(bytes);
+        let [past_dram, flash] = held(dram / (1.0 + PAGE_OVERHEAD), scm).map(misses);
         let scm = (past_dram - flash).max(0.0);
         // An operation that reads two pages from one place ends there once, which is rare: the second is
         // metadata of a hundred data pages.

@@ -94,12 +94,11 @@ impl Mix {
 fn speed(reads: Reads, prices: &Prices, server: &Server) -> Outcome {
     let Prices { dram, scm, flash, processor, .. } = prices;
     let [row, ..] = reads.ends;
-    let cpu = row * processor.row
-        + (1.0 - row) * processor.page
-        + reads.dram * dram.cpu
-        + reads.scm * scm.cpu
-        + reads.flash * flash.cpu;
-    let waits = reads.dram * dram.latency + reads.scm * scm.latency + reads.flash * flash.latency;
+    let (mut cpu, mut waits) = (row * processor.row + (1.0 - row) * processor.page, 0.0);
+    for (tier, pages) in [(dram, reads.dram), (scm, reads.scm), (flash, reads.flash)] {
+        cpu += pages * tier.cpu;
+        *(if tier.stalls { &mut cpu } else { &mut waits }) += pages * tier.latency;
+    }
     let latency = cpu + waits;
     let per_second = |each: f64| if each > 0.0 { 1e6 / each } else { f64::INFINITY };
     let given = |pages: f64, reads: f64| if reads > 0.0 { pages / reads } else { f64::INFINITY };

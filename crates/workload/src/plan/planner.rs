@@ -69,7 +69,8 @@ const SHARES: [f64; 9] =
 #[must_use]
 pub fn plan(demand: &Demand, prices: &Prices, question: &Question) -> Plan {
     let shares = || SHARES.iter().map(|share| share * demand.footprint);
-    let or = |asked: &[f64], shares: Vec<f64>| if asked.is_empty() { shares } else { asked.to_vec() };
+    let or =
+        |asked: &[f64], shares: Vec<f64>| if asked.is_empty() { shares } else { asked.to_vec() };
     let dram = or(&question.dram, shares().collect());
     let scm = or(&question.scm, [0.0].into_iter().chain(shares()).collect());
     let mut mixes = Vec::new();

@@ -28,6 +28,8 @@ pub struct Tier {
     pub watts: f64,
     /// The wait for a page, microseconds.
     pub latency: f64,
+    /// The core waits for it, as for memory, and does nothing else meanwhile.
+    pub stalls: bool,
     /// The processor's work for a page of it beside what any page takes, microseconds.
     pub cpu: f64,
     /// Pages a second that it gives, at most.
@@ -41,7 +43,7 @@ pub struct Processor {
     pub row: f64,
     /// One that pages in DRAM answer.
     pub page: f64,
-    /// Cores' worth of work in flight, for each core: threads, or lookups that one thread has in flight.
+    /// Lookups in flight for each core: of other threads, or of one that asks for many.
     pub in_flight: f64,
 }
 

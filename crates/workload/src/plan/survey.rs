@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use base::{Error, Result, key_hash};
 use cache::PageKind;
-use cache::curve::{MissCurve, Simulations, Subject};
+use cache::curve::{Simulations, Subject};
 use cache::rows::{ROW_BYTES_MAX, row_bytes};
 
 use super::demand::{Behind, Demand};
@@ -55,12 +55,7 @@ pub struct Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self {
-            value_bytes: None,
-            default_value_bytes: 100,
-            compression_ratio: 0.5,
-            limit: None,
-        }
+        Self { value_bytes: None, default_value_bytes: 100, compression_ratio: 0.5, limit: None }
     }
 }
 
@@ -127,15 +122,16 @@ fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>
         let recorded = access.value_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let value = layout.value_bytes.or(recorded).unwrap_or(layout.default_value_bytes);
         let value = value.min(base::limits::VALUE_BYTES_MAX) as u64;
-        match keys.get_mut(&access.key) {
-            Some(known) => *known = value.max(*known),
-            None if keys.len() >= KEYS_MAX => {
-                return Err(Error::invalid("trace")
-                    .expected(format_args!("at most {KEYS_MAX} distinct keys; --limit cuts it"))
-                    .got("more"));
-            }
-            None => drop(keys.insert(access.key.clone(), value)),
+        if let Some(known) = keys.get_mut(&access.key) {
+            *known = value.max(*known);
+            return Ok(());
         }
+        if keys.len() >= KEYS_MAX {
+            return Err(Error::invalid("trace")
+                .expected(format_args!("at most {KEYS_MAX} distinct keys; --limit cuts it"))
+                .got("more"));
+        }
+        keys.insert(access.key.clone(), value);
         Ok(())
     })?;
     let mut keys: Vec<_> = keys.into_iter().collect();
@@ -185,9 +181,11 @@ impl Caches {
         let rate = (SAMPLED_KEYS / places.len().max(1) as f64).min(1.0);
         // Of all hashes as many as the rate says, and all of them at 1.
         let threshold = (rate * u64::MAX as f64) as u64;
-        let row_sizes = if all_rows > 0.0 { sizes(all_rows * 1.02, 2.0, ROW_SIZES) } else { vec![] };
+        let row_sizes =
+            if all_rows > 0.0 { sizes(all_rows * 1.02, 2.0, ROW_SIZES) } else { vec![] };
         let page_sizes = sizes(footprint * 1.02, 2f64.sqrt(), PAGE_SIZES);
-        let behind = |_| Simulations::of_sample(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
+        let behind =
+            |_| Simulations::of_sample(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
         let rows = Simulations::of_sample(Subject::Rows, &row_sizes, rate, SIMULATION_BYTES);
         let pages = (0..=row_sizes.len()).map(behind).collect();
         Self { threshold, rows, row_sizes, pages, no_rows: 0, footprint }

@@ -1,0 +1,85 @@
+//! A demand from what `terrace stats --json` prints, or any program of the statistics of its store.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use terracedb::{Error, MissCurve, MissPoint, Result};
+use workload::plan::Demand;
+
+/// Statistics are some KiB.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Debug, Deserialize)]
+struct File {
+    curves: Option<Curves>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Curves {
+    operations: u64,
+    row_hits: u64,
+    rows: Curve,
+    pages: Curve,
+}
+
+#[derive(Debug, Deserialize)]
+struct Curve {
+    accesses: u64,
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Point {
+    bytes: u64,
+    misses: f64,
+}
+
+impl Curve {
+    fn curve(&self) -> MissCurve {
+        let mut points: Vec<_> = self
+            .points
+            .iter()
+            .map(|Point { bytes, misses }| MissPoint { bytes: *bytes, misses: *misses })
+            .collect();
+        points.sort_by_key(|point| point.bytes);
+        MissCurve { accesses: self.accesses, points }
+    }
+}
+
+/// The demand that the file's statistics measured; of what came after those of `since`, where there are.
+pub(super) fn demand(path: &Path, since: Option<&Path>) -> Result<Demand> {
+    let now = read(path)?;
+    let (mut operations, mut row_hits) = (now.operations, now.row_hits);
+    let (mut rows, mut pages) = (now.rows.curve(), now.pages.curve());
+    if let Some(path) = since {
+        let then = read(path)?;
+        operations = operations.saturating_sub(then.operations);
+        row_hits = row_hits.saturating_sub(then.row_hits);
+        rows = rows.since(&then.rows.curve());
+        pages = pages.since(&then.pages.curve());
+    }
+    if operations == 0 {
+        return Err(Error::invalid("statistics")
+            .at(path.display())
+            .expected("lookups")
+            .got("none"));
+    }
+    Ok(Demand::measured(operations, &rows, &pages, row_hits))
+}
+
+fn read(path: &Path) -> Result<Curves> {
+    let refused = |got: String| {
+        Error::invalid("statistics")
+            .at(path.display())
+            .expected("what `terrace replay --stats` or `terrace bench --stats` writes")
+            .got(got)
+    };
+    let metadata = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return Err(refused(if metadata.is_file() { "over 16 MiB" } else { "no file" }.to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let file: File = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    file.curves.ok_or_else(|| refused("no curves: the store had no memory for them".to_owned()))
+}
