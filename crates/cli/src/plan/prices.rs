@@ -176,7 +176,7 @@ impl<'a> Section<'a> {
         let value = self.value(name);
         let refused = |this: &Self| this.refused(name, "1 to 64 tables", value);
         let array = value.and_then(DeValue::as_array).ok_or_else(|| refused(self))?;
-        if array.len() == 0 || array.len() > SERVERS_MAX {
+        if array.is_empty() || array.len() > SERVERS_MAX {
             return Err(refused(self));
         }
         let sections = array.iter().map(|value| {
