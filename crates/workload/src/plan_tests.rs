@@ -161,16 +161,18 @@ fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
     assert_eq!((none.row_bytes, none.row_misses), (0.0, 1.0));
     // First reads alone miss where all rows fit: as many as there are keys, some 40,000.
     assert!((0.05..0.12).contains(&all.row_misses), "{}", all.row_misses);
-    let everything = all.reads(1e12, 0.0);
+    let everything = all.reads(1e12, 0.0, false);
     assert_eq!(everything.ends[2], 0.0);
     let first_reads = everything.flash * 400_000.0 * 4096.0;
     assert!(first_reads / demand.footprint > 0.8, "{first_reads} of {}", demand.footprint);
     for behind in &demand.behind {
-        let reads = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0);
+        let reads = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0, false);
         let sum: f64 = reads.ends.iter().sum();
         assert!((sum - 1.0).abs() < 1e-9, "{reads:?}");
         assert!((reads.dram + reads.scm + reads.flash - behind.lookups).abs() < 1e-6);
-        let more = behind.reads(demand.footprint / 10.0, demand.footprint / 5.0);
+        let stay = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0, true);
+        assert_eq!((stay.dram, stay.flash), (0.0, reads.flash));
+        let more = behind.reads(demand.footprint / 10.0, demand.footprint / 5.0, false);
         assert!(more.flash <= reads.flash && more.hit_ratio() >= reads.hit_ratio());
     }
     let large = demand.clone().scaled(100.0);
@@ -255,9 +257,9 @@ fn what_a_store_measured_is_a_demand() {
     assert_eq!((none.row_misses, none.lookups), (1.0, 2.0));
     assert!((small.row_misses - 0.55).abs() < 1e-9 && (small.lookups - 1.1).abs() < 1e-9);
     assert!((large.row_misses - 0.19).abs() < 1e-9);
-    assert!((small.reads(f64::from(1 << 24) * 1.03, 0.0).flash - 0.11).abs() < 1e-9);
+    assert!((small.reads(f64::from(1 << 24) * 1.03, 0.0, false).flash - 0.11).abs() < 1e-9);
     let empty = Demand::measured(0, &MissCurve::default(), &MissCurve::default(), 0);
-    assert!(empty.behind[0].reads(1e9, 1e9).flash.is_finite());
+    assert!(empty.behind[0].reads(1e9, 1e9, true).flash.is_finite());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A page that comes up stays below as well, for as long as nothing takes its slot: of what lies in DRAM, as
 //! large a part lies below, too, as the tier is of both. And DRAM itself serves somewhat less than alone:
 //! frames are kept free for what is on its way down, and a page that is asked for below comes up only after
-//! a while. The parts were fitted to the tiers' reference simulator, and hold within a point
+//! a while. The parts were fitted to the tiers' reference simulator, and hold within 1.3 points
 //! (`scm::predicted_tests`).
 
 /// The part of frames that a tier below has kept free.

@@ -152,7 +152,7 @@ fn curve(demand: &Demand) -> String {
     let mut line = String::new();
     for point in 0..=POINTS {
         let bytes = least * (most / least).powf(f64::from(point) / f64::from(POINTS));
-        let reaches = demand.splits(bytes, 0.0).map(|reads| 1.0 - reads.hit_ratio());
+        let reaches = demand.splits(bytes, 0.0, false).map(|reads| 1.0 - reads.hit_ratio());
         let reaches = reaches.fold(1.0, f64::min);
         let _ = write!(line, "{:.1},{:.1} ", x.at(bytes), y.at(reaches));
     }

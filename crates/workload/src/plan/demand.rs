@@ -52,11 +52,13 @@ pub struct Reads {
 }
 
 impl Behind {
-    /// With so much memory for pages in DRAM and below, bytes.
+    /// With so much memory for pages in DRAM and below, bytes. Where pages stay below, as on memory, whose
+    /// hits cost little more than DRAM's, DRAM serves those that are not there.
     #[must_use]
-    pub fn reads(&self, dram: f64, scm: f64) -> Reads {
+    pub fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
         let misses = |bytes: f64| self.lookups * self.pages.miss_ratio(bytes);
         let [past_dram, flash] = held(dram / (1.0 + PAGE_OVERHEAD), scm).map(misses);
+        let past_dram = if stay_below && scm > 0.0 { self.lookups } else { past_dram };
         let scm = (past_dram - flash).max(0.0);
         // An operation that reads two pages from one place ends there once, which is rare: the second is
         // metadata of a hundred data pages.
@@ -84,10 +86,13 @@ impl Reads {
 
 impl Demand {
     /// Every way to split `dram` bytes between rows and pages, with `scm` bytes below.
-    pub fn splits(&self, dram: f64, scm: f64) -> impl Iterator<Item = Reads> {
+    pub fn splits(&self, dram: f64, scm: f64, stay_below: bool) -> impl Iterator<Item = Reads> {
         let dram = (dram - self.meta_bytes).max(0.0);
         let fits = move |behind: &&Behind| behind.row_bytes <= dram;
-        self.behind.iter().filter(fits).map(move |it| it.reads(dram - it.row_bytes, scm))
+        self.behind
+            .iter()
+            .filter(fits)
+            .map(move |it| it.reads(dram - it.row_bytes, scm, stay_below))
     }
 
     /// Of an open store: the curves of its rows and of its pages. Of `operations` lookups that memtables did

@@ -80,7 +80,7 @@ impl Mix {
         let faster = |one: &Outcome, other: &Outcome| {
             one.throughput.total_cmp(&other.throughput).then(other.latency.total_cmp(&one.latency))
         };
-        let outcomes = demand.splits(self.dram, self.scm);
+        let outcomes = demand.splits(self.dram, self.scm, prices.scm.stalls);
         let best = outcomes.map(|reads| speed(reads, prices, server)).max_by(faster)?;
         let of = |what: fn(&Tier) -> f64| {
             (self.dram * what(&prices.dram) + self.scm * what(&prices.scm)) / GIB
