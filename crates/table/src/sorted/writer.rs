@@ -148,7 +148,7 @@ impl Writer {
 
     /// Adds a version: a put, a delete without a value, a merge operand, a put that expires (eight
     /// bytes of expiry, little-endian Unix milliseconds over 0, then the value) or a
-    /// [`Pointer`](crate::Pointer). Keys ascend, and trailers descend within a key.
+    /// [`Pointer`]. Keys ascend, and trailers descend within a key.
     ///
     /// # Errors
     /// `Invalid` where the version is out of order or bounds or not of such a form, and nothing is
