@@ -7,6 +7,9 @@
 mod balance;
 mod blocks;
 pub mod curve;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod page_cache;
 mod page_queue;

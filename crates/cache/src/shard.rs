@@ -224,7 +224,8 @@ impl Shard {
         if let Some(number) = self.find(key, hash) {
             return self.slot(number).map(|slot| slot.frame.clone());
         }
-        self.missed += u64::from(self.shadow.recall(hash));
+        // One that lay below cost no device read: it says nothing of what a miss costs.
+        self.missed += u64::from(self.shadow.recall(hash) && !is_warm);
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
             Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(pool)) {

@@ -40,7 +40,12 @@ impl EngineStore {
             Some(false) => directory::must_be_empty(&dir)?,
             None => {}
         }
-        let engine = Engine::new(config.open(true)?)?;
+        let db = config.open(true)?;
+        if let Some(failure) = db.resources().scm().and_then(|scm| scm.failure) {
+            // What is measured is what was asked for.
+            return Err(Error::invalid("SCM tier").expected("one that opens").got(failure));
+        }
+        let engine = Engine::new(db)?;
         Ok(Self { engine, _scratch: scratch, dir })
     }
 

@@ -147,7 +147,8 @@ pub(crate) fn open(
     let weak = Arc::downgrade(&buffers);
     resources.add_reclaimer(ReclaimOrder::Buffers, weak);
     let account = resources.account("miss-ratio curves");
-    let curves = Curves::new(&account, resources.cache_bytes_max(), resources.has_rows());
+    let (memory, stores) = (resources.cache_bytes_max(), resources.open_stores());
+    let curves = Curves::new(&account, memory, stores, resources.has_rows());
     let curves = Arc::new(curves);
     let committer = Committer::new(
         Arc::clone(&log),

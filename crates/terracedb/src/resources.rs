@@ -362,12 +362,17 @@ impl Resources {
 
     /// One store's part of the write buffers, bytes.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
-        self.0.plan.load().write_buffers / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+        self.0.plan.load().write_buffers / self.open_stores()
     }
 
     /// A store seals a memtable of this size, bytes.
     pub(crate) fn memtable_bytes(&self) -> u64 {
-        self.0.plan.load().memtable / self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
+        self.0.plan.load().memtable / self.open_stores()
+    }
+
+    /// How many stores are open, at least one.
+    pub(crate) fn open_stores(&self) -> u64 {
+        self.0.open_stores.load(Ordering::Relaxed).max(1) as u64
     }
 
     /// Counts a store in until the guard is dropped.

@@ -15,11 +15,13 @@ mod common;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use base::Rng;
 use common::MEMORY;
-use terracedb::{Db, Keyspace, Placement, Scm, ScmStatus};
+use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatus, Task};
 
 /// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
 /// lie.
@@ -74,6 +76,17 @@ fn get(keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
     }
 }
 
+/// A store that was filled and read so often, over a tier that is warm by that.
+fn warmed(store: &Path, place: &Path, gets: u64) -> (Db, Keyspace, Rng) {
+    let (db, keyspace) = open(store, scm(place, Placement::DramFirst));
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    fill(&keyspace, 0);
+    db.compact().unwrap();
+    get(&keyspace, &mut rng, gets, 0);
+    (db, keyspace, rng)
+}
+
 fn status(db: &Db) -> ScmStatus {
     db.statistics().scm.unwrap()
 }
@@ -110,11 +123,7 @@ fn every_policy_serves_from_below_in_place_and_by_reads() {
 fn reads_in_numbers_and_cursors_find_the_same() {
     for place in [mapped(), read()] {
         let store = read();
-        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
-        let (mut rng, seed) = Rng::from_env();
-        println!("TERRACE_SEED={seed}");
-        fill(&keyspace, 0);
-        db.compact().unwrap();
+        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 0);
         for _ in 0..800 {
             let numbers: Vec<u64> = (0..64).map(|_| rng.below(KEYS)).collect();
             let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
@@ -152,12 +161,7 @@ fn what_is_overwritten_and_merged_is_never_served_from_below() {
 fn a_restart_finds_the_tier_warm() {
     for place in [mapped(), read()] {
         let store = read();
-        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
-        let (mut rng, seed) = Rng::from_env();
-        println!("TERRACE_SEED={seed}");
-        fill(&keyspace, 0);
-        db.compact().unwrap();
-        get(&keyspace, &mut rng, 50_000, 0);
+        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 50_000);
         let resident = status(&db).counts.resident;
         drop((db, keyspace));
         let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
@@ -200,12 +204,7 @@ fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
 fn flipped_bytes_below_cost_hits_and_no_answer() {
     for place in [mapped(), read()] {
         let store = read();
-        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
-        let (mut rng, seed) = Rng::from_env();
-        println!("TERRACE_SEED={seed}");
-        fill(&keyspace, 0);
-        db.compact().unwrap();
-        get(&keyspace, &mut rng, 40_000, 0);
+        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 40_000);
         drop((db, keyspace));
         let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
         let file = file.into_iter().find(|path| path.is_file()).unwrap();
@@ -243,6 +242,35 @@ fn a_store_opens_and_serves_without_its_tier() {
     assert!(status(&db).failure.is_some() && status(&other).failure.is_none());
 }
 
+/// What listeners are told of failing tasks.
+#[derive(Debug, Default)]
+struct Failures(Mutex<Vec<String>>);
+
+impl Listener for Failures {
+    fn event(&self, event: &Event) {
+        if let Event::TaskFailed { task: Task::Scm, error, .. } = event {
+            self.0.lock().unwrap().push(error.clone());
+        }
+    }
+}
+
+#[test]
+fn listeners_are_told_that_a_tier_is_missing() {
+    let (store, heard) = (read(), Arc::new(Failures::default()));
+    let missing = Scm::new("/no/such/device", SIZE).unwrap();
+    let builder = Db::builder(store.path()).memory(MEMORY).scm(missing);
+    let db = builder.listener(Arc::clone(&heard) as _).open().unwrap();
+    for _ in 0..600 {
+        if !heard.0.lock().unwrap().is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let told = heard.0.lock().unwrap().clone();
+    assert!(told.len() == 1 && told[0].contains("/no/such"), "{told:?}");
+    drop(db);
+}
+
 #[test]
 fn many_threads_read_while_pages_move() {
     let (store, place) = (read(), mapped());
@@ -251,7 +279,7 @@ fn many_threads_read_while_pages_move() {
     let (_, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let keyspace = Arc::new(keyspace);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for thread in 0..4 {
             let keyspace = Arc::clone(&keyspace);
             scope.spawn(move || get(&keyspace, &mut Rng::new(seed + thread), 20_000, 0));

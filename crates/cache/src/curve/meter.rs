@@ -34,11 +34,11 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// For `memory_bytes` of cache, and from a sixteenth to sixteen times as much. Its memory is charged at
-    /// once (I10); none where there is none.
+    /// For `memory_bytes` of cache, and from a sixteenth to sixteen times as much, where it is one of so many
+    /// that share the memory. Its own is charged at once (I10); none where there is none.
     #[must_use]
-    pub fn new(account: &Account, subject: Subject, memory_bytes: u64) -> Option<Self> {
-        let bytes = memory_bytes / MEMORY_PART;
+    pub fn new(account: &Account, subject: Subject, memory_bytes: u64, of: u64) -> Option<Self> {
+        let bytes = memory_bytes / MEMORY_PART / of.max(1);
         let _charge = account.try_charge(bytes)?;
         let sizes = sizes_about(memory_bytes);
         let bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -89,7 +89,7 @@ fn memory_is_charged_before_and_never_more() {
     for subject in [Subject::Pages, Subject::Rows] {
         // Few keys that fit everywhere, many that fit nowhere, and what is between.
         for (keys, memory) in [(3000, 256 << 20), (5_000_000, 64 << 20), (400_000, 400 << 20)] {
-            let meter = Meter::new(&account, subject, memory).unwrap();
+            let meter = Meter::new(&account, subject, memory, 1).unwrap();
             assert_eq!(account.used(), memory / 420);
             assert!(account.used() * 200 <= memory);
             let mut rng = Rng::new(keys);
@@ -106,7 +106,7 @@ fn memory_is_charged_before_and_never_more() {
     }
     assert_eq!(account.used(), 0);
     let full = Budget::new(1000);
-    assert!(Meter::new(&full.account("curves"), Subject::Rows, 1 << 30).is_none());
+    assert!(Meter::new(&full.account("curves"), Subject::Rows, 1 << 30, 1).is_none());
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn sizes_reach_from_a_sixteenth_to_sixteenfold() {
 
 #[test]
 fn threads_may_ask_at_once() {
-    let meter = Meter::new(&Budget::new(1 << 30).account("curves"), Subject::Rows, 64 << 20);
+    let meter = Meter::new(&Budget::new(1 << 30).account("curves"), Subject::Rows, 64 << 20, 1);
     let meter = meter.unwrap();
     std::thread::scope(|scope| {
         for seed in 0..4 {

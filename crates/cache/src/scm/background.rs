@@ -92,10 +92,11 @@ impl ScmTier {
         self.bury(&mut desk);
         let done = self.write_staged(&mut desk, now).and_then(|()| self.write_map(&mut desk, now));
         self.fullness.store(desk.budget.fullness(now), Relaxed);
+        self.measured.reckon(&self.counters);
         if let Err(error) = done {
             self.fail(error);
         }
-        self.offers.staged() > 0
+        self.offers.staged() > 0 || self.offers.has_dead()
     }
 
     /// Copies up what was asked for often enough.
@@ -243,7 +244,8 @@ impl ScmTier {
         Ok(true)
     }
 
-    /// Writes all of the map that changed: what is found again when the tier is opened next.
+    /// Writes all of the map that changed, whatever the budget: at most a part in 496 of the tier. It is what
+    /// is found again when the tier is opened next.
     ///
     /// # Errors
     /// As the device's.

@@ -1,7 +1,7 @@
 //! What things cost lately: averages that follow.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
 use super::Costs;
@@ -25,6 +25,8 @@ pub(crate) struct Measured {
     put: AtomicU32,
     hit: AtomicU32,
     write: AtomicU32,
+    /// [`Costs::worthy_heat`] of these, or 0 for none: what readers ask for all the time.
+    worthy: AtomicU8,
     /// In tests that say what things cost.
     #[cfg(test)]
     fixed: std::sync::OnceLock<Costs>,
@@ -41,6 +43,7 @@ impl Measured {
             put: AtomicU32::new(DRAM_PUT_NANOS),
             hit,
             write,
+            worthy: AtomicU8::new(0),
             #[cfg(test)]
             fixed: std::sync::OnceLock::new(),
         }
@@ -49,6 +52,7 @@ impl Measured {
     #[cfg(test)]
     pub(crate) fn fix(&self, costs: Costs) {
         self.fixed.set(costs).unwrap();
+        self.reckon(&Counters::default());
     }
 
     /// A page was got from below in so long.
@@ -74,8 +78,18 @@ impl Measured {
         self.write.load(Relaxed)
     }
 
+    /// As [`Costs::worthy_heat`], as it was reckoned last.
+    pub(crate) fn worthy_heat(&self) -> Option<u8> {
+        Some(self.worthy.load(Relaxed)).filter(|heat| *heat > 0)
+    }
+
+    /// Reckons anew what pays.
+    pub(crate) fn reckon(&self, counters: &Counters) {
+        self.worthy.store(self.costs(counters).worthy_heat().unwrap_or(0), Relaxed);
+    }
+
     /// Of the pages that left DRAM, as many of 256 had to be written below.
-    pub(crate) fn costs(&self, counters: &Counters) -> Costs {
+    fn costs(&self, counters: &Counters) -> Costs {
         #[cfg(test)]
         if let Some(costs) = self.fixed.get() {
             return *costs;

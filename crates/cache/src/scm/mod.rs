@@ -14,6 +14,8 @@ pub mod admission;
 mod background;
 mod backing;
 mod costs;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod journal;
 mod offers;
 mod open;

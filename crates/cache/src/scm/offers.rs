@@ -125,6 +125,11 @@ impl Offers {
         self.dead.lock().iter().any(|dead| dead.file == file)
     }
 
+    /// Whether files wait whose pages are to go.
+    pub(crate) fn has_dead(&self) -> bool {
+        !self.dead.lock().is_empty()
+    }
+
     /// The file whose turn it is, with its next pages, at most as many; they count as gone from now on.
     pub(crate) fn next_dead(&self, most: u32) -> Option<Dead> {
         let mut dead = self.dead.lock();

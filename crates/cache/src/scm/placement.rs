@@ -84,14 +84,14 @@ pub enum Tier {
 }
 
 impl Placement {
-    /// Where a page goes that was read from neither.
+    /// Where a page goes that was read from neither; `worthy` is [`Costs::worthy_heat`].
     #[must_use]
-    pub const fn on_miss(self, kind: PageKind, costs: Costs) -> Tier {
+    pub const fn on_miss(self, kind: PageKind, worthy: Option<u8>) -> Tier {
         match (self, kind) {
             (Self::DramFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => Tier::Dram,
             (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
             // Where being below costs next to nothing, DRAM is left to what is asked for most.
-            (Self::Adaptive, _) => match costs.worthy_heat() {
+            (Self::Adaptive, _) => match worthy {
                 Some(_) => Tier::Dram,
                 None => Tier::Scm,
             },
@@ -106,12 +106,12 @@ impl Placement {
 
     /// Whether a page below that was asked for as often as `heat` says is to be copied up.
     #[must_use]
-    pub const fn goes_up(self, kind: PageKind, heat: u8, costs: Costs) -> bool {
+    pub const fn goes_up(self, kind: PageKind, heat: u8, worthy: Option<u8>) -> bool {
         match (self, kind) {
             (Self::DramFirst, _) => heat >= 2,
             (Self::ScmFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => true,
             (Self::ByKind, _) => false,
-            (Self::Adaptive, _) => match costs.worthy_heat() {
+            (Self::Adaptive, _) => match worthy {
                 Some(worthy) => heat >= worthy,
                 None => false,
             },
@@ -146,8 +146,8 @@ mod tests {
         use PageKind::{Data, Meta};
         use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
 
-        let on_miss = |policy: Placement, costs| {
-            [Data, Meta].map(|kind| policy.on_miss(kind, costs) == Tier::Scm)
+        let on_miss = |policy: Placement, costs: Costs| {
+            [Data, Meta].map(|kind| policy.on_miss(kind, costs.worthy_heat()) == Tier::Scm)
         };
         assert_eq!(on_miss(DramFirst, SSD), [false, false]);
         assert_eq!(on_miss(ScmFirst, SSD), [true, true]);
@@ -155,14 +155,16 @@ mod tests {
         assert_eq!(on_miss(Adaptive, SSD), [false, false]);
         assert_eq!(on_miss(Adaptive, NEAR), [true, false]);
         let up = |policy: Placement, kind| {
-            (1..=3).filter(|heat| policy.goes_up(kind, *heat, CXL)).collect::<Vec<_>>()
+            (1..=3)
+                .filter(|heat| policy.goes_up(kind, *heat, CXL.worthy_heat()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(up(DramFirst, Data), [2, 3]);
         assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
         assert!(up(ByKind, Data).is_empty());
         assert!(up(Adaptive, Data).is_empty());
         assert_eq!(up(Adaptive, Meta), [1, 2, 3]);
-        let heats = (1..=3).filter(|heat| Adaptive.goes_up(Data, *heat, SSD));
+        let heats = (1..=3).filter(|heat| Adaptive.goes_up(Data, *heat, SSD.worthy_heat()));
         assert_eq!(heats.collect::<Vec<_>>(), [2, 3]);
         assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));
     }

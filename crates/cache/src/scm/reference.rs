@@ -79,7 +79,7 @@ impl Reference {
             Some((_, heat)) => {
                 *heat = (*heat + 1).min(3);
                 let heat = *heat;
-                if self.placement.goes_up(kind, heat, self.costs) {
+                if self.placement.goes_up(kind, heat, self.costs.worthy_heat()) {
                     self.insert(key, kind, true);
                     if let Some((_, heat)) = self.slot(key.hash()) {
                         *heat = 0;
@@ -88,7 +88,7 @@ impl Reference {
                 Found::Scm
             }
             None => {
-                let goes_down = self.placement.on_miss(kind, self.costs) == Tier::Scm;
+                let goes_down = self.placement.on_miss(kind, self.costs.worthy_heat()) == Tier::Scm;
                 if goes_down && self.wants(key, kind, false, false) {
                     self.staged.push((key, kind));
                 } else {

@@ -5,7 +5,8 @@
 //! bits beside the set's number, which come from other bits of it; a page whose bytes are not known to be
 //! those of its hash is verified before it is used (I8).
 //!
-//! Which page of a full set goes is CLOCK's choice: a hand passes the slots, takes the first that nobody
+//! Of a full set a page goes that was found when the tier was opened and that nobody asked for since;
+//! otherwise it is CLOCK's choice: a hand passes the slots, takes the first that nobody
 //! asked for since it came by, and cools the others.
 //!
 //! Concurrency: any number of readers, one writer (the tier's background work) that takes and places.
@@ -198,6 +199,10 @@ impl SlotMap {
         }
         let hand = self.hands.get(first / WAYS)?;
         let states = self.states.get(first..first + WAYS)?;
+        let is_unproven = |state: &AtomicU8| state.load(Relaxed) & UNPROVEN > 0;
+        if let Some(way) = states.iter().position(is_unproven) {
+            return Some(first + way);
+        }
         let mut way = usize::from(hand.load(Relaxed)) % WAYS;
         // Each turn cools every page it passes; the fourth finds one.
         for _ in 0..=WAYS * usize::from(HEAT) {
@@ -220,6 +225,9 @@ impl SlotMap {
 
     /// Takes `slot` for a page that is being written; whether it held another.
     pub(crate) fn take(&self, slot: usize) -> bool {
+        if let Some(state) = self.states.get(slot) {
+            state.store(0, Relaxed);
+        }
         self.hashes.get(slot).is_some_and(|word| word.swap(TAKEN, Relaxed) != EMPTY)
     }
 

@@ -96,3 +96,24 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     assert!(placed < noise.len() / 8, "{placed} of {}", noise.len());
     assert_eq!(SlotMap::new(1).restore(12, &noise[..64]), 4, "no more than there are slots");
 }
+
+#[test]
+fn what_was_asked_for_outlives_what_was_only_found() {
+    let map = SlotMap::new(1);
+    (0..WAYS as u64).for_each(|number| {
+        put(&map, number);
+    });
+    let mut hashes = vec![0; map.slots()];
+    map.hashes(0, &mut hashes);
+    let again = SlotMap::new(1);
+    assert_eq!(again.restore(0, &hashes), WAYS);
+    // No warmer than the rest, and the hand passes it as often as any other.
+    let asked = again.find(hash(3)).unwrap();
+    again.ask(asked);
+    for number in 100..100 + WAYS as u64 - 1 {
+        assert_eq!(again.room(hash(number)), Room::Unproven);
+        assert_ne!(put(&again, number), asked);
+    }
+    assert_eq!(again.find(hash(3)), Some(asked));
+    assert_eq!(again.room(hash(200)), Room::Full);
+}

@@ -34,7 +34,7 @@ pub struct ScmStatistics {
     pub dropped: u64,
     /// Dropped since their bytes were not what they should be.
     pub damaged: u64,
-    /// Pages that left DRAM while no frame was free to take their place: not offered.
+    /// Pages that left DRAM and were lost, though wanted, since no frame was free to take their place.
     pub late: u64,
     /// Written to slots and to the map, bytes.
     pub bytes_written: u64,

@@ -19,7 +19,7 @@ use super::backing::{Backing, Held, Place};
 use super::costs::Measured;
 use super::journal::Layout;
 use super::offers::{Offers, Staged};
-use super::placement::{Costs, Placement, Tier};
+use super::placement::{Placement, Tier};
 use super::slot_map::{Room, SlotMap};
 use super::statistics::{Counters, ScmStatistics, count};
 use crate::rows::Ghost;
@@ -128,7 +128,9 @@ impl ScmTier {
         charge: Charge,
     ) -> Self {
         let map = SlotMap::new(layout.sets);
-        let measured = Measured::new(backing.facts().read_latency);
+        let (measured, counters) =
+            (Measured::new(backing.facts().read_latency), Counters::default());
+        measured.reckon(&counters);
         let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
         Self {
             ghosts: (0..GHOSTS).map(|_| ghost()).collect(),
@@ -138,7 +140,7 @@ impl ScmTier {
             map,
             placement,
             offers: Offers::default(),
-            counters: Counters::default(),
+            counters,
             measured,
             fullness: AtomicU32::new(0),
             window: Default::default(),
@@ -166,12 +168,6 @@ impl ScmTier {
         self.backing.emulation()
     }
 
-    /// The policy in force.
-    #[must_use]
-    pub const fn placement(&self) -> Placement {
-        self.placement
-    }
-
     /// Why it is off, where it is.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
@@ -191,10 +187,6 @@ impl ScmTier {
     /// Has `wake` called when there is background work that should not wait; the first caller's stays.
     pub fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
         self.offers.on_work(wake);
-    }
-
-    pub(super) fn costs(&self) -> Costs {
-        self.measured.costs(&self.counters)
     }
 
     /// The page, if it lies here.
@@ -219,7 +211,7 @@ impl ScmTier {
             PageKind::Meta => &self.counters.hits_meta,
         });
         let asked = self.map.ask(slot);
-        let goes_up = self.placement.goes_up(kind, asked.heat, self.costs());
+        let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat());
         let place = ScmSlot { slot, hash };
         Some(match held {
             Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, goes_up, slot: place }),
@@ -275,7 +267,7 @@ impl ScmTier {
 
     /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
     pub(crate) fn takes_first(&self, kind: PageKind) -> bool {
-        !self.is_off() && self.placement.on_miss(kind, self.costs()) == Tier::Scm
+        !self.is_off() && self.placement.on_miss(kind, self.measured.worthy_heat()) == Tier::Scm
     }
 
     /// Whether the page is to be handed to [`ScmTier::stage`].

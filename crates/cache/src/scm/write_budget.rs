@@ -35,12 +35,6 @@ impl WriteBudget {
         Self { rate, written: [0; SECONDS], sum: 0, now: 0 }
     }
 
-    /// The budget, bytes a second.
-    #[must_use]
-    pub const fn rate(&self) -> Option<u64> {
-        self.rate
-    }
-
     /// How many bytes may be written at `now`; time that goes back counts as standing still.
     #[must_use]
     pub fn left(&mut self, now: Duration) -> u64 {

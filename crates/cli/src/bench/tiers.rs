@@ -4,8 +4,7 @@
 //! program again, on the same store. A workload runs some rounds, of which the last counts: those
 //! before fill the tiers.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,8 +14,8 @@ use terracedb::{Error, Placement, Result, Scm, format_bytes, parse_bytes};
 use workload::Distribution;
 use workload::bench::Name;
 
-use crate::Outcome;
 use crate::output::Output;
+use crate::{Outcome, directory};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -65,6 +64,8 @@ pub(crate) struct Args {
 /// Memory, and what lies below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Configuration {
+    /// As it was typed, but for the policy.
+    name: String,
     memory: u64,
     scm: Option<Below>,
 }
@@ -80,12 +81,14 @@ impl FromStr for Configuration {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (memory, below) = match text.split_once('+') {
+        let (memory_text, below) = match text.split_once('+') {
             Some((memory, below)) => (memory, Some(below)),
             None => (text, None),
         };
-        let memory = parse_bytes(memory)?;
-        let Some(below) = below else { return Ok(Self { memory, scm: None }) };
+        let memory = parse_bytes(memory_text)?;
+        let Some(below) = below else {
+            return Ok(Self { name: text.to_owned(), memory, scm: None });
+        };
         let refused = || {
             Error::invalid("tiers")
                 .expected("MEMORY+SIZE@PLACE or MEMORY+SIZE@PLACE,POLICY")
@@ -97,26 +100,15 @@ impl FromStr for Configuration {
             Some((place, named.1))
         });
         let (place, placement) = policy.unwrap_or((place, Placement::default()));
-        let size = parse_bytes(size)?;
+        let (name, size) = (format!("{memory_text}+{size}@{place}"), parse_bytes(size)?);
         Scm::new(place, size)?;
-        Ok(Self { memory, scm: Some(Below { size, place: place.to_owned(), placement }) })
-    }
-}
-
-impl fmt::Display for Configuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |bytes| format_bytes(bytes).replace(".0 ", "").replace(' ', "");
-        f.write_str(&short(self.memory))?;
-        match &self.scm {
-            None => Ok(()),
-            Some(scm) => write!(f, "+{}@{}", short(scm.size), scm.place),
-        }
+        Ok(Self { name, memory, scm: Some(Below { size, place: place.to_owned(), placement }) })
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut out = Output::new();
-    if !args.data.join("LOCK").exists() {
+    if directory::must_hold_store(&args.data).is_err() {
         fill(args)?;
     }
     if !args.json {
@@ -164,7 +156,7 @@ fn fill(args: &Args) -> Result<()> {
 fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
     let names = vec![args.name; args.rounds as usize];
     let mut command = bench(args, &names)?;
-    let Configuration { memory, scm } = configuration;
+    let Configuration { memory, scm, .. } = configuration;
     command.args(["--existing", "--memory", &memory.to_string()]);
     command.args(["--threads".to_owned(), args.threads.to_string()]);
     command.args(["--duration".to_owned(), args.duration.as_secs_f64().to_string()]);
@@ -192,7 +184,7 @@ fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
     let Value::Object(report) = report else { return Err(unreadable(&report)) };
     let policy = scm.as_ref().map(|scm| scm.placement.name());
     let mut named = Map::new();
-    named.insert("tiers".to_owned(), json!(configuration.to_string()));
+    named.insert("tiers".to_owned(), json!(configuration.name));
     named.insert("policy".to_owned(), json!(policy));
     named.extend(report);
     Ok(Value::Object(named))
@@ -201,7 +193,7 @@ fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
 /// The last line that `command` prints, which is JSON.
 fn last_line(command: &mut Command) -> Result<Value> {
     let shown = format!("{command:?}");
-    let done = command.output().map_err(|e| Error::io("run", Path::new(&shown).display(), e))?;
+    let done = command.output().map_err(|e| Error::io("run", &shown, e))?;
     let text = String::from_utf8_lossy(&done.stdout);
     let line = text.lines().last().unwrap_or_default();
     if !done.status.success() {
@@ -248,12 +240,13 @@ mod tests {
     #[test]
     fn configurations_are_read_as_they_are_written() {
         let of = |text: &str| text.parse::<Configuration>();
-        assert_eq!(of("341MiB").unwrap(), Configuration { memory: 341 << 20, scm: None });
+        let alone = of("341MiB").unwrap();
+        assert_eq!((alone.name.as_str(), alone.memory, alone.scm), ("341MiB", 341 << 20, None));
         let place = "emulated:cxl-dram@/dev/shm/tier".to_owned();
         let below = Below { size: 3 << 30, place, placement: Placement::ByKind };
         let full = of("341MiB+3GiB@emulated:cxl-dram@/dev/shm/tier,by-kind").unwrap();
-        assert_eq!(full, Configuration { memory: 341 << 20, scm: Some(below) });
-        assert_eq!(full.to_string(), "341MiB+3GiB@emulated:cxl-dram@/dev/shm/tier");
+        assert_eq!(full.name, "341MiB+3GiB@emulated:cxl-dram@/dev/shm/tier");
+        assert_eq!((full.memory, full.scm), (341 << 20, Some(below)));
         assert_eq!(of("1GiB+2GiB@numa:1").unwrap().scm.unwrap().placement, Placement::Adaptive);
         for bad in
             ["", "lots", "1GiB+", "1GiB+2GiB", "1GiB+2GiB@", "1GiB+x@numa:1", "1GiB+2GiB@numa:x"]

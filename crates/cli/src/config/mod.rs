@@ -176,7 +176,11 @@ impl Config {
         if !create {
             directory::must_hold_store(self.path()?)?;
         }
-        self.builder(self.path()?)?.open()
+        let db = self.builder(self.path()?)?.open()?;
+        if let Some(why) = db.resources().scm().and_then(|scm| scm.failure) {
+            eprintln!("terrace: warning: going on without the SCM tier: {why}");
+        }
+        Ok(db)
     }
 
     fn builder(&self, path: &Path) -> Result<Builder> {

@@ -1,5 +1,7 @@
 //! From pages to blocks and sections: what every reader shares.
 
+use std::ops::Range;
+
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result};
 use bytes::Bytes;
@@ -42,7 +44,7 @@ impl AsRef<[u8]> for Owned {
 /// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
 /// it shall have.
 ///
-/// A block stored as it is on one frame is not copied: the result keeps the frame. One in a longer read
+/// A block stored as it is on one frame, or in place, is not copied: the result keeps it. One in a longer read
 /// is, so that the read's memory is free once its pages were decoded.
 pub(crate) fn decode_pages(
     kind: PageKind,
@@ -51,16 +53,18 @@ pub(crate) fn decode_pages(
     dictionaries: &dyn Dictionaries,
     account: &Account,
 ) -> Result<Bytes> {
-    if let Pages::Block(block) = pages {
-        return Ok(block);
-    }
-    if let (1, Pages::Frame(frame)) = (count, &pages) {
-        let header = check_run(kind, frame, count)?;
-        if header.codec == Codec::None {
-            let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
-            return Ok(Bytes::from_owner(frame.clone()).slice(payload));
-        }
-    }
+    let pages = match pages {
+        Pages::Block(block) => return Ok(block),
+        Pages::Frame(frame) if count == 1 => match stored_payload(kind, &frame)? {
+            Some(payload) => return Ok(Bytes::from_owner(frame).slice(payload)),
+            None => Pages::Frame(frame),
+        },
+        Pages::InPlace(page) if count == 1 => match stored_payload(kind, &*page)? {
+            Some(payload) => return Ok(Bytes::from_owner(page).slice(payload)),
+            None => Pages::InPlace(page),
+        },
+        pages => pages,
+    };
     if let Pages::Run(buf) = pages {
         let first = buf.get(..PAGE_BYTES).unwrap_or_default();
         return match check_run(kind, first, count)?.codec {
@@ -69,6 +73,13 @@ pub(crate) fn decode_pages(
         };
     }
     decode_kind(kind, pages.iter(), count, dictionaries, account)
+}
+
+/// Where on the one page of a block its content lies, if it is stored as it is.
+fn stored_payload(kind: PageKind, page: &[u8]) -> Result<Option<Range<usize>>> {
+    let header = check_run(kind, page, 1)?;
+    let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
+    Ok((header.codec == Codec::None).then_some(payload))
 }
 
 /// The run of `kind` that is stored as it is on the pages of `buf`: payloads move together over the

@@ -17,6 +17,8 @@ pub enum Task {
     Compaction,
     /// The log or the manifest: writes are refused until the store is opened again.
     Writing,
+    /// The tier of storage-class memory: reads go on without it, until it is opened again.
+    Scm,
 }
 
 impl fmt::Display for Task {
@@ -25,6 +27,7 @@ impl fmt::Display for Task {
             Self::Flush => "flush",
             Self::Compaction => "compaction",
             Self::Writing => "writing",
+            Self::Scm => "the SCM tier",
         })
     }
 }

@@ -53,6 +53,8 @@ impl Step for WatchTask {
         self.failure(Task::Compaction, "compaction", merging);
         let poisoned = self.log.poisoned().or_else(|| self.manifest.poisoned());
         self.failure(Task::Writing, "writing", poisoned.map(|error| error.to_string()));
+        let scm = self.resources.scm().and_then(|scm| scm.failure);
+        self.failure(Task::Scm, "SCM tier", scm);
         self.pressure();
         Progress::IdleFor(LOOK_AROUND)
     }

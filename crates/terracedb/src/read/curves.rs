@@ -23,9 +23,10 @@ pub(crate) struct Curves {
 }
 
 impl Curves {
-    /// For caches of `memory` bytes, and from a sixteenth to sixteen times as much.
-    pub(crate) fn new(account: &Account, memory: u64, has_rows: bool) -> Self {
-        let meter = |subject| Meter::new(account, subject, memory);
+    /// For caches of `memory` bytes, and from a sixteenth to sixteen times as much, of one of `stores` that
+    /// are open by now.
+    pub(crate) fn new(account: &Account, memory: u64, stores: u64, has_rows: bool) -> Self {
+        let meter = |subject| Meter::new(account, subject, memory, stores);
         let rows = if has_rows { meter(Subject::Rows) } else { None };
         Self { rows, pages: meter(Subject::Pages), ..Self::default() }
     }

@@ -131,7 +131,9 @@ impl PageReader {
         if let Some(pages) = self.cached(op, span)? {
             return Ok((pages, Depth::Page));
         }
-        if let Some(found) = self.below(op, span)? {
+        // What was read ahead already costs less than any other place.
+        let is_ahead = ahead.as_ref().is_some_and(|ahead| ahead.has(span));
+        if !is_ahead && let Some(found) = self.below(op, span)? {
             let depth = Depth::of(&found);
             if let Some(pages) = self.have(op, span, found)? {
                 return Ok((pages, depth));
@@ -340,6 +342,15 @@ impl ReadAhead {
         }
         self.window = Some(Window { table: span.table, first, buf });
         self.page_in_window(reader, file, span)
+    }
+
+    /// Whether the last large read got the page of `span`.
+    fn has(&self, span: Span) -> bool {
+        let window = self.window.as_ref().filter(|window| window.table == span.table);
+        window.is_some_and(|window| {
+            let pages = (window.buf.len() / PAGE_BYTES) as u32;
+            span.pages == 1 && span.first.wrapping_sub(window.first) < pages
+        })
     }
 
     fn page_in_window(
