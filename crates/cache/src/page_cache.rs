@@ -120,6 +120,14 @@ impl PageCache {
         self.shard(hash)?.lock().read(key, hash, kind)
     }
 
+    /// The page and how often it was asked for lately, up to three, if it is cached. Nobody counts it as
+    /// asked for.
+    #[must_use]
+    pub fn peek(&self, key: PageKey) -> Option<(Frame, u8)> {
+        let hash = key.hash();
+        self.shard(hash)?.lock().peek(key, hash)
+    }
+
     /// Keeps `block`, what the page of `key` holds, decompressed, for as long as the page stays and
     /// nobody needs the memory. It must not keep the page's frame.
     pub fn hang(&self, key: PageKey, block: &Bytes) {

@@ -192,6 +192,14 @@ impl Shard {
         self.slot(number).map(|slot| slot.frame.clone())
     }
 
+    /// The page, and how often it was asked for since it was read; once more, where it was before it left and
+    /// came again.
+    pub(crate) fn peek(&self, key: PageKey, hash: u64) -> Option<(Frame, u8)> {
+        let slot = self.slot(self.find(key, hash)?)?;
+        let heat = slot.heat.min(HEAT_MAX).max(u8::from(slot.queue == Queue::Main));
+        Some((slot.frame.clone(), heat))
+    }
+
     /// As [`Shard::get`]; the page's block, where that hangs on it.
     pub(crate) fn read(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Cached> {
         let number = self.ask(key, hash, kind)?;

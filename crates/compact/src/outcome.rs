@@ -1,5 +1,7 @@
 //! An outcome: what a job that ran to its end has made.
 
+use std::ops::Range;
+
 use base::{Cursor, Error, Result, TableId, put_bytes, put_u32, put_u64, put_varint};
 use table::{Properties, Summary, ValuesSummary};
 
@@ -9,7 +11,7 @@ use crate::{Counts, Job};
 /// The most tables that one job writes.
 const TABLES_MAX: usize = 1 << 16;
 
-const KIND: Kind = Kind { what: "outcome", magic: *b"TERRDONE", version: 2 };
+const KIND: Kind = Kind { what: "outcome", magic: *b"TERRDONE", version: 3 };
 
 /// What a job has made: durable files, names included, that nobody knows of yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,8 +44,10 @@ impl Outcome {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // One without values is one of the first version.
-        let mut out = KIND.start(if self.values.is_some() { 2 } else { 1 });
+        // One without hot pages is one of the second version, one without values too of the first.
+        let has_hot = self.tables.iter().any(|table| !table.hot.is_empty());
+        let version = if has_hot { 3 } else { 1 + u32::from(self.values.is_some()) };
+        let mut out = KIND.start(version);
         put_u64(&mut out, self.job);
         put_u64(&mut out, self.epoch);
         put_u32(&mut out, self.part);
@@ -60,12 +64,18 @@ impl Outcome {
         }
         put_varint(&mut out, self.bytes_read);
         put_varint(&mut out, self.pages_passed);
+        if has_hot {
+            out.push(u8::from(self.values.is_some()));
+        }
         if let Some(ValuesSummary { file, file_bytes, values, value_bytes, digest }) = self.values {
             put_u64(&mut out, file.0);
             put_varint(&mut out, file_bytes);
             put_varint(&mut out, values);
             put_varint(&mut out, value_bytes);
             put_u64(&mut out, digest);
+        }
+        if has_hot {
+            self.tables.iter().for_each(|table| put_hot(&mut out, &table.hot));
         }
         Kind::seal(out)
     }
@@ -81,21 +91,29 @@ impl Outcome {
             let (table, file_bytes) = (TableId(cursor.u64()?), cursor.varint()?);
             let (pages, digest) = (cursor.u32()?, cursor.u64()?);
             let properties = Properties::decode(cursor.bytes(MESSAGE_BYTES_MAX)?)?;
-            Ok(Summary { table, file_bytes, pages, digest, properties })
+            Ok(Summary { table, file_bytes, pages, digest, properties, hot: Vec::new() })
         };
-        let tables = list(&mut cursor, TABLES_MAX, 8 + 1 + 4 + 8 + 1, table)?;
+        let mut tables = list(&mut cursor, TABLES_MAX, 8 + 1 + 4 + 8 + 1, table)?;
         let counts = Counts::from_list(|| cursor.varint())?;
         let (bytes_read, pages_passed) = (cursor.varint()?, cursor.varint()?);
-        let values = match version {
-            1 => None,
-            _ => Some(ValuesSummary {
-                file: TableId(cursor.u64()?),
-                file_bytes: cursor.varint()?,
-                values: cursor.varint()?,
-                value_bytes: cursor.varint()?,
-                digest: cursor.u64()?,
-            }),
+        let has_values = match version {
+            1 => false,
+            2 => true,
+            _ => match cursor.u8()? {
+                flag @ 0..=1 => flag == 1,
+                flag => {
+                    return Err(Error::corrupt("outcome's flag of values")
+                        .expected("0 or 1")
+                        .got(flag));
+                }
+            },
         };
+        let values = if has_values { Some(values(&mut cursor)?) } else { None };
+        if version >= 3 {
+            for table in &mut tables {
+                table.hot = hot(&mut cursor, table.pages)?;
+            }
+        }
         cursor.finish()?;
         Ok(Self { job, epoch, part, tables, values, counts, bytes_read, pages_passed })
     }
@@ -112,4 +130,46 @@ impl Outcome {
             .expected(format_args!("job {} epoch {} part {}", job.id, job.epoch, job.part))
             .got(format_args!("job {} epoch {} part {}", self.job, self.epoch, self.part)))
     }
+}
+
+fn values(cursor: &mut Cursor<'_>) -> Result<ValuesSummary> {
+    Ok(ValuesSummary {
+        file: TableId(cursor.u64()?),
+        file_bytes: cursor.varint()?,
+        values: cursor.varint()?,
+        value_bytes: cursor.varint()?,
+        digest: cursor.u64()?,
+    })
+}
+
+/// Appends ranges of pages: how many there are; of each how far it begins behind the end of the one before,
+/// and how long it is.
+fn put_hot(out: &mut Vec<u8>, hot: &[Range<u32>]) {
+    put_varint(out, hot.len() as u64);
+    let mut before = 0;
+    for pages in hot {
+        put_varint(out, u64::from(pages.start - before));
+        put_varint(out, u64::from(pages.end - pages.start));
+        before = pages.end;
+    }
+}
+
+/// Reads ranges of a table's `pages` pages.
+///
+/// # Errors
+/// `Corrupt` where one is empty, does not lie apart from the one before, or not within the table.
+fn hot(cursor: &mut Cursor<'_>, pages: u32) -> Result<Vec<Range<u32>>> {
+    let mut before = None;
+    list(cursor, pages as usize, 2, |cursor| {
+        let (gap, count) = (cursor.varint()?, cursor.varint()?);
+        let first = gap.saturating_add(before.unwrap_or(0).into());
+        let end = first.saturating_add(count);
+        if count == 0 || (gap == 0 && before.is_some()) || end > u64::from(pages) {
+            return Err(Error::corrupt("hot pages of a table")
+                .expected(format_args!("ranges apart from each other, of {pages} pages"))
+                .got(format_args!("{first}..{end}")));
+        }
+        before = Some(end as u32);
+        Ok(first as u32..end as u32)
+    })
 }

@@ -118,6 +118,12 @@ impl KeyRange {
         [before, after]
     }
 
+    /// The bytes of its keys.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.first.len() + self.end.as_ref().map_or(0, |end| end.len())
+    }
+
     /// Whether `key` is in it or right behind it.
     pub(crate) fn reaches(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| *key <= **end)

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
 use media::{Medium, Purpose};
-use table::{Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
+use table::{Bounds, Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
-use crate::{Apart, Below, Job, Kept, Operators, Outcome, Retention, Rules};
+use crate::{Apart, Below, Job, Kept, KeyRange, Operators, Outcome, Retention, Rules};
 use lone::{Lone, is_plain};
 use outputs::Outputs;
 use reads::Reads;
@@ -141,12 +141,16 @@ impl Run {
         });
         let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
         let apart = Apart::new(&env.medium, values, least, collect, &env.account);
-        let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
+        let mut outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
+        outputs.set_hot(job.hot.iter().map(Bounds::from).collect());
         let runs = job.inputs.len();
         let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
             .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
         let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
-        let charge = env.account.charge((runs * source_bytes) as u64)?;
+        // What is hot is in here, with whoever made the job, and with whoever verifies what it made.
+        let hot_bytes = job.hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
+        let hot_bytes: usize = hot_bytes.sum();
+        let charge = env.account.charge((runs * source_bytes + hot_bytes) as u64)?;
         let rules = Rules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,

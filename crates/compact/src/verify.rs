@@ -8,7 +8,8 @@
 //!
 //! Goes in steps of one large read; about 0.2 us of processor time a page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -29,11 +30,24 @@ struct Present {
     pages: u32,
     /// The digest that its footer names.
     named: u64,
+    /// The pages that are to be told of, those of them that come next, first.
+    hot: VecDeque<Range<u32>>,
     /// The next page, and the digest of those before.
     page: u32,
     digest: u64,
     /// The table that it is.
     table: Option<Arc<Table>>,
+}
+
+/// A verified page of an output, with keys that were read much.
+#[derive(Clone, Copy, Debug)]
+pub struct HotPage<'a> {
+    /// The digest of its file.
+    pub file: u64,
+    /// Its number there.
+    pub number: u32,
+    /// Its content, as stored.
+    pub bytes: &'a [u8],
 }
 
 /// An outcome being verified.
@@ -116,14 +130,15 @@ impl Verification {
         })
     }
 
-    /// Does a bounded part of the work; the open tables, ascending by key, with the last.
+    /// Does a bounded part of the work; the open tables, ascending by key, with the last. `hot` is told of
+    /// verified pages with keys that were read much.
     ///
     /// # Errors
     /// `Corrupt` where an output is not what the outcome says, or damaged; otherwise as
     /// [`Table::open`]. The files are left to the caller, see [`Job::discard_outputs`].
-    pub fn step(&mut self) -> Result<Option<Vec<Arc<Table>>>> {
+    pub fn step(&mut self, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<Option<Vec<Arc<Table>>>> {
         if let Some(present) = self.present.take() {
-            self.read(present)?;
+            self.read(present, hot)?;
         } else if let Some(values) = self.values.take() {
             self.present = Some(self.open_values(values)?);
         } else if let Some(summary) = self.summaries.pop() {
@@ -134,6 +149,7 @@ impl Verification {
                 seed: table.seed(),
                 pages: table.footer().pages,
                 named: table.footer().digest,
+                hot: summary.hot.into(),
                 page: 0,
                 digest: 0,
                 table: Some(table),
@@ -196,6 +212,7 @@ impl Verification {
             seed: file.seed(),
             pages: footer.pages,
             named: digest,
+            hot: VecDeque::new(),
             page: 0,
             digest: 0,
             table: None,
@@ -203,7 +220,7 @@ impl Verification {
     }
 
     /// Verifies the next pages of a file.
-    fn read(&mut self, mut present: Present) -> Result<()> {
+    fn read(&mut self, mut present: Present, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<()> {
         let Present { page, pages, named, .. } = present;
         let count = CHUNK_PAGES.min(pages - page);
         let at = u64::from(page) * PAGE_BYTES as u64;
@@ -214,6 +231,10 @@ impl Verification {
         result.map_err(place)?;
         for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
             verify_page(present.seed, number, bytes).map_err(place)?;
+            present.hot.pop_front_if(|pages| pages.end <= number);
+            if present.hot.front().is_some_and(|pages| pages.contains(&number)) {
+                hot(HotPage { file: named, number, bytes });
+            }
             // The digest is of all pages but the footer, which holds it.
             if let Some(checksum) = bytes.first_chunk::<8>().filter(|_| number + 1 < pages) {
                 present.digest = hash64(present.digest, checksum);
@@ -249,7 +270,7 @@ impl std::fmt::Debug for Present {
 pub fn verify(job: &Job, outcome: Outcome, env: &Env, tables: &Account) -> Result<Vec<Arc<Table>>> {
     let mut verification = Verification::new(job, outcome, env, tables)?;
     loop {
-        if let Some(tables) = verification.step()? {
+        if let Some(tables) = verification.step(&mut |_| {})? {
             return Ok(tables);
         }
     }

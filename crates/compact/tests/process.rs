@@ -20,7 +20,7 @@ use base::{Account, DictionaryId, Rng};
 use media::{FileMedium, FileOptions, Medium};
 use support::*;
 use terrace_compact::job::Job;
-use terrace_compact::{Outcome, Run, run, verify};
+use terrace_compact::{KeyRange, Outcome, Run, Verification, run, verify};
 
 /// The child's directory; absent in the parent.
 const DIRECTORY: &str = "TERRACE_WORKER_DIRECTORY";
@@ -116,6 +116,57 @@ fn another_process_makes_the_same_bytes() {
     assert!(files(&medium) == inputs);
     assert_eq!(run(job, &env(&medium)).unwrap(), outcome);
     assert!(files(&medium) == theirs);
+}
+
+/// The job bears the keys that were read much by value: whoever runs it says which pages hold them, and
+/// whoever verifies what came of it is given these.
+#[test]
+fn another_process_says_which_pages_are_hot() {
+    let (directory, medium, job) = fixture();
+    let plain = answer(&spawn(directory.path(), &job.encode(), None));
+    assert!(plain.tables.iter().all(|table| table.hot.is_empty()));
+    job.discard_outputs(&*medium).unwrap();
+    let keys: Vec<Vec<u8>> =
+        plain.tables.iter().map(|it| it.properties.first_key.clone()).collect();
+    let hot = [1, 3].map(|at| KeyRange::through(&keys[at], &keys[at]));
+    let hot = [&hot[..], &[KeyRange::new(&keys[4], None)]].concat();
+    let job = Job { hot: hot.clone(), ..job };
+    let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+    let mut verification =
+        Verification::new(&job, outcome.clone(), &env(&medium), &Account::unlimited("tables"))
+            .unwrap();
+    let mut told = Vec::new();
+    let tables = loop {
+        let step = verification.step(&mut |page| told.push((page.file, page.number)));
+        if let Some(tables) = step.unwrap() {
+            break tables;
+        }
+    };
+    let mut expected = Vec::new();
+    for (table, summary) in tables.iter().zip(&outcome.tables) {
+        let digest = summary.digest;
+        for page in summary.hot.iter().flat_map(Clone::clone) {
+            expected.push((digest, page));
+        }
+        for partition in table.partitions_in(&table::Bounds::ALL).unwrap() {
+            let partition = table.partition(partition).unwrap();
+            let is_hot = |page: u32| {
+                let (first, last) = table.keys_on(page).unwrap().unwrap();
+                hot.iter().any(|range| range.overlaps(&KeyRange::through(&first, &last)))
+            };
+            for page in partition.first_page..=partition.meta_page {
+                let is_told = told.contains(&(digest, page));
+                // What lies on a page is told here by its separators, which are wider.
+                assert!(!is_told || is_hot(page), "page {page} of {}", table.id());
+            }
+        }
+    }
+    assert_eq!(told, expected);
+    let all: u32 = outcome.tables[4..].iter().map(|table| table.pages).sum();
+    assert!(told.len() > all as usize / 2 && outcome.tables[0].hot.is_empty());
+    assert_eq!(outcome.tables[1].hot[0], 0..1);
+    job.discard_outputs(&*medium).unwrap();
+    assert_eq!(run(job, &env(&medium)).unwrap(), outcome);
 }
 
 /// Killed after some of its tables: what it left goes, and the job runs again, here or there.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base::Rng;
 use common::MEMORY;
-use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatus, Task};
+use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, ScmStatus, Task};
 
 /// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
 /// lie.
@@ -155,6 +155,57 @@ fn what_is_overwritten_and_merged_is_never_served_from_below() {
         get(&keyspace, &mut rng, 20_000, version);
     }
     assert!(status(&db).counts.dropped > 0, "pages of dead tables go");
+}
+
+/// Hits below and on flash of gets, a part of all.
+fn shares(db: &Db, keyspace: &Keyspace, rng: &mut Rng, gets: u64) -> (f64, f64) {
+    let before = db.statistics().hits;
+    get(keyspace, rng, gets, 0);
+    let after = db.statistics().hits;
+    let share = |hits: u64| hits as f64 / gets as f64;
+    (share(after.scm - before.scm), share(after.flash - before.flash))
+}
+
+#[test]
+fn a_merge_carries_over_what_was_asked_for() {
+    for place in [mapped(), read()] {
+        let store = read();
+        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 60_000);
+        let before = shares(&db, &keyspace, &mut rng, 5000);
+        // One key in eight again: no table stays.
+        for number in (0..KEYS).step_by(8) {
+            keyspace.put(key(number), value(number, 0)).unwrap();
+        }
+        db.compact().unwrap();
+        // What waits is written.
+        thread::sleep(Duration::from_millis(200));
+        let counts = status(&db).counts;
+        let after = shares(&db, &keyspace, &mut rng, 3000);
+        println!("below, flash: {before:.2?} before, {after:.2?} after; {counts:?}");
+        assert!(counts.carried > 2000 && counts.dropped > 2000, "{counts:?}");
+        // Pages of new tables, none of which was read before: all hits below are of pages carried over.
+        assert!(after.0 > before.0 / 2.0, "{before:?}, {after:?}, {counts:?}");
+        assert_eq!((counts.damaged, status(&db).failure), (0, None));
+    }
+}
+
+/// I6, I8: nothing stale is served, and what is merged again and again is left to what is asked for.
+#[test]
+fn what_nobody_asks_for_is_not_carried_over_again_and_again() {
+    let (store, place) = (read(), mapped());
+    let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 60_000);
+    let carried = [1, 2, 3].map(|version| {
+        fill(&keyspace, version);
+        db.compact().unwrap();
+        status(&db).counts.carried
+    });
+    println!("{carried:?} pages: {:?}", status(&db).counts);
+    let ScmStatistics { hits_data, hits_meta, misses, .. } = status(&db).counts;
+    // What was read goes along, more than once while nobody asks; but never more than a quarter of lookups.
+    assert!(carried[0] > 1000, "{carried:?}");
+    assert!(carried[2] * 4 <= hits_data + hits_meta + misses, "{carried:?}");
+    get(&keyspace, &mut rng, 10_000, 3);
+    assert_eq!(status(&db).counts.damaged, 0);
 }
 
 #[test]

@@ -57,16 +57,17 @@ impl Engine {
 }
 
 const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
-    let terracedb::Refusals { cold, budget, churn, busy, dead, kind } = counts.refused;
+    let terracedb::Refusals { cold, budget, churn, busy, dead, kind, place } = counts.refused;
     ScmCounts {
         hits: counts.hits_data + counts.hits_meta,
         hits_meta: counts.hits_meta,
         misses: counts.misses,
         admitted: counts.admitted,
-        refused: cold + budget + churn + busy + dead + kind,
+        refused: cold + budget + churn + busy + dead + kind + place,
         dropped: counts.dropped,
         promoted: counts.promoted,
         demoted: counts.demoted,
+        carried: counts.carried,
         kept: counts.kept,
         bytes_written: counts.bytes_written,
         resident_bytes: counts.resident << 12,

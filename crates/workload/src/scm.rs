@@ -21,6 +21,8 @@ pub struct ScmCounts {
     pub promoted: u64,
     /// Written on leaving DRAM.
     pub demoted: u64,
+    /// Written by way of a merge, of keys that were asked for.
+    pub carried: u64,
     /// Left DRAM and lay below still.
     pub kept: u64,
     /// Written, bytes, the map included.
@@ -42,6 +44,7 @@ impl ScmCounts {
             dropped: self.dropped.saturating_sub(earlier.dropped),
             promoted: self.promoted.saturating_sub(earlier.promoted),
             demoted: self.demoted.saturating_sub(earlier.demoted),
+            carried: self.carried.saturating_sub(earlier.carried),
             kept: self.kept.saturating_sub(earlier.kept),
             bytes_written: self.bytes_written.saturating_sub(earlier.bytes_written),
             resident_bytes: self.resident_bytes,

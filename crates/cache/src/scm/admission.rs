@@ -42,10 +42,16 @@ pub enum Refusal {
     Dead,
     /// The policy keeps its kind above.
     Kind,
+    /// A merge wrote it, and the pages it takes over from left no slot.
+    Place,
 }
 
 /// Writes for a hundred lookups, at most.
 const CHURN_PERCENT: u64 = 10;
+
+/// The same of pages that merges write: each spares a read from flash, where pages that readers offer only
+/// save the next one's.
+const INHERITED_PERCENT: u64 = 25;
 
 /// The part of a minute's budget from which on fewer are admitted, in 256ths.
 const EASING: u32 = 128;
@@ -68,12 +74,29 @@ pub const fn decide(offer: Offer) -> Result<(), Refusal> {
     if (offer.chance as u32) < eased {
         return Err(Refusal::Budget);
     }
-    let (writes, lookups) = (offer.writes as u64, offer.lookups as u64);
-    let is_churned = writes * 100 > lookups * CHURN_PERCENT;
-    if is_churned && matches!(offer.room, Room::Full) {
+    if is_churned(offer, CHURN_PERCENT) && matches!(offer.room, Room::Full) {
         return Err(Refusal::Churn);
     }
     Ok(())
+}
+
+const fn is_churned(offer: Offer, percent: u64) -> bool {
+    offer.writes as u64 * 100 > offer.lookups as u64 * percent
+}
+
+/// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
+/// where the inputs' pages leave so many slots. `offer` has the lookups of late, and the writes of such
+/// pages alone: where pages are merged again before they were asked for four times each, it is left to what
+/// is asked for.
+///
+/// # Errors
+/// Why not.
+pub const fn inherit(offer: Offer, places: u32) -> Result<(), Refusal> {
+    match decide(offer) {
+        Ok(()) if places == 0 => Err(Refusal::Place),
+        Ok(()) if is_churned(offer, INHERITED_PERCENT) => Err(Refusal::Churn),
+        decided => decided,
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +129,19 @@ mod tests {
         assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
         let filling = Offer { room: Room::Empty, fullness: 256, ..WARM };
         assert_eq!(decide(filling), Err(Refusal::Budget));
+    }
+
+    #[test]
+    fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
+        assert_eq!(inherit(WARM, 1), Ok(()));
+        assert_eq!(inherit(WARM, 0), Err(Refusal::Place));
+        // Room or not, where it is merged again and again.
+        for room in [Room::Empty, Room::Full, Room::Unproven] {
+            let churned = Offer { room, writes: 251, ..WARM };
+            assert_eq!(inherit(churned, 9), Err(Refusal::Churn));
+            assert_eq!(inherit(Offer { fullness: 256, room, ..WARM }, 9), Err(Refusal::Budget));
+        }
+        assert_eq!(inherit(Offer { fullness: 200, ..WARM }, 9), Err(Refusal::Budget));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use base::limits::PAGE_BYTES;
 use super::admission::Refusal;
 use super::backing::{DEPTH, Held, Writer, Written};
 use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
-use super::offers::Staged;
+use super::offers::{Origin, Staged};
 use super::statistics::count;
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
@@ -127,9 +127,9 @@ impl ScmTier {
 
     /// Drops pages of files that are gone.
     fn bury(&self, desk: &mut Desk) {
-        let Some(dead) = self.offers.next_dead(DEAD_PAGES) else { return };
-        for page in dead.next..dead.pages {
-            let hash = PageKey { file: dead.file, page }.hash();
+        let Some((file, pages)) = self.offers.next_dead(DEAD_PAGES) else { return };
+        for page in pages {
+            let hash = PageKey { file, page }.hash();
             if let Some(slot) = self.map.find(hash)
                 && self.map.clear_if(slot, hash)
             {
@@ -165,8 +165,14 @@ impl ScmTier {
         for (slot, page) in placed {
             self.map.place(slot, page.hash, page.kind);
             self.counters.resident.fetch_add(1, Relaxed);
-            if page.is_demoted {
-                count(&self.counters.demoted);
+            match page.origin {
+                Origin::Demoted => count(&self.counters.demoted),
+                Origin::Carried => {
+                    count(&self.counters.carried);
+                    // As the page was that it takes over from: the next merge may come before a reader.
+                    self.map.kept(slot);
+                }
+                Origin::Read => {}
             }
             desk.changed(slot);
             desk.owed += 1;
@@ -181,7 +187,7 @@ impl ScmTier {
         now: Duration,
         page: &Staged,
     ) -> Result<std::result::Result<Option<usize>, Refusal>> {
-        if self.offers.is_dead(page.key.file) {
+        if self.offers.is_dead(page.key) {
             return Ok(Err(Refusal::Dead));
         }
         if self.map.find(page.hash).is_some() {

@@ -16,6 +16,7 @@ mod backing;
 mod costs;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod heirs;
 mod journal;
 mod offers;
 mod open;

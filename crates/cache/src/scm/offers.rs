@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,17 +31,28 @@ pub(crate) struct Staged {
     pub(crate) hash: u64,
     pub(crate) kind: PageKind,
     pub(crate) frame: Frame,
-    /// Whether it was in DRAM before.
-    pub(crate) is_demoted: bool,
+    pub(crate) origin: Origin,
 }
 
-/// A file that is gone.
-#[derive(Clone, Copy)]
+/// Where a page comes from that is to be written below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It left DRAM.
+    Demoted,
+    /// It was read.
+    Read,
+    /// A merge wrote it.
+    Carried,
+}
+
+/// Pages of a file that are gone.
+#[derive(Clone)]
 pub(crate) struct Dead {
     pub(crate) file: u64,
-    /// Its pages from `next` on may still lie below.
+    /// Which.
+    pub(crate) pages: Range<u32>,
+    /// Those from this one on may still lie below.
     pub(crate) next: u32,
-    pub(crate) pages: u32,
 }
 
 #[derive(Default)]
@@ -113,16 +125,17 @@ impl Offers {
         std::mem::take(&mut *self.rising.lock())
     }
 
-    pub(crate) fn bury(&self, file: u64, pages: u32) {
+    pub(crate) fn bury(&self, file: u64, pages: Range<u32>) {
         let mut dead = self.dead.lock();
-        if dead.len() < DEAD_MAX {
-            dead.push_back(Dead { file, next: 0, pages });
+        if dead.len() < DEAD_MAX && !pages.is_empty() {
+            dead.push_back(Dead { file, next: pages.start, pages });
         }
     }
 
-    /// Whether pages of `file` are to go.
-    pub(crate) fn is_dead(&self, file: u64) -> bool {
-        self.dead.lock().iter().any(|dead| dead.file == file)
+    /// Whether the page is to go.
+    pub(crate) fn is_dead(&self, key: PageKey) -> bool {
+        let is_it = |dead: &Dead| dead.file == key.file && dead.pages.contains(&key.page);
+        self.dead.lock().iter().any(is_it)
     }
 
     /// Whether files wait whose pages are to go.
@@ -130,16 +143,17 @@ impl Offers {
         !self.dead.lock().is_empty()
     }
 
-    /// The file whose turn it is, with its next pages, at most as many; they count as gone from now on.
-    pub(crate) fn next_dead(&self, most: u32) -> Option<Dead> {
+    /// The file whose turn it is, and its next pages, at most as many; they count as gone from now on.
+    pub(crate) fn next_dead(&self, most: u32) -> Option<(u64, Range<u32>)> {
         let mut dead = self.dead.lock();
         let first = dead.front_mut()?;
-        let part = Dead { pages: first.pages.min(first.next.saturating_add(most)), ..*first };
-        first.next = part.pages;
-        if first.next == first.pages {
+        let part = first.next..first.pages.end.min(first.next.saturating_add(most));
+        first.next = part.end;
+        let file = first.file;
+        if part.end == first.pages.end {
             dead.pop_front();
         }
-        Some(part)
+        Some((file, part))
     }
 }
 

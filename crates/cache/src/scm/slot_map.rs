@@ -134,6 +134,11 @@ impl SlotMap {
         self.hashes.get(slot).is_some_and(|word| word.load(Acquire) == print(hash))
     }
 
+    /// How often the page of `slot` was asked for lately.
+    pub(crate) fn heat(&self, slot: usize) -> u8 {
+        self.states.get(slot).map_or(0, |state| state.load(Relaxed) & HEAT)
+    }
+
     /// Counts that the page of `slot` was asked for.
     pub(crate) fn ask(&self, slot: usize) -> Asked {
         let Some(state) = self.states.get(slot) else {

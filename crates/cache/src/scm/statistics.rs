@@ -28,6 +28,8 @@ pub struct ScmStatistics {
     pub kept: u64,
     /// Let in and written, on leaving DRAM.
     pub demoted: u64,
+    /// Let in and written, from a merge: pages of keys that were asked for in pages that go.
+    pub carried: u64,
     /// Copied to DRAM since they were asked for again.
     pub promoted: u64,
     /// Pushed out by others, or of a file that is gone.
@@ -63,6 +65,8 @@ pub struct Refusals {
     pub dead: u64,
     /// The policy keeps their kind above.
     pub kind: u64,
+    /// A merge wrote them, and the pages they take over from left no slot.
+    pub place: u64,
 }
 
 /// Counters: only numbers, `Relaxed`.
@@ -76,6 +80,7 @@ pub(crate) struct Counters {
     pub(crate) admitted: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) demoted: AtomicU64,
+    pub(crate) carried: AtomicU64,
     pub(crate) promoted: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) damaged: AtomicU64,
@@ -83,7 +88,7 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
     pub(crate) bytes_written_map: AtomicU64,
     pub(crate) restored: AtomicU64,
-    refused: [AtomicU64; 6],
+    refused: [AtomicU64; 7],
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -124,9 +129,11 @@ impl Counters {
                 busy: refused(Refusal::Busy),
                 dead: refused(Refusal::Dead),
                 kind: refused(Refusal::Kind),
+                place: refused(Refusal::Place),
             },
             kept: of(&self.kept),
             demoted: of(&self.demoted),
+            carried: of(&self.carried),
             promoted: of(&self.promoted),
             dropped: of(&self.dropped),
             damaged: of(&self.damaged),

@@ -1,6 +1,7 @@
 //! What readers ask of the tier and what is offered to it; [`super::background`] does the rest.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -17,8 +18,9 @@ use super::admission::{Offer, Refusal, decide};
 use super::background::Desk;
 use super::backing::{Backing, Held, Place};
 use super::costs::Measured;
+use super::heirs::Inheriting;
 use super::journal::Layout;
-use super::offers::{Offers, Staged};
+use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
 use super::slot_map::{Room, SlotMap};
 use super::statistics::{Counters, ScmStatistics, count};
@@ -42,6 +44,8 @@ pub struct ScmTier {
     pub(super) fullness: AtomicU32,
     /// Lookups and admissions when the window of late ones began. Only numbers: `Relaxed`.
     window: (AtomicU64, AtomicU64),
+    /// What of late counts for pages that merges write.
+    pub(super) inheriting: Mutex<Inheriting>,
     /// What the one who writes has.
     pub(super) desk: Mutex<Desk>,
     /// Off since it failed, for `failure`.
@@ -144,6 +148,7 @@ impl ScmTier {
             measured,
             fullness: AtomicU32::new(0),
             window: Default::default(),
+            inheriting: Mutex::default(),
             desk: Mutex::new(desk),
             is_off: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -262,6 +267,11 @@ impl ScmTier {
 
     /// The pages of a file that is gone, of `pages` pages, go.
     pub fn remove_file(&self, file: u64, pages: u32) {
+        self.remove_pages(file, 0..pages);
+    }
+
+    /// Pages of a file that nobody reads any more go.
+    pub fn remove_pages(&self, file: u64, pages: Range<u32>) {
         self.offers.bury(file, pages);
     }
 
@@ -337,7 +347,8 @@ impl ScmTier {
     /// A page that it wants, in a frame that nobody changes any more.
     pub(crate) fn stage(&self, page: Leaving, frame: Frame) {
         let Leaving { key, kind, is_demoted, .. } = page;
-        self.offers.stage(Staged { key, hash: key.hash(), kind, frame, is_demoted });
+        let origin = if is_demoted { Origin::Demoted } else { Origin::Read };
+        self.offers.stage(Staged { key, hash: key.hash(), kind, frame, origin });
     }
 
     /// How many pages wait to be written.

@@ -68,7 +68,7 @@ fn outcome() -> Outcome {
         job: 7,
         epoch: 2,
         part: 1,
-        tables: vec![Summary { table, file_bytes, pages: 4, digest, properties }],
+        tables: vec![Summary { table, file_bytes, pages: 4, digest, properties, hot: Vec::new() }],
         counts: Counts {
             read: 300,
             kept: 2,
@@ -126,6 +126,31 @@ fn golden_bytes_of_version_2() {
     assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome_2());
 }
 
+/// The outcome with hot pages, which make it one of the third version.
+fn outcome_3() -> Outcome {
+    let mut outcome = outcome_2();
+    outcome.tables[0].hot = vec![0..1, 2..4];
+    outcome
+}
+
+/// As [`golden_bytes`], of the third version of outcomes, with a value file and without.
+#[test]
+fn golden_bytes_of_version_3() {
+    let bytes = outcome_3().encode();
+    assert_eq!(hex(&bytes), hex(&golden(include_str!("../../golden/outcome-3.hex"))));
+    assert_eq!(Outcome::decode(&bytes).unwrap(), outcome_3());
+    let plain = Outcome { values: None, ..outcome_3() };
+    assert_eq!(Outcome::decode(&plain.encode()).unwrap(), plain);
+    let wrong = |hot: &[(u32, u32)]| {
+        let mut outcome = outcome_3();
+        outcome.tables[0].hot = hot.iter().map(|(first, end)| *first..*end).collect();
+        Outcome::decode(&outcome.encode()).unwrap_err().kind()
+    };
+    for hot in [&[(0, 5)][..], &[(1, 1)], &[(0, 1), (1, 2)], &[(0, 1), (2, 2)]] {
+        assert_eq!(wrong(hot), ErrorKind::Corrupt, "{hot:?}");
+    }
+}
+
 /// `message` with its checksum put right, so that what is behind it is read.
 fn sealed(mut message: Vec<u8>) -> Vec<u8> {
     let body = message.len().saturating_sub(8);
@@ -138,7 +163,8 @@ fn sealed(mut message: Vec<u8>) -> Vec<u8> {
 #[test]
 fn damage_is_refused_and_nothing_panics() {
     let (mut rng, seed) = Rng::from_env();
-    for message in [job().encode(), outcome().encode(), job_2().encode(), outcome_2().encode()] {
+    let outcomes = [outcome(), outcome_2(), outcome_3()].map(|outcome| outcome.encode());
+    for message in [job().encode(), job_2().encode()].into_iter().chain(outcomes) {
         let read = |bytes: &[u8]| match message[5] {
             b'J' => Job::decode(bytes).map(|job| job.encode()),
             _ => Outcome::decode(bytes).map(|outcome| outcome.encode()),
@@ -172,8 +198,8 @@ fn damage_is_refused_and_nothing_panics() {
 
 #[test]
 fn other_versions_and_other_messages_are_refused_by_name() {
-    for (mut message, what) in [(job_2().encode(), "job"), (outcome_2().encode(), "outcome")] {
-        message[8] = 3;
+    for (mut message, what) in [(job_2().encode(), "job"), (outcome_3().encode(), "outcome")] {
+        message[8] += 1;
         let decode = |bytes: &[u8]| match what {
             "job" => Job::decode(bytes).map(drop),
             _ => Outcome::decode(bytes).map(drop),

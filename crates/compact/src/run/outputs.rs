@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{Account, Result, TableId};
 use bytes::Bytes;
 use media::Medium;
-use table::{Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
+use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
 
 use crate::{Apart, Kept};
 
@@ -27,6 +27,8 @@ pub(super) struct Outputs {
     /// Long values, and those of files that are collected.
     apart: Apart,
     values: Option<ValuesSummary>,
+    /// The keys that were read much.
+    hot: Arc<[Bounds]>,
     /// The range deletes that survive, and how many of their fragments lie in earlier tables.
     range_deletes: RangeDeletes,
     fragments_done: usize,
@@ -54,6 +56,7 @@ impl Outputs {
             done: Vec::new(),
             apart,
             values: None,
+            hot: Arc::default(),
             range_deletes: RangeDeletes::default(),
             fragments_done: 0,
             begins_at: None,
@@ -64,6 +67,11 @@ impl Outputs {
     /// wait.
     pub(super) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
         self.apart.base(key, stored)
+    }
+
+    /// Has outputs say which of their pages hold keys of `ranges`, which ascend; before the first version.
+    pub(super) fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        self.hot = ranges;
     }
 
     /// Takes the range deletes that survive, before the first version.
@@ -107,7 +115,11 @@ impl Outputs {
         }
         Ok(match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert(create(&self.medium, &mut self.ids, &self.spec, &self.account)?),
+            none => {
+                let mut writer = create(&self.medium, &mut self.ids, &self.spec, &self.account)?;
+                writer.set_hot(Arc::clone(&self.hot));
+                none.insert(writer)
+            }
         })
     }
 

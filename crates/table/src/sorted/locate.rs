@@ -1,15 +1,27 @@
 //! Which keys lie where in a table: what damage of a page costs.
 
-use base::Result;
+use std::ops::Range;
+
+use base::{Result, Trailer};
 use media::Purpose;
 
 use super::meta::MetaPage;
 use super::read::read_pages;
 use super::table::Table;
-use super::top::Top;
+use super::top::{Partition, Top};
+use crate::Bounds;
 
 /// From the first key up to the second, which is excluded unless it is the table's last.
 type Keys = (Vec<u8>, Vec<u8>);
+
+/// The block of the partition of `meta` that lies on `page`.
+fn block_on<'a, 'b>(meta: &'a MetaPage<'b>, page: u32) -> Option<(&'a MetaPage<'b>, usize)> {
+    let holds = |block: &usize| {
+        let pages = meta.block_pages(*block);
+        pages.is_ok_and(|(first, count)| (first..first + count).contains(&page))
+    };
+    (0..meta.blocks()).find(holds).map(|block| (meta, block))
+}
 
 impl Table {
     /// The keys that lie on `page`: those of its block, or of its partition where the page is a
@@ -32,14 +44,43 @@ impl Table {
             let Some(meta) = meta.filter(|_| page < partition.meta_page) else {
                 return Ok(self.keys_of(&top, number, None));
             };
-            let holds = |block: &usize| {
-                let pages = meta.block_pages(*block);
-                pages.is_ok_and(|(first, count)| (first..first + count).contains(&page))
-            };
-            let block = (0..meta.blocks()).find(holds).map(|block| (&meta, block));
-            return Ok(self.keys_of(&top, number, block));
+            return Ok(self.keys_of(&top, number, block_on(&meta, page)));
         }
         Ok(None)
+    }
+
+    /// As [`Table::keys_on`], of a data page of partition `number`, whose metadata page is `meta`. Takes no
+    /// read.
+    ///
+    /// # Errors
+    /// `Corrupt` where that is no metadata page or contradicts itself.
+    pub fn keys_within(&self, number: usize, meta: &[u8], page: u32) -> Result<Option<Keys>> {
+        let meta = MetaPage::parse(meta)?;
+        let block = block_on(&meta, page);
+        Ok(if block.is_some() { self.keys_of(&self.top()?, number, block) } else { None })
+    }
+
+    /// The numbers of the partitions that may hold keys of `bounds`. Takes no read.
+    ///
+    /// # Errors
+    /// `Corrupt` where the top level is damaged.
+    pub fn partitions_in(&self, bounds: &Bounds) -> Result<Range<usize>> {
+        let top = self.top()?;
+        let newest = |key: &[u8]| top.search(key, Trailer::from_word(u64::MAX));
+        let first = bounds.first.as_deref().map_or(Ok(0), newest)?;
+        let end = match &bounds.end {
+            Some(end) => top.partitions().min(newest(end)? + 1),
+            None => top.partitions(),
+        };
+        Ok(first..end)
+    }
+
+    /// The pages of partition `number`. Takes no read.
+    ///
+    /// # Errors
+    /// `Corrupt` where there is none.
+    pub fn partition(&self, number: usize) -> Result<Partition> {
+        self.top()?.partition(number)
     }
 
     /// The keys of a partition, or of one of its blocks.

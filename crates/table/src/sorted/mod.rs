@@ -8,6 +8,7 @@ mod describe;
 mod filter;
 mod fit;
 mod footer;
+mod hot;
 mod locate;
 mod meta;
 pub(crate) mod output;

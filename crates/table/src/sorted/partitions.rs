@@ -8,6 +8,7 @@ use base::{Charge, Result, Seqno, StoreId, TableId, Trailer};
 
 use super::filter::FILTER_BITS_DEFAULT;
 use super::footer::{FIRST_VERSION, FORMAT_VERSION, Footer};
+use super::hot::HotPages;
 use super::meta::MetaBuilder;
 use super::output::{Output, Section};
 use super::pack::Packed;
@@ -43,6 +44,7 @@ pub(super) struct Partitions {
     scratch: Vec<u8>,
     pub(super) tally: Tally,
     pub(super) properties: Properties,
+    pub(super) hot: HotPages,
     charge: Charge,
     /// What of the charge is for what grows.
     grown: u64,
@@ -70,6 +72,7 @@ impl Partitions {
             scratch: Vec::new(),
             tally: Tally::default(),
             properties,
+            hot: HotPages::default(),
             charge,
             grown: 0,
         }
@@ -143,7 +146,7 @@ impl Partitions {
             self.meta.start(self.output.pages());
             self.meta.add(None, pages, packed.hashes);
         }
-        self.output.put(Section {
+        let first_page = self.output.put(Section {
             kind: PageKind::Data,
             codec: packed.codec,
             dictionary: packed.dictionary,
@@ -155,6 +158,7 @@ impl Partitions {
         self.properties.block_bytes += packed.raw_bytes as u64;
         self.properties.data_pages += pages as u64;
         let (last_key, last_trailer) = packed.last;
+        self.hot.block(packed.first_key, last_key, first_page..first_page + pages as u32);
         let (key, trailer) = self.boundary.get_or_insert_with(|| (Vec::new(), last_trailer));
         key.clear();
         key.extend_from_slice(last_key);
@@ -165,7 +169,9 @@ impl Partitions {
     fn end_partition(&mut self) -> Result<()> {
         let size = self.meta.encode(&mut self.scratch)?;
         debug_assert!(size.payload_bytes <= PAYLOAD_BYTES);
-        self.metas.push(self.output.put(Section::plain(PageKind::Meta, &self.scratch))?);
+        let page = self.output.put(Section::plain(PageKind::Meta, &self.scratch))?;
+        self.metas.push(page);
+        self.hot.end_partition(page);
         self.properties.meta_pages += 1;
         self.properties.meta_bytes += size.payload_bytes as u64;
         self.properties.filter_bytes += size.filter_bytes as u64;
@@ -177,6 +183,7 @@ impl Partitions {
         let bytes = self.top.memory_bytes()
             + self.metas.len() * size_of::<u32>()
             + self.ranges.memory_bytes()
+            + self.hot.memory_bytes()
             + self.tally.values.len() * VALUE_FILE_BYTES
             + more;
         if let Some(more) = (bytes as u64).checked_sub(self.grown).filter(|more| *more > 0) {
@@ -231,6 +238,7 @@ impl Partitions {
             pages: footer.pages,
             digest: footer.digest,
             properties,
+            hot: self.hot.take(),
         })
     }
 

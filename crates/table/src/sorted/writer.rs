@@ -10,6 +10,7 @@
 //! by about 20 bytes for each partition, some hundred pages; range deletes take what their fragments
 //! take in the file, twice at most.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
@@ -20,11 +21,13 @@ use base::{
 use media::{Medium, Purpose};
 
 use super::filter::FILTER_BITS_MAX;
+use super::hot::HotPages;
 use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
 use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, Properties};
 use super::raw_block::RawBlock;
+use crate::Bounds;
 use crate::codec::zstd;
 use crate::dictionary::Dictionary;
 use crate::name::file_name;
@@ -70,6 +73,9 @@ pub struct Summary {
     pub digest: u64,
     /// What the table says about itself.
     pub properties: Properties,
+    /// The pages with keys that were read much ([`Writer::set_hot`]), metadata pages included: ascending,
+    /// disjoint and not adjacent.
+    pub hot: Vec<Range<u32>>,
 }
 
 /// Writes one table. Dropped before it finished, it removes the file again, as far as it can.
@@ -144,6 +150,12 @@ impl Writer {
             finished: false,
             account: account.clone(),
         })
+    }
+
+    /// Has the summary say which pages hold keys of `ranges`, which ascend and do not overlap. Called before
+    /// anything is added.
+    pub fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        self.partitions.hot = HotPages::new(ranges);
     }
 
     /// Adds a version: a put, a delete without a value, a merge operand, a put that expires (eight

@@ -21,9 +21,10 @@ use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, Result, TableId};
 use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
-use compact::{Job, Outcome, Run, Verification};
+use compact::{HotPage, Job, Outcome, Run, Verification};
 use table::Table;
 
+use super::carry_over::CarryOver;
 use super::counters::Merged;
 use super::summary::weight_of;
 use crate::Problem;
@@ -66,6 +67,8 @@ pub(crate) struct MergeJob {
     began: Duration,
     job: Job,
     compact: compact::Env,
+    /// Where there is a tier to carry something over to.
+    carry: Option<CarryOver>,
     stage: Stage,
     /// Given back when the stage, which charges it, is gone.
     memory: CompactionMemory,
@@ -105,7 +108,11 @@ impl MergeJob {
         if !shape.reserve(&rectangle) {
             return Ok(None);
         }
-        let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
+        let surveyed = CarryOver::survey(&env.cache, &inputs, &rectangle.range);
+        let (carry, hot) = surveyed.map_or_else(Default::default, |(it, hot)| (Some(it), hot));
+        let inherited = (runs, hot);
+        let made =
+            Self::start(env, compact, tree, merge, &version, &rectangle, inherited, (id, now_ms));
         let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
@@ -122,6 +129,7 @@ impl MergeJob {
             began: Duration::ZERO,
             job,
             compact: compact.clone(),
+            carry,
             stage: Stage::Running(Box::new(run)),
             memory,
         }))
@@ -135,7 +143,7 @@ impl MergeJob {
         merge: &Merge,
         version: &Version,
         rectangle: &Rectangle,
-        inputs: Vec<InputRun>,
+        (inputs, hot): (Vec<InputRun>, Vec<KeyRange>),
         (id, now_ms): (u64, u64),
     ) -> Result<(Job, Run)> {
         // After the version: see the module.
@@ -169,7 +177,7 @@ impl MergeJob {
             },
             // Without it, operands stay as they are.
             operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
-            hot: Vec::new(),
+            hot,
             values: ValueRules {
                 bytes_min: VALUE_APART_BYTES as u64,
                 ids: values..ids.end,
@@ -238,7 +246,10 @@ impl MergeJob {
                 Ok(None)
             }
             Stage::Verifying(mut verification, outcome) => {
-                match verification.step().inspect_err(|_| self.discard(env))? {
+                let carry = &mut self.carry;
+                let mut offer =
+                    |page: HotPage<'_>| carry.iter_mut().for_each(|carry| carry.offer(page));
+                match verification.step(&mut offer).inspect_err(|_| self.discard(env))? {
                     Some(tables) => return self.install(env, &outcome, tables).map(Some),
                     None => self.stage = Stage::Verifying(verification, outcome),
                 }
@@ -305,6 +316,7 @@ impl MergeJob {
         let inputs = self.inputs.iter().map(|piece| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         shape.install_changed(&change);
+        self.carry.iter().for_each(CarryOver::installed);
         Ok(Merged {
             reason: self.reason,
             outputs: outcome.tables.iter().map(|table| table.table).collect(),
@@ -319,6 +331,7 @@ impl MergeJob {
 
     /// Removes outputs that nobody names.
     fn discard(&self, env: &FlushEnv) {
+        self.carry.iter().for_each(CarryOver::discarded);
         // What stays behind goes at the next open.
         let _ = self.job.discard_outputs(&*env.medium);
     }

@@ -12,6 +12,7 @@
 //! there. A failing job never fails a write: it is tried again later, less and less often.
 
 mod book;
+mod carry_over;
 mod changes;
 mod compactor;
 mod counters;

@@ -24,7 +24,7 @@ pub(crate) use curves::Curves;
 pub(crate) use lookup::Lookup;
 pub(crate) use merge::{AtHand, Merge, Move};
 pub(crate) use page_file::PageFile;
-pub(crate) use pages::{PageReader, ReadAhead};
+pub(crate) use pages::{CACHED_RUN_PAGES_MAX, PageReader, ReadAhead};
 pub(crate) use queue::QueuePool;
 pub use queue::{Completed, ReadQueue};
 pub(crate) use resolver::Value;

@@ -18,7 +18,7 @@ use super::{Curves, PageFile, ReadOp, Rows};
 use crate::counter::Counter;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
-const CACHED_RUN_PAGES_MAX: u32 = 16;
+pub(crate) const CACHED_RUN_PAGES_MAX: u32 = 16;
 
 thread_local! {
     /// A buffer for this thread's next one-page read.

@@ -1,0 +1,88 @@
+//! Which pages of a table hold keys that were read much, told while it is written.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::Bounds;
+
+/// The ranges of such keys, how far the table has come among them, and the pages so far.
+#[derive(Debug, Default)]
+pub(super) struct HotPages {
+    /// Ascending and disjoint.
+    ranges: Arc<[Bounds]>,
+    next: usize,
+    pages: Vec<Range<u32>>,
+    /// Whether a page of the partition that is written holds some.
+    in_partition: bool,
+}
+
+impl HotPages {
+    pub(super) fn new(ranges: Arc<[Bounds]>) -> Self {
+        Self { ranges, ..Self::default() }
+    }
+
+    /// A block of the keys from `first` to `last` lies on `pages`. Blocks ascend.
+    pub(super) fn block(&mut self, first: &[u8], last: &[u8], pages: Range<u32>) {
+        while self.ranges.get(self.next).is_some_and(|range| range.is_before(first)) {
+            self.next += 1;
+        }
+        if self.ranges.get(self.next).is_some_and(|range| !range.is_after(last)) {
+            self.in_partition = true;
+            self.add(pages);
+        }
+    }
+
+    /// The partition ended; `page` is its metadata page.
+    pub(super) fn end_partition(&mut self, page: u32) {
+        if std::mem::take(&mut self.in_partition) {
+            self.add(page..page + 1);
+        }
+    }
+
+    fn add(&mut self, pages: Range<u32>) {
+        match self.pages.last_mut() {
+            Some(last) if last.end == pages.start => last.end = pages.end,
+            _ => self.pages.push(pages),
+        }
+    }
+
+    /// The pages, ascending, and no two ranges of them adjacent.
+    pub(super) fn take(&mut self) -> Vec<Range<u32>> {
+        std::mem::take(&mut self.pages)
+    }
+
+    pub(super) const fn memory_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<Range<u32>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_those_of_blocks_with_such_keys_and_of_their_partitions() {
+        let bounds = |first: &'static str, end: &'static str| Bounds {
+            first: Some(first.into()),
+            end: (!end.is_empty()).then(|| end.into()),
+        };
+        let ranges = [bounds("b", "c"), bounds("cc", "cd"), bounds("k", "l"), bounds("x", "")];
+        let mut hot = HotPages::new(ranges.into());
+        hot.block(b"a", b"az", 0..1);
+        hot.block(b"b", b"bb", 1..2);
+        hot.block(b"bc", b"cc", 2..3);
+        hot.block(b"cd", b"d", 3..4);
+        hot.end_partition(4);
+        // None here: its metadata page is not one of them.
+        hot.block(b"e", b"jz", 5..6);
+        hot.end_partition(6);
+        hot.block(b"k", b"w", 7..10);
+        hot.block(b"y", b"z", 10..11);
+        hot.end_partition(11);
+        assert_eq!(hot.take(), [1..3, 4..5, 7..12]);
+        let mut none = HotPages::default();
+        none.block(b"a", b"z", 0..1);
+        none.end_partition(1);
+        assert!(none.take().is_empty());
+    }
+}

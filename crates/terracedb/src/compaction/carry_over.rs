@@ -1,0 +1,168 @@
+//! What a merge carries over to the tier below DRAM: before it, which keys of its inputs were asked for,
+//! from the pages of theirs that are cached; while its outputs are verified, their pages with such keys,
+//! as stored; once they are installed, the inputs' pages go.
+//!
+//! The job bears the keys by value, and whoever runs it says which pages hold them (`compact::hot_ranges`,
+//! `table::Writer::set_hot`): it may be another process. Whether a page is taken is the tier's to say
+//! (`cache::ScmTier::carry`). Nobody waits for any of this. I6, I8: pages go by the digests of their files,
+//! and were verified: an output that is never installed costs slots, and no wrong answer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Result, RunId};
+use cache::{PageCache, PageKey, PageKind, ScmTier};
+use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
+use table::{Bounds, Header, Table};
+
+use crate::ordered::Piece;
+use crate::read::CACHED_RUN_PAGES_MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct CarryOver {
+    cache: Arc<PageCache>,
+    tier: Arc<ScmTier>,
+    /// Slots that pages of inputs leave, and that no output took yet.
+    places: u32,
+    /// Pages of inputs that are of no more use, where their files stay.
+    gone: Vec<(u64, Range<u32>)>,
+    /// Files of outputs that were offered, and their last pages.
+    offered: Vec<(u64, u32)>,
+}
+
+/// A survey stops where the keys of hot pages take this much: the hottest of them are told.
+const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
+
+impl CarryOver {
+    /// What is to be carried over from `inputs`, pieces of runs of which the keys of `range` are merged,
+    /// and these of the keys that were asked for; none where there is no tier. Takes no read: a partition
+    /// whose metadata nobody has in memory is not one that is asked for.
+    pub(super) fn survey(
+        cache: &Arc<PageCache>,
+        inputs: &[(RunId, Arc<Piece>)],
+        range: &KeyRange,
+    ) -> Option<(Self, Vec<KeyRange>)> {
+        let tier = Arc::clone(cache.below().filter(|tier| tier.failure().is_none())?);
+        let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
+        let mut it = Self { cache, tier, places: 0, gone, offered };
+        let mut runs: Vec<(RunId, RunHeat)> = Vec::new();
+        for (run, piece) in inputs {
+            if runs.last().is_none_or(|(last, _)| last != run) {
+                runs.push((*run, RunHeat::default()));
+            }
+            let bytes: usize = runs.iter().map(|(_, heat)| heat.key_bytes()).sum();
+            // A table that contradicts itself is the merge's to complain of.
+            if let (Some((_, heat)), Ok(table)) = (runs.last_mut(), piece.table()) {
+                let is_whole = range.covers(piece.range());
+                let part = piece.range().intersection(range);
+                let _ = it.look_at(table, &part, is_whole, heat, SURVEY_BYTES_MAX - bytes);
+            }
+        }
+        Some((it, hot_ranges(runs.into_iter().map(|(_, heat)| heat).collect())))
+    }
+
+    fn look_at(
+        &mut self,
+        table: &Table,
+        part: &KeyRange,
+        is_whole: bool,
+        heat: &mut RunHeat,
+        mut bytes_left: usize,
+    ) -> Result<()> {
+        let file = table.footer().digest;
+        let partitions = table.partitions_in(&Bounds::from(part))?;
+        for number in partitions.clone() {
+            let partition = table.partition(number)?;
+            heat.pages += u64::from(partition.data_pages());
+            let mut meta = None;
+            for page in partition.first_page..partition.meta_page {
+                let warmth = self.warmth(PageKey { file, page });
+                if warmth == 0 || bytes_left == 0 {
+                    continue;
+                }
+                if meta.is_none() {
+                    meta = self.page(PageKey { file, page: partition.meta_page });
+                }
+                let Some(meta) = &meta else { continue };
+                let Some((first, last)) = table.keys_within(number, meta, page)? else { continue };
+                // A key whose versions lie on several pages ends one and begins the next.
+                let is_last = last == table.properties().last_key || first == last;
+                let keys = match is_last {
+                    true => KeyRange::through(&first, &last),
+                    false => KeyRange::new(&first, Some(&last)),
+                };
+                let keys = keys.intersection(part);
+                bytes_left = bytes_left.saturating_sub(keys.key_bytes());
+                heat.hot.push((keys, warmth));
+            }
+            self.places += u32::from(self.lies_below(PageKey { file, page: partition.meta_page }));
+        }
+        // Those at both ends may hold keys that stay; a file of which nothing stays goes as a whole.
+        let inner = partitions.start + 1..partitions.end.saturating_sub(1);
+        if !is_whole && !inner.is_empty() {
+            let first = table.partition(inner.start)?.first_page;
+            self.gone.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
+        }
+        Ok(())
+    }
+
+    fn lies_below(&self, key: PageKey) -> bool {
+        self.tier.warmth(key).is_some()
+    }
+
+    /// How often a page was asked for; a slot that it leaves is counted.
+    fn warmth(&mut self, key: PageKey) -> u8 {
+        let below = self.tier.warmth(key);
+        self.places += u32::from(below.is_some());
+        let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
+        below.unwrap_or(0).max(above)
+    }
+
+    /// A copy of a page that is in memory.
+    fn page(&self, key: PageKey) -> Option<Box<[u8]>> {
+        match self.cache.peek(key) {
+            Some((frame, _)) => Some(frame.to_vec().into()),
+            None => self.tier.peek(key).map(|page| page.to_vec().into()),
+        }
+    }
+
+    /// Offers a page of an output.
+    pub(super) fn offer(&mut self, page: HotPage<'_>) {
+        let HotPage { file, number, bytes } = page;
+        let (Ok(header), Some(content)) = (Header::parse(bytes), bytes.first_chunk::<PAGE_BYTES>())
+        else {
+            return;
+        };
+        if header.run_pages() > CACHED_RUN_PAGES_MAX as usize {
+            return;
+        }
+        let kind = match header.kind {
+            table::PageKind::Data => PageKind::Data,
+            _ => PageKind::Meta,
+        };
+        let key = PageKey { file, page: number };
+        if self.tier.carry(&self.cache, (key, kind), content, self.places) {
+            self.places -= 1;
+            match self.offered.last_mut() {
+                Some((last, end)) if *last == file => *end = number + 1,
+                _ => self.offered.push((file, number + 1)),
+            }
+        }
+    }
+
+    /// The outputs are there for readers: inputs' pages are of no more use.
+    pub(super) fn installed(&self) {
+        for (file, pages) in &self.gone {
+            self.tier.remove_pages(*file, pages.clone());
+        }
+    }
+
+    /// The outputs will never be.
+    pub(super) fn discarded(&self) {
+        for (file, pages) in &self.offered {
+            self.tier.remove_pages(*file, 0..*pages);
+        }
+    }
+}
