@@ -1,7 +1,8 @@
 //! What the log costs on this machine: `cargo run --release -p terrace-log --example log_speed DIR`.
 //!
 //! Appends of 150-byte bodies by one, two and four threads, beside bare stores of as many bytes;
-//! synced appends by one and eight threads; and replay from the page cache.
+//! synced appends by one, two and eight threads, of which alone with `DIR synced`; and replay from the page
+//! cache.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +18,18 @@ const BODY: [u8; 150] = [7; 150];
 fn main() -> Result<()> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "/tmp/terrace-log-speed".to_owned());
     let dir = Path::new(&dir);
-    bare_stores(&dir.join("stores"))?;
-    for threads in [1, 2, 4] {
-        appends(&dir.join(format!("appends-{threads}")), threads)?;
+    let is_synced_alone = std::env::args().nth(2).is_some_and(|part| part == "synced");
+    if !is_synced_alone {
+        bare_stores(&dir.join("stores"))?;
+        for threads in [1, 2, 4] {
+            appends(&dir.join(format!("appends-{threads}")), threads)?;
+        }
     }
-    for threads in [1, 8] {
+    for threads in [1, 2, 8] {
         synced(&dir.join(format!("synced-{threads}")), threads)?;
+    }
+    if is_synced_alone {
+        return Ok(());
     }
     replay(&dir.join("appends-1"))
 }
@@ -104,9 +111,26 @@ fn appends(dir: &Path, threads: u32) -> Result<()> {
 }
 
 fn synced(dir: &Path, threads: u32) -> Result<()> {
-    const EACH: u32 = 300;
+    const EACH: u32 = 5000;
     let log = open(dir)?;
-    let seconds = timed(threads, || (0..EACH).try_for_each(|_| log.sync(append(&log)?)))?;
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    log.on_growth(Box::new(move || _ = tell.try_send(true)));
+    let (stop, done) =
+        (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::SeqCst);
+    let seconds = std::thread::scope(|scope| {
+        // As the engine's background task does.
+        let (log, stop) = (&log, &stop);
+        scope.spawn(move || {
+            while !stop.load(done) {
+                if told.recv_timeout(std::time::Duration::from_millis(10)).is_ok() {
+                    log.prepare_stores();
+                }
+            }
+        });
+        let seconds = timed(threads, || (0..EACH).try_for_each(|_| log.sync(append(log)?)));
+        stop.store(true, done);
+        seconds
+    })?;
     let statistics = log.statistics();
     println!(
         "synced appends, {threads} threads {:7.0} us each  {:.0}/s  {:.2} appends a sync",

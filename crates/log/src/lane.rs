@@ -30,6 +30,22 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// Stores are prepared in steps of this, and looked after whenever a quarter of it was written.
 pub(crate) const AHEAD_BYTES: u64 = 1 << 20;
 
+/// Fewer bytes than this between two syncs, and what a sync costs beside them is worth writing ahead for.
+const OFTEN_BYTES: u64 = 2 * PAGE;
+
+/// So much is written ahead of syncs at least, bytes; at most twice that. A sync that meets what is written
+/// ahead waits for it, some hundred microseconds.
+pub(crate) const SYNCS_AHEAD_BYTES: u64 = 256 << 10;
+
+/// What the next stores into a file want prepared, from an offset on.
+#[derive(Debug)]
+pub(crate) enum Ahead {
+    /// There are many of them.
+    Stores(Arc<dyn File>, u64),
+    /// They are synced often.
+    Syncs(Arc<dyn File>, u64),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -49,6 +65,8 @@ pub(crate) struct Lane {
     unsynced: Vec<Arc<dyn File>>,
     /// Bytes stored since the log was sealed last.
     unsealed_bytes: u64,
+    /// Whether less than [`OFTEN_BYTES`] was stored between the last two seals.
+    is_synced_often: bool,
     /// Sees every batch as it takes its seqnos.
     observer: Option<Arc<dyn Observer>>,
 }
@@ -63,7 +81,15 @@ struct Segment {
     tail: u64,
     /// True where something was stored since the last seal.
     dirty: bool,
+    /// Up to here it was, or is being, written ahead of syncs.
+    written_ahead: u64,
     pins: Pins,
+}
+
+impl Segment {
+    const fn wants_syncs_ahead(&self) -> bool {
+        self.written_ahead < self.tail + SYNCS_AHEAD_BYTES
+    }
 }
 
 /// A point to sync to.
@@ -96,6 +122,7 @@ impl Lane {
             marked: 0,
             unsynced: Vec::new(),
             unsealed_bytes: 0,
+            is_synced_often: false,
             observer: None,
         }
     }
@@ -150,11 +177,18 @@ impl Lane {
         })
     }
 
-    /// The file that is written, and where its next stores go; none where the log is
-    /// synced that often that a sync would write what was prepared, before anything is stored there.
-    pub(crate) fn ahead(&self) -> Option<(Arc<dyn File>, u64)> {
-        let segment = self.active.as_ref().filter(|_| self.unsealed_bytes >= AHEAD_BYTES)?;
-        Some((Arc::clone(&segment.fresh.file), segment.tail))
+    /// What the next stores want prepared; nothing between the two, where a sync would write what was
+    /// prepared for stores, before anything is stored there.
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        let segment = self.active.as_mut()?;
+        let file = Arc::clone(&segment.fresh.file);
+        if self.unsealed_bytes >= AHEAD_BYTES {
+            return Some(Ahead::Stores(file, segment.tail));
+        }
+        (self.is_synced_often && segment.wants_syncs_ahead()).then(|| {
+            segment.written_ahead = segment.tail + 2 * SYNCS_AHEAD_BYTES;
+            Ahead::Syncs(file, segment.tail)
+        })
     }
 
     /// What keeps the segment alive.
@@ -222,6 +256,7 @@ impl Lane {
             // What was synced is on a page of its own.
             tail: if opened { 2 * PAGE } else { PAGE + record.len() as u64 },
             dirty: !opened,
+            written_ahead: 0,
             pins: Pins::default(),
         };
         self.sequence += 1;
@@ -231,7 +266,7 @@ impl Lane {
     }
 
     fn retire(&mut self, old: Segment) -> (Arc<dyn File>, u64) {
-        let Segment { fresh: Fresh { id, file, charge, .. }, begin, tail, dirty, pins } = old;
+        let Segment { fresh: Fresh { id, file, charge, .. }, begin, tail, dirty, pins, .. } = old;
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
@@ -243,7 +278,8 @@ impl Lane {
 
     /// The point up to which everything is stored. The next record begins a new page.
     pub(crate) fn seal(&mut self) -> SyncPoint {
-        self.unsealed_bytes = 0;
+        let bytes = std::mem::take(&mut self.unsealed_bytes);
+        self.is_synced_often = bytes < OFTEN_BYTES;
         let mut files = std::mem::take(&mut self.unsynced);
         if let Some(segment) = self.active.as_mut().filter(|segment| segment.dirty) {
             files.push(Arc::clone(&segment.fresh.file));
@@ -251,6 +287,9 @@ impl Lane {
             count_alone(&self.shared.counters.padding_bytes, page - segment.tail);
             segment.tail = page;
             segment.dirty = false;
+            if self.is_synced_often && segment.wants_syncs_ahead() {
+                self.shared.ahead.tell();
+            }
         }
         SyncPoint { files, sequence: self.sequence, last: self.next - 1 }
     }

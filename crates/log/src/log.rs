@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno};
-use media::{Medium, Purpose};
+use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
 use crate::chain::Source;
 use crate::combiner::Combiner;
-use crate::lane::{AHEAD_BYTES, Lane};
+use crate::lane::{AHEAD_BYTES, Ahead, Lane, SYNCS_AHEAD_BYTES};
 use crate::name::segment_name;
 use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
 use crate::recover::{self, Recovery, Replay, settle, trim};
@@ -359,18 +359,38 @@ impl Log {
         self.supply.prepare(ahead)
     }
 
-    /// Has stores in front of the log's end cost no more than a copy, where the device can do
-    /// something about it and nobody syncs all the time. For a background task that [`Log::on_growth`] wakes.
+    /// Has stores in front of the log's end cost no more than a copy, or syncs of them no more than
+    /// writing them where the log is synced often, as far as the device can do something about it. For
+    /// a background task that [`Log::on_growth`] wakes. What fails poisons the log.
     pub fn prepare_stores(&self) {
-        if let Some((file, at)) = self.combiner.with(|lane| lane.ahead()) {
-            for step in 1..=AHEAD_STEPS {
-                file.prepare_stores(at + step * AHEAD_BYTES);
+        match self.combiner.with(Lane::ahead) {
+            None => {}
+            Some(Ahead::Stores(file, at)) => {
+                for step in 1..=AHEAD_STEPS {
+                    file.prepare_stores(at + step * AHEAD_BYTES);
+                }
+                self.supply.prepare_stores();
             }
-            self.supply.prepare_stores();
+            Some(Ahead::Syncs(file, at)) => {
+                self.write_ahead(&*file, at, 2 * SYNCS_AHEAD_BYTES);
+                if let Some(next) = self.supply.next() {
+                    self.write_ahead(&*next, PAGE_BYTES as u64, SYNCS_AHEAD_BYTES);
+                }
+            }
         }
     }
 
-    /// Has `tell` called whenever the log has grown by some hundred kilobytes: it must be quick, and
+    /// Synced here, so that the writers' syncs wait for little of it.
+    fn write_ahead(&self, file: &dyn File, at: u64, len: u64) {
+        if file.write_ahead(at, len, Purpose::Log) > 0
+            && let Err(error) = file.sync(Purpose::Log)
+        {
+            // What failed to reach the device may have been a record.
+            self.shared.poisoned_by(error);
+        }
+    }
+
+    /// Has `tell` called whenever the log has grown by some hundred kilobytes, or begins to be synced often: it must be quick, and
     /// must not use the log. The first caller's stays.
     pub fn on_growth(&self, tell: Box<dyn Fn() + Send + Sync>) {
         self.shared.ahead.set(tell);

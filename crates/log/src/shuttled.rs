@@ -172,8 +172,8 @@ fn a_refused_group_takes_no_seqnos() {
     });
 }
 
-/// Callers write, then sync. Each returns only once what it wrote is durable, and syncs are
-/// shared: there are never more than callers, and in some interleaving fewer.
+/// Callers write, then sync, twice. Each returns only once what it wrote is durable, whoever begins the
+/// syncs between, and syncs are shared: there are never more than calls, and in some interleaving fewer.
 #[test]
 fn syncs_are_shared_and_cover_who_waits_for_them() {
     static SHARED: AtomicU64 = AtomicU64::new(0);
@@ -184,25 +184,27 @@ fn syncs_are_shared_and_cover_who_waits_for_them() {
                 let state = Arc::clone(&state);
                 thread::spawn(move || {
                     let (syncer, [written, durable, syncs]) = &*state;
-                    let mine = written.fetch_add(1, SeqCst) + 1;
-                    thread::yield_now();
-                    let settled = || (durable.load(SeqCst) >= mine).then_some(Ok(()));
-                    let sync = || {
-                        let upto = written.load(SeqCst);
+                    for _ in 0..2 {
+                        let mine = written.fetch_add(1, SeqCst) + 1;
                         thread::yield_now();
-                        durable.fetch_max(upto, SeqCst);
-                        syncs.fetch_add(1, SeqCst);
-                        Ok(())
-                    };
-                    syncer.sync(settled, sync).unwrap();
-                    assert!(durable.load(SeqCst) >= mine);
+                        let settled = || (durable.load(SeqCst) >= mine).then_some(Ok(()));
+                        let sync = || {
+                            let upto = written.load(SeqCst);
+                            thread::yield_now();
+                            durable.fetch_max(upto, SeqCst);
+                            syncs.fetch_add(1, SeqCst);
+                            Ok(())
+                        };
+                        syncer.sync(settled, sync).unwrap();
+                        assert!(durable.load(SeqCst) >= mine);
+                    }
                 })
             })
             .collect();
         callers.into_iter().for_each(|caller| caller.join().unwrap());
         let syncs = state.1[2].load(SeqCst);
-        assert!((1..=3).contains(&syncs));
-        SHARED.fetch_add(u64::from(syncs < 3), SeqCst);
+        assert!((1..=6).contains(&syncs));
+        SHARED.fetch_add(u64::from(syncs < 6), SeqCst);
     });
     assert!(SHARED.load(SeqCst) > 0, "no sync was ever shared");
 }

@@ -110,10 +110,14 @@ impl Supply {
         }
     }
 
+    /// The file of the segment made ahead that is the next to be used.
+    pub(crate) fn next(&self) -> Option<Arc<dyn File>> {
+        self.ready.lock().front().map(|ready| Arc::clone(&ready.file))
+    }
+
     /// Has the first stores into the segment made ahead cost no more than a copy.
     pub(crate) fn prepare_stores(&self) {
-        let first = self.ready.lock().front().map(|ready| Arc::clone(&ready.file));
-        if let Some(file) = first {
+        if let Some(file) = self.next() {
             file.prepare_stores(PAGE_BYTES as u64);
         }
     }

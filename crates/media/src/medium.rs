@@ -177,6 +177,14 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Only a hint.
     fn prepare_stores(&self, _at: u64) {}
 
+    /// Has the device hold zeros where nothing was stored yet, from offset `at` on, for `len` bytes within
+    /// the reserved length, so that syncs of what is stored there write that alone and nothing of the
+    /// file system's; how many bytes were written, to be made durable by a [`File::sync`]. Changes no
+    /// byte, whoever stores meanwhile. For a background task. Only a hint.
+    fn write_ahead(&self, _at: u64, _len: u64, _purpose: Purpose) -> u64 {
+        0
+    }
+
     /// Makes every completed write of this file durable, its length too.
     ///
     /// # Errors

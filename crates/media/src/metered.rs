@@ -205,6 +205,14 @@ impl File for MeteredFile {
         self.inner.prepare_stores(at);
     }
 
+    fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
+        let written = self.inner.write_ahead(at, len, purpose);
+        if written > 0 {
+            self.meter.cell(purpose).write(usize::try_from(written).unwrap_or(usize::MAX));
+        }
+        written
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
         self.stored.store(0, Relaxed);

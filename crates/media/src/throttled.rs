@@ -177,6 +177,10 @@ impl File for ThrottledFile {
         self.inner.prepare_stores(at);
     }
 
+    fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
+        self.inner.write_ahead(at, len, purpose)
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.bucket.pay(0);
         self.inner.sync(purpose)

@@ -1,6 +1,7 @@
 //! Many threads, one writer, few syncs.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use media::{Fault, Faulty, OpKind, Rule};
@@ -71,4 +72,41 @@ fn threads_get_contiguous_seqnos_in_their_own_order() {
     let (log, _, replayed) = open(&medium).unwrap();
     assert!(replayed == told, "{} replayed, {} told", replayed.len(), told.len());
     assert_eq!(log.last().get(), 4 * (334 + 333 * 2 + 333 * 3));
+}
+
+/// A log that is synced often has what follows written ahead, in this segment and the next; one that is not
+/// has not. What fails there may have been a record, so it poisons the log.
+#[test]
+fn what_is_synced_often_is_written_ahead() {
+    let device = Arc::new(Faulty::new(1));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let options = Options { segment_bytes: 4 << 20, ..options() };
+    let (log, ..) = open_with(&medium, options.clone(), &|_| None).unwrap();
+    let told = Arc::new(AtomicU64::new(0));
+    let tell = Arc::clone(&told);
+    log.on_growth(Box::new(move || _ = tell.fetch_add(1, SeqCst)));
+    assert!(log.prepare(1).unwrap());
+    let prepare = || {
+        let before = device.syncs();
+        log.prepare_stores();
+        device.syncs() - before
+    };
+    append(&log, 1, 1, &[1; 100_000]).unwrap();
+    log.sync(log.last()).unwrap();
+    assert_eq!((told.load(SeqCst), prepare()), (0, 0));
+    append(&log, 1, 1, b"few").unwrap();
+    log.sync(log.last()).unwrap();
+    assert_eq!((told.load(SeqCst), prepare(), prepare()), (1, 2, 0));
+    for _ in 0..100 {
+        append(&log, 1, 1, b"few").unwrap();
+        log.sync(log.last()).unwrap();
+    }
+    assert!(told.load(SeqCst) > 1);
+    device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
+    log.prepare_stores();
+    assert_eq!(append(&log, 1, 1, b"lost").unwrap_err().kind(), ErrorKind::Poisoned);
+    drop(log);
+    let image: Arc<dyn Medium> = Arc::new(device.crash_image(3).unwrap());
+    let replayed = open_with(&image, options, &|_| Some(Seqno::ZERO)).unwrap().2;
+    assert_eq!(replayed.len(), 102);
 }

@@ -73,6 +73,10 @@ impl File for EmulatedFile {
         self.inner.prepare_stores(at);
     }
 
+    fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
+        self.inner.write_ahead(at, len, purpose)
+    }
+
     /// One write of a unit, which waits for what was written before it.
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let unit = usize::try_from(self.device.profile().unit).unwrap_or(4096);

@@ -4,17 +4,20 @@
 //! needs the same one system call a read and adds its own work: see docs/media.md for the figures.
 //!
 //! Byte stores go through a [`Window`] where the file's space is surely allocated, by `pwrite`
-//! elsewhere; both meet in the operating system's cache, so they may be mixed.
+//! elsewhere and where zeros were written ahead of syncs; both meet in the operating system's cache, so
+//! they may be mixed.
 //!
 //! Concurrency: `mapping` serialises stores of one file; nothing else is locked.
 
 use std::any::Any;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use base::Result;
+use base::limits::PAGE_BYTES;
 use parking_lot::Mutex;
 
 use super::failed;
@@ -38,11 +41,19 @@ pub(super) struct DiskFile {
     mapping: Mutex<Mapping>,
 }
 
+/// What is written ahead between two looks at where stores are, bytes: a writer waits for so much.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// Where stores may go through memory.
 struct Mapping {
     /// Offsets below are allocated on the device, hold no content that was ever evicted, and may
     /// be mapped.
     allocated: u64,
+    /// No store reached further.
+    stored: u64,
+    /// What was written ahead. Stores there are written: to the system a page that is written through a
+    /// mapping is all of the pages that it keeps together, 16 and more, and a sync writes them all.
+    written: Range<u64>,
     window: Option<Window>,
     /// Mapped ahead, behind `window`; at most [`AHEAD_MAX`].
     ahead: Vec<Window>,
@@ -52,7 +63,14 @@ struct Mapping {
 
 impl Mapping {
     const fn new(allocated: u64) -> Self {
-        Self { allocated, window: None, ahead: Vec::new(), left: None }
+        let written = 0..0;
+        Self { allocated, stored: 0, written, window: None, ahead: Vec::new(), left: None }
+    }
+
+    /// Maps nothing any more, and nothing at or past `allocated` later.
+    fn unmap(&mut self, allocated: u64) {
+        let stored = self.stored;
+        *self = Self { stored, ..Self::new(allocated) };
     }
 
     fn holds(&self, at: u64) -> bool {
@@ -119,7 +137,9 @@ impl File for DiskFile {
         }
         let end = check::end(&self.name, at, bytes.len())?;
         let mut mapping = self.mapping.lock();
-        if end > mapping.allocated || bytes.len() >= MAPPED_STORE_BYTES_MAX {
+        mapping.stored = mapping.stored.max(end);
+        let is_written = bytes.len() >= MAPPED_STORE_BYTES_MAX || mapping.written.contains(&at);
+        if end > mapping.allocated || is_written {
             drop(mapping);
             return self.write_at(at, bytes);
         }
@@ -134,7 +154,7 @@ impl File for DiskFile {
                     Ok(window) => mapping.window = Some(window),
                     Err(_) => {
                         // Refused once, refused for good: the file is as writable without.
-                        *mapping = Mapping::new(0);
+                        mapping.unmap(0);
                         drop(mapping);
                         return self.write_at(at, rest);
                     }
@@ -151,7 +171,7 @@ impl File for DiskFile {
             let mut mapping = self.mapping.lock();
             let allocated = mapping.allocated;
             if at == u64::MAX {
-                *mapping = Mapping::new(allocated);
+                mapping.unmap(allocated);
             }
             if at >= allocated {
                 return;
@@ -177,6 +197,27 @@ impl File for DiskFile {
         }
     }
 
+    fn write_ahead(&self, at: u64, len: u64, _purpose: Purpose) -> u64 {
+        const PAGE: u64 = PAGE_BYTES as u64;
+        let mut done = 0;
+        loop {
+            // Under the lock, so that no store is written over; a piece at a time, so that none waits long.
+            let mut mapping = self.mapping.lock();
+            let from = at.max(mapping.stored).next_multiple_of(PAGE).max(mapping.written.end);
+            let end = at.saturating_add(len).min(mapping.allocated);
+            let piece = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+            let zeros = ZEROS.get(..piece).unwrap_or(&ZEROS);
+            if zeros.is_empty() || self.file.write_all_at(zeros, from).is_err() {
+                return done;
+            }
+            if mapping.written.end < from {
+                mapping.written.start = from;
+            }
+            mapping.written.end = from + zeros.len() as u64;
+            done += zeros.len() as u64;
+        }
+    }
+
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let _turn = self.turns.take(purpose.class());
         self.file.sync_data().map_err(|error| failed("sync", &self.name, error))
@@ -186,7 +227,7 @@ impl File for DiskFile {
         check::end(&self.name, len, 0)?;
         let mut mapping = self.mapping.lock();
         if len < mapping.allocated {
-            *mapping = Mapping::new(len);
+            mapping.unmap(len);
         }
         self.file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
     }

@@ -319,6 +319,7 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
                 let tail = at.load(SeqCst);
                 for at in [tail, tail + (1 << 20), tail + (3 << 20)] {
                     file.prepare_stores(at);
+                    file.write_ahead(tail, 100_000, Purpose::Log);
                 }
             }
         });
@@ -338,4 +339,29 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     expected[7..11].copy_from_slice(b"late");
     assert_eq!(fs::read(directory.path().join("log")).unwrap(), expected);
     assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
+}
+
+#[test]
+fn what_is_written_ahead_is_told_and_stays_within_what_was_reserved() {
+    const LENGTH: u64 = 1 << 20;
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    let file = medium.create("log", Access::Bytes, LENGTH).unwrap();
+    file.store(10, b"first", Purpose::Log).unwrap();
+    // From the page behind the last store on, and each page once.
+    assert_eq!(file.write_ahead(0, 20 * PAGE, Purpose::Log), 19 * PAGE);
+    assert_eq!(file.write_ahead(0, 20 * PAGE, Purpose::Log), 0);
+    file.store(10 * PAGE - 2, b"second", Purpose::Log).unwrap();
+    assert_eq!(file.write_ahead(10 * PAGE, 30 * PAGE, Purpose::Log), 20 * PAGE);
+    assert_eq!(file.write_ahead(LENGTH - PAGE, u64::MAX, Purpose::Log), PAGE);
+    // A file that was cut is not made longer, nor is one that was there before written over.
+    file.set_len(50 * PAGE).unwrap();
+    assert_eq!(file.write_ahead(50 * PAGE, PAGE, Purpose::Log), 0);
+    let again = medium.open("log", Access::Bytes).unwrap();
+    assert_eq!(again.write_ahead(0, LENGTH, Purpose::Log), 0);
+    let mut expected = vec![0; 50 * PAGE_BYTES];
+    expected[10..15].copy_from_slice(b"first");
+    expected[10 * PAGE_BYTES - 2..][..6].copy_from_slice(b"second");
+    assert_eq!(fs::read(directory.path().join("log")).unwrap(), expected);
 }
