@@ -439,11 +439,8 @@ impl Log {
         Ok(())
     }
 
-    fn sync_names(&self) -> Result<()> {
-        self.medium.sync_names(&[]).map_err(|error| self.shared.poisoned_by(error))
-    }
-
-    /// Removes what recovery cut off, once the segment that says so is durable.
+    /// Removes what recovery cut off, once the segment that says so is durable. What comes back with a power
+    /// cut is not read, as that segment still says so or lies before the log's start itself.
     fn remove_stale(&self, stale: &mut Vec<String>) -> Result<()> {
         if stale.is_empty() || self.combiner.with(|lane| lane.begin()).is_none() {
             return Ok(());
@@ -452,7 +449,7 @@ impl Log {
             self.medium.remove(name)?;
             stale.pop();
         }
-        self.sync_names()
+        self.medium.sync_names(&[])
     }
 }
 

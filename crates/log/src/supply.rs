@@ -1,7 +1,8 @@
 //! The supply of segments: the next ones are made ahead, off the path of the writers.
 //!
 //! A made segment has its space reserved, its header durable and its name durable: nothing in it
-//! can later be lost because the file was.
+//! can later be lost because the file was. One that cannot be made so is removed, and costs whoever needed
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -173,14 +174,18 @@ impl Supply {
         let header = SegmentHeader { store: self.store, lane: self.lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         *next += 1;
-        if let Err(error) = file.store(0, &header.encode(), Purpose::Log) {
-            // Nothing was in it. Where the name stays, recovery finds an empty segment.
-            let _ = self.medium.remove(&name);
-            return Err(error);
+        let made = file
+            .store(0, &header.encode(), Purpose::Log)
+            .and_then(|()| file.sync(Purpose::Log))
+            .and_then(|()| self.medium.sync_names(&[&name]));
+        if let Err(error) = made {
+            // Nothing relies on it, and the sync of the next segment's name makes its removal durable before
+            // that is used. Where it stays, it would look like damage in front of the next.
+            return Err(match self.medium.remove(&name) {
+                Ok(()) => error,
+                Err(_) => self.shared.poisoned_by(error),
+            });
         }
-        file.sync(Purpose::Log)
-            .and_then(|()| self.medium.sync_names(&[&name]))
-            .map_err(|error| self.shared.poisoned_by(error))?;
         count(&self.shared.counters.segments_created, 1);
         Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
     }
