@@ -74,7 +74,7 @@ impl Evacuation<'_> {
     /// A hint: another thread may give a frame back, and take it, at any time.
     pub fn in_use(&self) -> impl Iterator<Item = u32> {
         let slots = (0..self.chunk.frames).filter(|slot| !self.owned.has(*slot));
-        slots.map(|slot| self.chunk.tag(slot).load(Relaxed))
+        slots.map(|slot| self.chunk.header(slot).tag().load(Relaxed))
     }
 
     /// Whether `frame` is one of the chunk's.

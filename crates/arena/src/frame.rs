@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge};
+use bytes::Bytes;
 
 use crate::chunk::CHUNK_BYTES;
-use crate::frame_pool::FrameChunk;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, fence};
+use crate::frame_header::{FrameHeader, FrameName};
+use crate::frame_pool::{FrameChunk, FramePlace};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::atomic::fence;
 
 /// The content of a frame.
 pub type Page = [u8; PAGE_BYTES];
@@ -46,8 +48,9 @@ impl Pooled {
         self.data.addr().get() % CHUNK_BYTES / PAGE_BYTES
     }
 
-    fn references(&self) -> &AtomicU32 {
-        self.chunk().references(self.slot())
+    #[inline]
+    fn header(&self) -> &FrameHeader {
+        self.chunk().header(self.slot())
     }
 
     fn page(&self) -> &Page {
@@ -58,20 +61,14 @@ impl Pooled {
 
 impl Clone for Pooled {
     fn clone(&self) -> Self {
-        // Relaxed, as `Arc` does: the new handle comes from one that already sees the content.
-        let before = self.references().fetch_add(1, Relaxed);
-        if before > u32::MAX / 2 {
-            // As `Arc`: a count that wraps would free memory in use.
-            std::process::abort();
-        }
+        self.header().clone_handle();
         Self { data: self.data, chunk: self.chunk }
     }
 }
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        // Release: this handle's reads come before the frame is reused.
-        if self.references().fetch_sub(1, Release) != 1 {
+        if !self.header().drop_handle() {
             return;
         }
         // Pairs with every other handle's release.
@@ -89,7 +86,7 @@ impl FrameMut {
     ///
     /// # Safety
     /// - `data` is the frame's place in `chunk`; nobody else uses it.
-    /// - The frame's count is 1, and a strong count of its pool was set aside for it.
+    /// - The frame is exclusive, and a strong count of its pool was set aside for it.
     pub(crate) unsafe fn new(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
         Self(Pooled { data, chunk })
     }
@@ -97,7 +94,19 @@ impl FrameMut {
     /// Ends the writing: from here on the frame is shared and read-only.
     #[must_use]
     pub fn freeze(self) -> Frame {
+        self.0.header().freeze();
         Frame(Place::Pooled(self.0))
+    }
+
+    /// Says what the frame holds, by which it is found once it is frozen ([`crate::FramePool::find`]).
+    pub fn set_name(&mut self, name: FrameName) {
+        self.0.header().set_name(name);
+    }
+
+    /// Takes the block that hangs on the frame.
+    pub fn take_block(&mut self) -> Option<Bytes> {
+        // SAFETY: a `FrameMut` is its frame's only handle, and an exclusive one.
+        unsafe { self.0.chunk().take_block(self.0.slot()) }
     }
 
     pub(crate) fn chunk(&self) -> &FrameChunk {
@@ -172,20 +181,93 @@ impl Frame {
         }
     }
 
-    /// Marks a pool's frame for whoever empties its chunk; it keeps the mark until it is free.
-    pub fn set_tag(&self, tag: u32) {
-        if let Place::Pooled(pooled) = &self.0 {
-            pooled.chunk().tag(pooled.slot()).store(tag, Relaxed);
+    /// One more handle of a pool's frame.
+    ///
+    /// # Safety
+    /// `data` is the place of a frame in use in `chunk`, and the handle was counted for it.
+    #[inline]
+    pub(crate) unsafe fn shared(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
+        Self(Place::Pooled(Pooled { data, chunk }))
+    }
+
+    fn header(&self) -> Option<&FrameHeader> {
+        match &self.0 {
+            Place::Pooled(pooled) => Some(pooled.header()),
+            Place::Heap(_) => None,
         }
     }
 
-    /// Whether nobody else has a clone now. A caller who holds the only clone, and the only way to
-    /// it, may rely on the answer; to anybody else it is a hint.
+    /// Where it lies in its pool, if it is of one.
+    #[must_use]
+    pub fn place(&self) -> Option<FramePlace> {
+        match &self.0 {
+            Place::Pooled(pooled) => Some(pooled.chunk().place(pooled.slot())),
+            Place::Heap(_) => None,
+        }
+    }
+
+    /// What it holds, if it is of a pool and was told.
+    #[must_use]
+    pub fn name(&self) -> Option<FrameName> {
+        self.header().map(FrameHeader::name)
+    }
+
+    /// What its owner marked it with, if anything.
+    #[must_use]
+    pub fn tag(&self) -> Option<u32> {
+        self.header().map(|header| header.tag().load(Relaxed))
+    }
+
+    /// How warm it is: a number that is anybody's to set. None of threads that set it at once is sure to
+    /// have the last word.
+    #[inline]
+    #[must_use]
+    pub fn heat(&self) -> u32 {
+        self.header().map_or(0, |header| header.heat().load(Relaxed))
+    }
+
+    /// Says how warm it is.
+    #[inline]
+    pub fn set_heat(&self, heat: u32) {
+        if let Some(header) = self.header() {
+            header.heat().store(heat, Relaxed);
+        }
+    }
+
+    /// The block that hangs on it.
+    #[inline]
+    #[must_use]
+    pub fn block(&self) -> Option<&Bytes> {
+        match &self.0 {
+            // SAFETY: this handle stays for as long as the block is borrowed.
+            Place::Pooled(pooled) => unsafe { pooled.chunk().block(pooled.slot()) },
+            Place::Heap(_) => None,
+        }
+    }
+
+    /// Hangs `block` on it, until it is thawed and the block taken, or it is free; false where it is of no
+    /// pool, has a block, or there is no memory for places of blocks. `block` must not keep the frame.
+    pub fn hang(&self, block: Bytes) -> bool {
+        match &self.0 {
+            // SAFETY: this handle stays meanwhile.
+            Place::Pooled(pooled) => unsafe { pooled.chunk().hang(pooled.slot(), block) },
+            Place::Heap(_) => false,
+        }
+    }
+
+    /// Marks a pool's frame for whoever empties its chunk; it keeps the mark until it is free.
+    pub fn set_tag(&self, tag: u32) {
+        if let Some(header) = self.header() {
+            header.tag().store(tag, Relaxed);
+        }
+    }
+
+    /// Whether nobody else has a clone now: a hint where the frame has a name, by which anybody may find
+    /// it. A caller who holds the only clone, and the only way to it, may rely on the answer.
     #[must_use]
     pub fn is_unique(&self) -> bool {
-        // Acquire: pairs with the release of the clones that went.
         match &self.0 {
-            Place::Pooled(pooled) => pooled.references().load(Acquire) == 1,
+            Place::Pooled(pooled) => pooled.header().is_unique(),
             Place::Heap(heap) => Arc::strong_count(heap) == 1,
         }
     }
@@ -195,12 +277,9 @@ impl Frame {
     /// # Errors
     /// The frame itself where it is shared or on the heap.
     pub fn try_thaw(self) -> Result<FrameMut, Self> {
-        if !self.is_unique() {
-            return Err(self);
-        }
         match self.0 {
-            Place::Pooled(pooled) => Ok(FrameMut(pooled)),
-            heap @ Place::Heap(_) => Err(Self(heap)),
+            Place::Pooled(pooled) if pooled.header().thaw() => Ok(FrameMut(pooled)),
+            place => Err(Self(place)),
         }
     }
 }

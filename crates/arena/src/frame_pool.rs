@@ -1,5 +1,9 @@
 //! The pool of frames: 4 KiB pieces of huge-page chunks, taken and given back by number.
 //!
+//! A frame may have a name, and is then found by its place and its name ([`FramePool::find`]): whoever
+//! keeps places in an index of its own ([`crate::FrameIndex`]) gets a handle without a lock, and never
+//! of another page, whatever became of the frame since the place was read.
+//!
 //! Invariants: a frame's bit in its chunk's map of free frames is set, or the frame is counted by
 //! its handles, or an `Evacuation` owns it, or its chunk has no memory. Each frame in use holds
 //! one strong count of its pool, so a handle may outlive the [`FramePool`]. Memory is charged a
@@ -7,7 +11,8 @@
 //! pool and all its frames are gone; a chunk's headers stay.
 //!
 //! Concurrency: lock-free but for growing and evacuating. A thread looks first where it found or
-//! gave back a frame last. Cost: 8 B of DRAM for each 4 KiB frame.
+//! gave back a frame last. Cost: 32 B of DRAM for each 4 KiB frame, and 40 B more in chunks of which a
+//! frame had a block hung on it.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -15,26 +20,29 @@ use std::sync::{Arc, OnceLock};
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
+use bytes::Bytes;
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::frame::FrameMut;
+use crate::frame::{Frame, FrameMut};
+use crate::frame_header::{FrameHeader, FrameName};
 use crate::frame_set::FrameSet;
+use crate::hung::Hung;
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, MutexGuard, Padded, lock, yield_now};
 
 /// Frames of a whole chunk.
 pub(crate) const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
-
-/// The tag of a frame that nobody tagged.
-const NO_TAG: u32 = u32::MAX;
 
 /// Chunks are found through tables of this many, made as the pool grows.
 const TABLE_CHUNKS: usize = 512;
 
 /// The most tables: 2 TiB of frames.
 const TABLES_MAX: usize = 2048;
+
+/// Where a frame lies in its pool: what an index keeps of it.
+pub type FramePlace = std::num::NonZeroU32;
 
 /// A pool of 4 KiB frames that grows up to a limit. Shared; cheap to clone.
 #[derive(Clone)]
@@ -81,7 +89,9 @@ pub(crate) struct FrameChunk {
     pub(crate) frames: usize,
     pub(crate) memory: Chunk,
     pub(crate) free: FrameSet,
-    headers: [Header; FRAMES_PER_CHUNK],
+    headers: [FrameHeader; FRAMES_PER_CHUNK],
+    /// Made when the first block is hung on a frame.
+    hung: OnceLock<Hung>,
     _charge: Charge,
 }
 
@@ -89,13 +99,6 @@ pub(crate) struct FrameChunk {
 unsafe impl Send for FrameChunk {}
 // SAFETY: as above; the rest is `Sync` itself.
 unsafe impl Sync for FrameChunk {}
-
-struct Header {
-    /// Handles of the frame; 0 while it is free.
-    references: AtomicU32,
-    /// What the owner marked the frame with.
-    tag: AtomicU32,
-}
 
 impl FramePool {
     /// A pool of at most `frames_max` frames; takes no frame memory yet. With each frame `beside`
@@ -187,6 +190,26 @@ impl FramePool {
         self.0.free_frames()
     }
 
+    /// The frame at `place`, where it has this name now. Takes no lock; `None`, too, where it is being
+    /// filled, or thawed to look whether it could be.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, place: FramePlace, name: FrameName) -> Option<Frame> {
+        let number = place.get() as usize - 1;
+        let chunk = self.0.chunk(number / FRAMES_PER_CHUNK)?;
+        let slot = number % FRAMES_PER_CHUNK;
+        let header = chunk.header(slot);
+        if !header.share() {
+            return None;
+        }
+        // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory: it is in use.
+        let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
+        // SAFETY: `share` counted this handle, of a frame that has others.
+        let frame = unsafe { Frame::shared(data, NonNull::from(chunk)) };
+        // From here on it keeps its name.
+        (header.name() == name).then_some(frame)
+    }
+
     fn pop(&self) -> Option<FrameMut> {
         let pool = &*self.0;
         if !pool.is_any_free() {
@@ -201,9 +224,7 @@ impl FramePool {
         if chunk.number != first {
             hint.0.store(chunk.number, Relaxed);
         }
-        let header = chunk.headers.get(slot)?;
-        header.references.store(1, Relaxed);
-        header.tag.store(NO_TAG, Relaxed);
+        chunk.headers.get(slot)?.take();
         // Handed to the frame; `FrameChunk::give_back` takes it back.
         let _counted: *const Pool = Arc::into_raw(Arc::clone(&self.0));
         // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory.
@@ -236,21 +257,57 @@ impl FramePool {
 }
 
 impl FrameChunk {
-    /// The count of the handles of the frame in `slot`.
+    /// What is known of the frame in `slot`.
+    #[inline]
     #[expect(clippy::indexing_slicing, reason = "a slot is a remainder modulo the chunk's frames")]
-    pub(crate) fn references(&self, slot: usize) -> &AtomicU32 {
-        &self.headers[slot % FRAMES_PER_CHUNK].references
+    pub(crate) fn header(&self, slot: usize) -> &FrameHeader {
+        &self.headers[slot % FRAMES_PER_CHUNK]
     }
 
-    /// What the owner of the frame in `slot` marked it with.
-    #[expect(clippy::indexing_slicing, reason = "a slot is a remainder modulo the chunk's frames")]
-    pub(crate) fn tag(&self, slot: usize) -> &AtomicU32 {
-        &self.headers[slot % FRAMES_PER_CHUNK].tag
+    /// The place of the frame in `slot`.
+    pub(crate) fn place(&self, slot: usize) -> FramePlace {
+        FramePlace::MIN.saturating_add((self.number * FRAMES_PER_CHUNK + slot) as u32)
     }
 
     /// Whether no frame has more than one handle now.
     pub(crate) fn is_unshared(&self) -> bool {
-        self.headers.iter().all(|header| header.references.load(Relaxed) <= 1)
+        self.headers.iter().all(FrameHeader::is_unshared)
+    }
+
+    /// The block on the frame in `slot`.
+    ///
+    /// # Safety
+    /// The caller has a handle of the frame, which stays for as long as the block is used.
+    #[inline]
+    pub(crate) unsafe fn block(&self, slot: usize) -> Option<&Bytes> {
+        let hung = self.hung.get()?;
+        // SAFETY: as the caller promises.
+        unsafe { hung.get(slot) }
+    }
+
+    /// Hangs `block` on the frame in `slot`; false where there is one, or no memory for places.
+    ///
+    /// # Safety
+    /// As [`FrameChunk::block`].
+    pub(crate) unsafe fn hang(&self, slot: usize, block: Bytes) -> bool {
+        if self.hung.get().is_none() {
+            // SAFETY: the frame holds a strong count of the pool.
+            let pool = unsafe { &*self.pool };
+            let Some(charge) = pool.account.try_charge(Hung::BYTES as u64) else { return false };
+            let _ = self.hung.set(Hung::new(charge));
+        }
+        // SAFETY: as the caller promises.
+        self.hung.get().is_some_and(|hung| unsafe { hung.set(slot, block) })
+    }
+
+    /// Takes the block from the frame in `slot`.
+    ///
+    /// # Safety
+    /// Nobody else has a handle of the frame, nor can get one meanwhile.
+    pub(crate) unsafe fn take_block(&self, slot: usize) -> Option<Bytes> {
+        let hung = self.hung.get()?;
+        // SAFETY: as the caller promises.
+        unsafe { hung.take(slot) }
     }
 
     /// Makes the frame in `slot` a free one. The pool, and the chunk with it, may be gone
@@ -268,6 +325,8 @@ impl FrameChunk {
         if let Some(hint) = pool.hints.get(own_stripe()) {
             hint.0.store(chunk.number, Relaxed);
         }
+        // SAFETY: the last handle is gone, and a frame without one is shared with nobody.
+        drop(unsafe { chunk.take_block(slot) });
         chunk.free.put(slot);
         pool.count_free(1);
     }
@@ -277,7 +336,9 @@ impl FrameChunk {
     /// # Safety
     /// As [`FrameChunk::give_back`]; and the pool stays, since the caller has a handle of it.
     pub(crate) unsafe fn withhold(&self, slot: usize) {
-        self.references(slot).store(0, Relaxed);
+        // SAFETY: the caller had the only handle, and a frame without one is shared with nobody.
+        drop(unsafe { self.take_block(slot) });
+        self.header(slot).clear();
         // SAFETY: as in `give_back`: the one count leaked for this frame.
         drop(unsafe { Arc::from_raw(self.pool) });
     }
@@ -333,12 +394,10 @@ impl Pool {
         let charge = self.account.try_charge((frames * PAGE_BYTES) as u64)?;
         let kept = self.account.try_charge(kept as u64)?;
         let memory = Chunk::map(frames * PAGE_BYTES).ok()?;
-        let headers = std::array::from_fn(|_| Header {
-            references: AtomicU32::new(0),
-            tag: AtomicU32::new(NO_TAG),
-        });
-        let free = FrameSet::default();
-        let chunk = FrameChunk { pool: own, number, frames, memory, free, headers, _charge: kept };
+        let headers = std::array::from_fn(|_| FrameHeader::free());
+        let (free, hung) = (FrameSet::default(), OnceLock::new());
+        let chunk =
+            FrameChunk { pool: own, number, frames, memory, free, headers, hung, _charge: kept };
         let table = table.get_or_init(|| (0..TABLE_CHUNKS).map(|_| OnceLock::new()).collect());
         let place = table.get(number % TABLE_CHUNKS)?;
         place.set(Box::new(chunk)).ok()?;

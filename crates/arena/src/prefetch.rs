@@ -20,6 +20,14 @@ pub(crate) fn line(address: NonNull<u8>) {
     let _ = address;
 }
 
+/// Asks for the line in which byte `at` of `bytes` lies, where there is one: for who reads on towards it.
+#[inline]
+pub fn prefetch(bytes: &[u8], at: usize) {
+    if let Some(byte) = bytes.get(at) {
+        line(NonNull::from(byte));
+    }
+}
+
 /// Asks for every line of the `bytes` from `address`.
 #[inline]
 pub(crate) fn lines(address: NonNull<u8>, bytes: usize) {

@@ -1,15 +1,20 @@
-//! Decompressed blocks that hang on the pages of one shard: what is read again and again is not
+//! Decompressed blocks that hang on the frames of pages: what is read again and again is not
 //! decompressed again and again.
 //!
 //! They take memory that nobody has another use for, up to a part of the cache's capacity, and are the
 //! first to go: with their page, where pages need memory, and where anybody does. A block that was got
-//! stays readable for as long as it is held.
+//! stays readable for as long as it is held. Which there are, shards know; here is what they may take.
 //!
-//! Cost: a block's bytes, and 32 B for every slot up to the last that had one; charged before (I10) to
-//! the cache's own account, which asks nobody.
+//! Cost: a block's bytes and [`OVERHEAD_BYTES`]; charged before (I10) to the cache's own account, which
+//! asks nobody.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arena::Frame;
 use base::{Account, Charge};
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 /// The part of the cache's capacity that blocks may take.
 const PART: u64 = 8;
@@ -21,94 +26,81 @@ const ROOM: u64 = 2;
 /// What a block takes beside its bytes: its owner, and the allocator's share.
 const OVERHEAD_BYTES: u64 = 96;
 
-/// Slots for which there are places at a time.
-const STEP: usize = 1024;
-
+/// What the blocks of a cache may take, and do.
 pub(crate) struct Blocks {
     account: Account,
-    charge: Charge,
-    by_slot: Vec<Option<Bytes>>,
-    count: u64,
+    charge: Mutex<Charge>,
+    count: AtomicU64,
+    bytes: AtomicU64,
     /// The most they may take, and the room there must be; bytes.
-    bytes_max: u64,
-    room: u64,
+    bytes_max: AtomicU64,
+    room: AtomicU64,
 }
 
-const fn cost(block: &Bytes) -> u64 {
+/// What a block takes, bytes.
+pub(crate) const fn cost(block: &Bytes) -> u64 {
     block.len() as u64 + OVERHEAD_BYTES
 }
 
 impl Blocks {
-    /// Of one of `shards` shards of a cache of `capacity_bytes`.
-    pub(crate) fn new(account: &Account, capacity_bytes: u64, shards: usize) -> Self {
-        let (account, charge) = (account.clone(), account.empty_charge());
-        let (by_slot, count) = (Vec::new(), 0);
-        let mut blocks = Self { account, charge, by_slot, count, bytes_max: 0, room: 0 };
-        blocks.set_capacity(capacity_bytes, shards);
+    /// Of a cache of `capacity_bytes`.
+    pub(crate) fn new(account: &Account, capacity_bytes: u64) -> Self {
+        let blocks = Self {
+            account: account.clone(),
+            charge: Mutex::new(account.empty_charge()),
+            count: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max: AtomicU64::new(0),
+            room: AtomicU64::new(0),
+        };
+        blocks.set_capacity(capacity_bytes);
         blocks
     }
 
     /// Changes what they may take. What is above it stays until it is asked for.
-    pub(crate) fn set_capacity(&mut self, capacity_bytes: u64, shards: usize) {
-        self.bytes_max = capacity_bytes / PART / shards as u64;
-        self.room = capacity_bytes / PART * ROOM;
+    pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
+        self.bytes_max.store(capacity_bytes / PART, Relaxed);
+        self.room.store(capacity_bytes / PART * ROOM, Relaxed);
     }
 
-    pub(crate) const fn count(&self) -> u64 {
-        self.count
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
     }
 
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.charge.bytes()
-    }
-
-    /// The block of slot `slot`.
-    #[inline]
-    pub(crate) fn get(&self, slot: u32) -> Option<&Bytes> {
-        self.by_slot.get(slot as usize)?.as_ref()
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
     }
 
     /// Whether another block would be hung.
     pub(crate) fn has_room(&self) -> bool {
-        self.charge.bytes() < self.bytes_max && self.account.has_room(self.room)
+        self.bytes() < self.bytes_max.load(Relaxed)
+            && self.account.has_room(self.room.load(Relaxed))
     }
 
-    /// Hangs `block` on slot `slot`, where there is memory.
-    pub(crate) fn hang(&mut self, slot: u32, block: &Bytes) {
-        let missing = (slot as usize + 1).saturating_sub(self.by_slot.len());
-        let places = missing.next_multiple_of(STEP);
-        let bytes = cost(block) + (places * size_of::<Option<Bytes>>()) as u64;
-        if !self.has_room() || !self.charge.try_grow(bytes) {
-            return;
+    /// Hangs `block` on `frame`, where there is memory and no block; whether it did. Under the lock of the
+    /// shard that the frame is of.
+    pub(crate) fn hang(&self, frame: &Frame, block: &Bytes) -> bool {
+        let mut charge = self.charge.lock();
+        if !self.has_room() || !charge.try_grow(cost(block)) {
+            return false;
         }
-        self.by_slot.reserve_exact(places);
-        self.by_slot.extend((0..places).map(|_| None));
-        if let Some(place) = self.by_slot.get_mut(slot as usize) {
-            let old = place.replace(block.clone());
-            self.count += 1;
-            self.gone(old);
+        let is_hung = frame.hang(block.clone());
+        if is_hung {
+            self.count.fetch_add(1, Relaxed);
+        } else {
+            let left = charge.bytes() - cost(block);
+            charge.shrink_to(left);
         }
+        self.bytes.store(charge.bytes(), Relaxed);
+        is_hung
     }
 
-    /// Gives up the block of slot `slot`, if it has one.
-    pub(crate) fn remove(&mut self, slot: u32) {
-        let block = self.by_slot.get_mut(slot as usize).and_then(Option::take);
-        self.gone(block);
-    }
-
-    fn gone(&mut self, block: Option<Bytes>) {
-        let Some(block) = block else { return };
-        self.count -= 1;
-        let left = self.charge.bytes().saturating_sub(cost(&block));
-        drop(block);
-        self.charge.shrink_to(left);
-    }
-
-    /// Gives up all of them; the bytes that were charged for them.
-    pub(crate) fn clear(&mut self) -> u64 {
-        let bytes = self.charge.bytes();
-        (self.by_slot, self.count) = (Vec::new(), 0);
-        self.charge.shrink_to(0);
-        bytes
+    /// A block that cost `bytes` is gone, or goes with whoever reads it.
+    pub(crate) fn gone(&self, bytes: u64) {
+        let mut charge = self.charge.lock();
+        let left = charge.bytes().saturating_sub(bytes);
+        charge.shrink_to(left);
+        self.bytes.store(left, Relaxed);
+        self.count.fetch_sub(1, Relaxed);
     }
 }

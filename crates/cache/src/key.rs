@@ -1,5 +1,7 @@
 //! What names a page in the cache.
 
+use arena::FrameName;
+
 /// A page of a file that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageKey {
@@ -22,6 +24,18 @@ impl PageKey {
         let product = u128::from(low) * u128::from(high);
         let folded = (product as u64) ^ (product >> 64) as u64;
         folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (folded >> 32)
+    }
+}
+
+impl From<PageKey> for FrameName {
+    fn from(PageKey { file, page }: PageKey) -> Self {
+        Self { file, page }
+    }
+}
+
+impl From<FrameName> for PageKey {
+    fn from(FrameName { file, page }: FrameName) -> Self {
+        Self { file, page }
     }
 }
 

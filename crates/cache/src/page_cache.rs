@@ -4,17 +4,19 @@
 //! others need them ([`Reclaim`]): the coldest pages go, and those that are hot and lie in the
 //! chunk move to where the coldest were.
 //!
-//! Concurrency: one mutex a shard, held for a lookup or an insertion and never over I/O. A hit
-//! clones a frame's handle: one atomic addition. Giving back takes one shard's mutex at a time.
-//! Nothing is charged with a shard's mutex held but to the cache's own account, which asks nobody.
-//! Cost: [`SLOT_BYTES`] of DRAM a page beside its frame, charged together (I10).
+//! Concurrency: a lookup takes no lock and allocates nothing. It reads a bucket of the index, counts a
+//! handle of the frame that it leads to, and compares the name then: two cache lines, and the page's own.
+//! What is being moved at that moment it may miss, and nothing else. One mutex a shard is held for an
+//! insertion and never over I/O; giving back takes one at a time, another capacity all of them. Nothing is
+//! charged with a shard's mutex held but to the cache's own account, which asks nobody.
+//! Cost: [`SLOT_BYTES`] of DRAM a page beside its frame, charged together (I10), and its place in the index.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arena::{Frame, FramePool, Page};
+use arena::{Frame, FrameIndex, FramePool, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Reclaim, Result};
+use base::{Account, Charge, Counter, Reclaim, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -22,8 +24,11 @@ use crate::balance::SHADOW_PART;
 use crate::blocks::Blocks;
 use crate::rows::Ghost;
 use crate::scm::{Leaving, ScmTier};
-use crate::shard::{Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, UNUSED_SLOT_BYTES, place_of};
-use crate::{CacheStatistics, PageKey, PageKind};
+use crate::shard::{
+    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, place_of,
+    warm,
+};
+use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
 ///
@@ -32,10 +37,28 @@ use crate::{CacheStatistics, PageKey, PageKind};
 pub struct PageCache {
     account: Account,
     pool: FramePool,
+    index: FrameIndex,
+    blocks: Blocks,
     shards: Box<[Padded]>,
+    data: Lookups,
+    meta: Lookups,
     /// Where pages go that leave.
     below: OnceLock<Arc<ScmTier>>,
     _charge: Charge,
+}
+
+/// Lookups of one kind of page.
+#[derive(Default)]
+struct Lookups {
+    hits: Counter,
+    misses: Counter,
+}
+
+impl Lookups {
+    fn add_to(&self, statistics: &mut KindStatistics) {
+        statistics.hits += self.hits.get();
+        statistics.misses += self.misses.get();
+    }
 }
 
 /// Shards' locks do not share cache lines.
@@ -45,6 +68,9 @@ struct Padded(Mutex<Shard>);
 /// Few pages in a shard make its queues poor ones; few shards make threads wait.
 const SHARD_PAGES_MIN: usize = 1024;
 const SHARDS_MAX: usize = 64;
+
+/// The address space of the index, in multiples of what the capacity needs: a capacity may be raised.
+const ROOM_TO_GROW: usize = 8;
 
 /// Chunks that it keeps whatever others need: without a metadata page every read takes two.
 const CHUNKS_MIN: usize = 1;
@@ -66,14 +92,15 @@ impl PageCache {
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let slots = (frames / shards).min(SLOTS_MAX);
         let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64 + shadow_bytes)?;
-        let shard = |number| {
-            let blocks = Blocks::new(account, capacity_bytes, shards);
-            Padded(Mutex::new(Shard::new(number, slots, shadow / shards, blocks)))
-        };
+        let shard = |number| Padded(Mutex::new(Shard::new(number, slots, shadow / shards)));
         Ok(Self {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
+            index: FrameIndex::new(account, shards, slots, slots.saturating_mul(ROOM_TO_GROW))?,
+            blocks: Blocks::new(account, capacity_bytes),
             shards: (0..shards).map(shard).collect(),
+            data: Lookups::default(),
+            meta: Lookups::default(),
             below: OnceLock::new(),
             _charge: charge,
         })
@@ -94,30 +121,70 @@ impl PageCache {
     pub fn set_capacity(&self, capacity_bytes: u64) {
         let slots = (frames_within(capacity_bytes) / self.shards.len()).min(SLOTS_MAX);
         self.pool.set_frames_max(slots * self.shards.len());
-        for shard in &self.shards {
-            let mut shard = shard.0.lock();
-            shard.set_slots_max(slots);
-            shard.blocks.set_capacity(capacity_bytes, self.shards.len());
+        self.blocks.set_capacity(capacity_bytes);
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
+        shards.iter_mut().for_each(|shard| shard.set_slots_max(slots));
+        if self.index.grow(slots) {
+            shards.iter().for_each(|shard| shard.index_all(&self.index));
         }
     }
 
+    const fn shared(&self) -> Shared<'_> {
+        Shared { pool: &self.pool, index: &self.index, blocks: &self.blocks }
+    }
+
+    /// The number of the shard of a hash.
+    #[inline]
+    fn part(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.shards.len() - 1)
+    }
+
     fn shard(&self, hash: u64) -> Option<&Mutex<Shard>> {
-        let number = (hash >> 40) as usize & (self.shards.len() - 1);
-        self.shards.get(number).map(|padded| &padded.0)
+        self.shards.get(self.part(hash)).map(|padded| &padded.0)
+    }
+
+    /// The page, if it is cached, and how warm it is now; a hit or a miss of `kind`.
+    #[inline]
+    fn find(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
+        let (hash, name) = (key.hash(), key.into());
+        let found = self.index.find(self.part(hash), hash, |place| self.pool.find(place, name));
+        let lookups = match kind {
+            PageKind::Data => &self.data,
+            PageKind::Meta => &self.meta,
+        };
+        match found {
+            Some(frame) => {
+                lookups.hits.add(1);
+                let heat = warm(&frame, kind);
+                Some((frame, heat))
+            }
+            None => {
+                lookups.misses.add(1);
+                None
+            }
+        }
     }
 
     /// The page, if it is cached; a hit or a miss of `kind`.
+    #[inline]
     #[must_use]
     pub fn get(&self, key: PageKey, kind: PageKind) -> Option<Frame> {
-        let hash = key.hash();
-        self.shard(hash)?.lock().get(key, hash, kind)
+        self.find(key, kind).map(|(frame, _)| frame)
     }
 
     /// As [`PageCache::get`]; the block of the page instead, where one hangs on it.
+    #[inline]
     #[must_use]
     pub fn read(&self, key: PageKey, kind: PageKind) -> Option<Cached> {
-        let hash = key.hash();
-        self.shard(hash)?.lock().read(key, hash, kind)
+        let (frame, heat) = self.find(key, kind)?;
+        if kind == PageKind::Meta {
+            return Some(Cached::Page { frame, wants_block: false });
+        }
+        if let Some(block) = frame.block() {
+            return Some(Cached::Block(block.clone()));
+        }
+        let wants_block = heat >= BLOCK_HEAT && self.blocks.has_room();
+        Some(Cached::Page { frame, wants_block })
     }
 
     /// The page and how often it was asked for lately, up to three, if it is cached. Nobody counts it as
@@ -125,7 +192,7 @@ impl PageCache {
     #[must_use]
     pub fn peek(&self, key: PageKey) -> Option<(Frame, u8)> {
         let hash = key.hash();
-        self.shard(hash)?.lock().peek(key, hash)
+        self.shard(hash)?.lock().peek(key, hash, self.shared())
     }
 
     /// Keeps `block`, what the page of `key` holds, decompressed, for as long as the page stays and
@@ -133,7 +200,7 @@ impl PageCache {
     pub fn hang(&self, key: PageKey, block: &Bytes) {
         let hash = key.hash();
         if let Some(shard) = self.shard(hash) {
-            shard.lock().hang(key, hash, block);
+            shard.lock().hang(key, hash, block, self.shared());
         }
     }
 
@@ -173,7 +240,7 @@ impl PageCache {
         let hash = key.hash();
         let entry = Entry { key, hash, kind, is_warm };
         let shard = self.shard(hash)?;
-        shard.lock().insert(entry, page, &self.pool, self.below().map(|tier| &**tier))
+        shard.lock().insert(entry, page, self.shared(), self.below().map(|tier| &**tier))
     }
 
     /// As [`PageCache::insert`], of a page of the tier below that was asked for again and again. `None`
@@ -195,7 +262,7 @@ impl PageCache {
             tier.remove_file(file, pages);
         }
         for shard in &self.shards {
-            shard.0.lock().remove(|key| key.file == file);
+            shard.0.lock().remove(|key| key.file == file, self.shared());
         }
     }
 
@@ -216,8 +283,12 @@ impl PageCache {
         let mut statistics = CacheStatistics {
             capacity_pages: self.pool.frames_max() as u64,
             memory_pages: self.pool.frames_grown() as u64,
+            blocks: self.blocks.count(),
+            block_bytes: self.blocks.bytes(),
             ..CacheStatistics::default()
         };
+        self.data.add_to(&mut statistics.data);
+        self.meta.add_to(&mut statistics.meta);
         for shard in &self.shards {
             shard.0.lock().add_to(&mut statistics);
         }
@@ -234,7 +305,7 @@ impl PageCache {
             for tag in tags {
                 let (shard, slot) = place_of(tag);
                 if let Some(shard) = self.shards.get(shard) {
-                    shard.0.lock().vacate(slot, &mut evacuation);
+                    shard.0.lock().vacate(slot, &mut evacuation, self.shared());
                 }
             }
             match evacuation.finish() {
@@ -254,7 +325,7 @@ impl PageCache {
             if given >= bytes {
                 break;
             }
-            given += shard.0.lock().blocks.clear();
+            given += shard.0.lock().clear_blocks(self.shared());
         }
         given
     }
@@ -275,11 +346,12 @@ impl Reclaim for PageCache {
 
 /// The most pages that cost no more than `bytes` in all.
 fn frames_within(bytes: u64) -> usize {
-    let cost = PAGE_BYTES + SLOT_BYTES + UNUSED_SLOT_BYTES;
+    const BESIDE: usize = SLOT_BYTES + UNUSED_SLOT_BYTES + FrameIndex::ENTRY_BYTES;
+    let cost = PAGE_BYTES + BESIDE;
     let mut frames = usize::try_from(bytes).unwrap_or(usize::MAX) / cost;
     let over = |frames: usize| {
-        let slots = frames * (SLOT_BYTES + UNUSED_SLOT_BYTES);
-        FramePool::cost_bytes(frames) + slots as u64 > bytes
+        let indexes = SHARDS_MAX * 2 * FrameIndex::ENTRY_BYTES * 5;
+        FramePool::cost_bytes(frames) + (frames * BESIDE + indexes) as u64 > bytes
     };
     while frames > 0 && over(frames) {
         frames -= frames.div_ceil(256);

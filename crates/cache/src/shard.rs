@@ -1,15 +1,17 @@
-//! One shard of the cache: a hash table over slots, and two queues of them ([`crate::rows::policy`]).
+//! One shard of the cache: its pages in two queues ([`crate::rows::policy`]), and what became of others.
 //!
-//! Owned by a mutex in [`crate::PageCache`]. A slot is found by the table while it is occupied and
-//! listed in `free` while it is not; never both. Slots are made as pages come, up to a limit. The
-//! frame of a page is tagged with the page's slot, so that whoever empties a chunk of frames finds
-//! what lies there.
+//! Owned by a mutex in [`crate::PageCache`], which no hit takes: hits find frames by the index, whose part
+//! of this number the shard alone changes, and say in the frame itself that it is warmer. A frame that is
+//! listed in a slot is in the index, and no other is. A slot is used, or listed in `free`; never both.
+//! Slots are made as pages come, up to a limit. The frame of a page is tagged with the page's slot, so that
+//! whoever finds a frame, or empties a chunk of them, finds the slot.
 
-use arena::{Evacuation, Frame, FrameMut, FramePool, Heat, Page};
+mod vacate;
+
+use arena::{Frame, FrameIndex, FrameMut, FramePool, Heat, Page};
 use bytes::Bytes;
-use hashbrown::HashTable;
 
-use crate::blocks::Blocks;
+use crate::blocks::{self, Blocks};
 use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
@@ -17,9 +19,8 @@ use crate::scm::{Leaving, ScmTier};
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
-    /// The upper bits of its frames' tags.
-    tag: u32,
-    index: HashTable<u32>,
+    /// Its number, and the part of the index that is its.
+    part: usize,
     slots: Vec<Option<Slot>>,
     slots_max: usize,
     free: Vec<u32>,
@@ -37,8 +38,16 @@ pub(crate) struct Shard {
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
-    /// By slot, of data pages.
-    pub(crate) blocks: Blocks,
+    /// Blocks that hang on its pages.
+    blocks: usize,
+}
+
+/// What shards share.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    pub(crate) pool: &'a FramePool,
+    pub(crate) index: &'a FrameIndex,
+    pub(crate) blocks: &'a Blocks,
 }
 
 /// A page that is put in.
@@ -65,21 +74,23 @@ pub enum Cached {
 }
 
 struct Slot {
-    key: PageKey,
     kind: PageKind,
     queue: Queue,
-    heat: Heat,
     links: Links,
     frame: Frame,
 }
 
-/// What a slot costs beside its frame once it is used, bytes: the slot, its place in the free list,
-/// and the hash table's entry at its least occupancy (7/16: it doubles at 7/8).
-pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 4 + 4 * 16 / 7;
+impl Slot {
+    fn key(&self) -> Option<PageKey> {
+        self.frame.name().map(PageKey::from)
+    }
+}
 
-/// What a slot costs before it is used: the hash table's control byte, as above, and the memory of
-/// what went.
-pub(crate) const UNUSED_SLOT_BYTES: usize = 3 + 5;
+/// What a slot costs beside its frame once it is used, bytes: the slot and its place in the free list.
+pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 4;
+
+/// What a slot costs before it is used: the memory of what went. Its place in the index is charged there.
+pub(crate) const UNUSED_SLOT_BYTES: usize = 5;
 
 /// The heat of a data page that is read again and again.
 const HEAT_MAX: Heat = 3;
@@ -93,8 +104,20 @@ const fn heat_of(kind: PageKind) -> Heat {
     }
 }
 
+/// Says of a page that was asked for that it is warmer, and how warm it is.
+#[inline]
+pub(crate) fn warm(frame: &Frame, kind: PageKind) -> u32 {
+    let seen = frame.heat();
+    let heat = u32::from(heat_of(kind)).max((seen + 1).min(u32::from(HEAT_MAX)));
+    // What is as warm as can be is a line that nobody writes.
+    if heat != seen {
+        frame.set_heat(heat);
+    }
+    heat
+}
+
 /// A page is as warm as this where its block is worth keeping: it was read twice since it was put in.
-const BLOCK_HEAT: Heat = 2;
+pub(crate) const BLOCK_HEAT: u32 = 2;
 
 /// The most turns of a page before it goes.
 const TURNS_MAX: usize = heat_of(PageKind::Meta) as usize + 2;
@@ -115,17 +138,12 @@ pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
 const RESERVE_MAX: usize = 64;
 const RESERVE_PART: usize = 16;
 
-/// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
-/// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
-const MOVE_TRIES: usize = 64;
-
 impl Shard {
     /// An empty shard, the `number`th, of at most `slots` pages, that remembers the last
     /// `shadow` that went: memory for pages is taken as they are used.
-    pub(crate) fn new(number: usize, slots: usize, shadow: usize, blocks: Blocks) -> Self {
+    pub(crate) fn new(number: usize, slots: usize, shadow: usize) -> Self {
         Self {
-            tag: (number as u32) << SLOT_BITS,
-            index: HashTable::with_capacity(slots),
+            part: number,
             slots: Vec::with_capacity(slots),
             slots_max: slots,
             free: Vec::with_capacity(slots),
@@ -139,7 +157,7 @@ impl Shard {
             missed: 0,
             given_back: 0,
             moved: 0,
-            blocks,
+            blocks: 0,
         }
     }
 
@@ -164,59 +182,84 @@ impl Shard {
         }
     }
 
-    fn find(&self, key: PageKey, hash: u64) -> Option<u32> {
-        let is_key = |slot: &u32| self.slot(*slot).is_some_and(|slot| slot.key == key);
-        self.index.find(hash, is_key).copied()
+    /// The tag of the frame of slot `number`.
+    const fn tag(&self, number: u32) -> u32 {
+        (self.part as u32) << SLOT_BITS | number
     }
 
-    fn slot(&self, number: u32) -> Option<&Slot> {
-        self.slots.get(number as usize)?.as_ref()
-    }
-
-    /// The slot of a page that is asked for, which is warmer for it.
-    #[inline]
-    fn ask(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<u32> {
-        let found = self.find(key, hash);
-        let counts = self.counts(kind);
-        match &found {
-            Some(_) => counts.hits += 1,
-            None => counts.misses += 1,
-        }
-        let slot = self.slots.get_mut(found? as usize)?.as_mut()?;
-        slot.heat = heat_of(slot.kind).max((slot.heat + 1).min(HEAT_MAX));
-        found
-    }
-
-    pub(crate) fn get(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Frame> {
-        let number = self.ask(key, hash, kind)?;
-        self.slot(number).map(|slot| slot.frame.clone())
+    fn find(&self, key: PageKey, hash: u64, shared: Shared<'_>) -> Option<Frame> {
+        shared.index.find(self.part, hash, |place| shared.pool.find(place, key.into()))
     }
 
     /// The page, and how often it was asked for since it was read; once more, where it was before it left and
     /// came again.
-    pub(crate) fn peek(&self, key: PageKey, hash: u64) -> Option<(Frame, u8)> {
-        let slot = self.slot(self.find(key, hash)?)?;
-        let heat = slot.heat.min(HEAT_MAX).max(u8::from(slot.queue == Queue::Main));
-        Some((slot.frame.clone(), heat))
-    }
-
-    /// As [`Shard::get`]; the page's block, where that hangs on it.
-    pub(crate) fn read(&mut self, key: PageKey, hash: u64, kind: PageKind) -> Option<Cached> {
-        let number = self.ask(key, hash, kind)?;
-        if let Some(block) = self.blocks.get(number) {
-            return Some(Cached::Block(block.clone()));
-        }
-        let slot = self.slot(number)?;
-        let is_warm = slot.kind == PageKind::Data && slot.heat >= BLOCK_HEAT;
-        let frame = slot.frame.clone();
-        Some(Cached::Page { frame, wants_block: is_warm && self.blocks.has_room() })
+    pub(crate) fn peek(
+        &self,
+        key: PageKey,
+        hash: u64,
+        shared: Shared<'_>,
+    ) -> Option<(Frame, Heat)> {
+        let frame = self.find(key, hash, shared)?;
+        let (_, number) = place_of(frame.tag()?);
+        let slot = self.slots.get(number as usize)?.as_ref()?;
+        let heat = frame.heat().min(u32::from(HEAT_MAX)) as Heat;
+        Some((frame, heat.max(Heat::from(slot.queue == Queue::Main))))
     }
 
     /// Hangs `block` on its page, where that is still there and there is memory.
-    pub(crate) fn hang(&mut self, key: PageKey, hash: u64, block: &Bytes) {
-        if let Some(number) = self.find(key, hash) {
-            self.blocks.hang(number, block);
+    pub(crate) fn hang(&mut self, key: PageKey, hash: u64, block: &Bytes, shared: Shared<'_>) {
+        let frame = self.find(key, hash, shared);
+        if frame.is_some_and(|frame| shared.blocks.hang(&frame, block)) {
+            self.blocks += 1;
         }
+    }
+
+    /// Puts every page into its part of the index, which is empty.
+    pub(crate) fn index_all(&self, index: &FrameIndex) {
+        for frame in self.slots.iter().flatten().map(|slot| &slot.frame) {
+            if let (Some(place), Some(name)) = (frame.place(), frame.name()) {
+                index.insert(self.part, PageKey::from(name).hash(), place);
+            }
+        }
+    }
+
+    /// Gives up all blocks that nobody looks at now; the bytes that were charged for them.
+    pub(crate) fn clear_blocks(&mut self, shared: Shared<'_>) -> u64 {
+        let mut given = 0;
+        for place in &mut self.slots {
+            if self.blocks == 0 {
+                break;
+            }
+            let Some(slot) = place.take_if(|slot| slot.frame.block().is_some()) else { continue };
+            let Slot { kind, queue, links, frame } = slot;
+            let frame = match frame.try_thaw() {
+                Err(pinned) => pinned,
+                Ok(mut frame) => {
+                    if let Some(block) = frame.take_block() {
+                        given += blocks::cost(&block);
+                        self.blocks -= 1;
+                        shared.blocks.gone(blocks::cost(&block));
+                    }
+                    frame.freeze()
+                }
+            };
+            *place = Some(Slot { kind, queue, links, frame });
+        }
+        given
+    }
+
+    /// Makes a frame that was taken out of its slot one to be filled again, without its block.
+    ///
+    /// # Errors
+    /// The frame, where somebody holds it; the block goes with it.
+    fn thaw(&mut self, frame: Frame, shared: Shared<'_>) -> Result<FrameMut, Frame> {
+        if let Some(block) = frame.block() {
+            self.blocks -= 1;
+            shared.blocks.gone(blocks::cost(block));
+        }
+        let mut frame = frame.try_thaw()?;
+        drop(frame.take_block());
+        Ok(frame)
     }
 
     /// Caches a copy of `page`; the cached one if there is one already. `None` where no slot or
@@ -225,18 +268,19 @@ impl Shard {
         &mut self,
         entry: Entry,
         page: &Page,
-        pool: &FramePool,
+        shared: Shared<'_>,
         below: Option<&ScmTier>,
     ) -> Option<Frame> {
         let Entry { key, hash, kind, is_warm } = entry;
-        if let Some(number) = self.find(key, hash) {
-            return self.slot(number).map(|slot| slot.frame.clone());
+        let pool = shared.pool;
+        if let Some(frame) = self.find(key, hash, shared) {
+            return Some(frame);
         }
         // One that lay below cost no device read: it says nothing of what a miss costs.
         self.missed += u64::from(self.shadow.recall(hash) && !is_warm);
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
-            Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(pool)) {
+            Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(shared)) {
                 Some(frame) => Some((number, frame)),
                 None => {
                     self.free.push(number);
@@ -245,29 +289,31 @@ impl Shard {
             },
             None => None,
         };
-        let Some((number, mut frame)) = taken.or_else(|| self.make_room(pool, below, reserve))
+        let Some((number, mut frame)) = taken.or_else(|| self.make_room(shared, below, reserve))
         else {
             self.refused += 1;
             return None;
         };
         frame.copy_from_slice(page);
+        frame.set_name(key.into());
         let frame = frame.freeze();
-        frame.set_tag(self.tag | number);
+        frame.set_tag(self.tag(number));
+        frame.set_heat(u32::from(heat_of(kind)));
+        let is_in = frame.place().is_some_and(|place| shared.index.insert(self.part, hash, place));
+        if !is_in {
+            self.free.push(number);
+            self.refused += 1;
+            return Some(frame);
+        }
         let queue = match kind {
             PageKind::Data if !self.ghost.recall(hash) && !is_warm => Queue::New,
             _ => Queue::Main,
         };
-        let (heat, links, kept) = (heat_of(kind), Links::NONE, frame.clone());
-        let slot = Slot { key, kind, queue, heat, links, frame: kept };
+        let slot = Slot { kind, queue, links: Links::NONE, frame: frame.clone() };
         if let Some(place) = self.slots.get_mut(number as usize) {
             *place = Some(slot);
         }
         self.enqueue(number, queue);
-        let slots = &self.slots;
-        let rehash = |slot: &u32| {
-            slots.get(*slot as usize).and_then(Option::as_ref).map_or(0, |slot| slot.key.hash())
-        };
-        self.index.insert_unique(hash, number, rehash);
         let counts = self.counts(kind);
         counts.inserted += 1;
         counts.resident += 1;
@@ -275,8 +321,8 @@ impl Shard {
     }
 
     /// A frame for the memory of all blocks, which are the first to go.
-    fn alloc_again(&mut self, pool: &FramePool) -> Option<FrameMut> {
-        if self.blocks.clear() > 0 { pool.alloc() } else { None }
+    fn alloc_again(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
+        if self.clear_blocks(shared) > 0 { shared.pool.alloc() } else { None }
     }
 
     /// Puts slot `number` at the end of `queue`.
@@ -307,15 +353,15 @@ impl Shard {
     /// fewer frames than the reserve are on their way.
     fn make_room(
         &mut self,
-        pool: &FramePool,
+        shared: Shared<'_>,
         below: Option<&ScmTier>,
         reserve: usize,
     ) -> Option<(u32, FrameMut)> {
-        let (number, frame, left) = self.evict()?;
+        let (number, frame, left) = self.evict(shared)?;
         let Some(tier) = below.filter(|tier| tier.wants(left)) else {
             return Some((number, frame));
         };
-        if let Some(spare) = pool.alloc() {
+        if let Some(spare) = shared.pool.alloc() {
             tier.stage(left, frame.freeze());
             return Some((number, spare));
         }
@@ -325,122 +371,71 @@ impl Shard {
         }
         tier.stage(left, frame.freeze());
         self.free.push(number);
-        self.evict().map(|(number, frame, _)| (number, frame))
+        self.evict(shared).map(|(number, frame, _)| (number, frame))
     }
 
     /// Takes a page that is to go out, with its slot.
-    fn evict(&mut self) -> Option<(u32, FrameMut, Leaving)> {
+    fn evict(&mut self, shared: Shared<'_>) -> Option<(u32, FrameMut, Leaving)> {
         for _ in 0..self.slots.len() * TURNS_MAX {
             let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
             let number = match queue {
                 Queue::New => self.new.oldest()?,
                 Queue::Main => self.main.oldest()?,
             };
-            let slot = self.slots.get_mut(number as usize)?.as_mut()?;
-            let fate = match policy::fate(queue, slot.heat) {
+            let slot = self.slots.get(number as usize)?.as_ref()?;
+            let heat = slot.frame.heat().min(u32::from(Heat::MAX)) as Heat;
+            let fate = match policy::fate(queue, heat) {
                 // Who holds it reads it now.
-                _ if !slot.frame.is_unique() => Fate::Stays(slot.heat),
+                _ if !slot.frame.is_unique() => Fate::Stays(heat),
                 fate => fate,
             };
             let remembered = match fate {
                 Fate::Stays(heat) => {
-                    slot.heat = heat;
+                    slot.frame.set_heat(u32::from(heat));
                     self.dequeue(number);
                     self.enqueue(number, Queue::Main);
                     continue;
                 }
                 Fate::Goes { remembered } => remembered,
             };
-            let slot = self.take(number)?;
+            let slot = self.take(number, shared)?;
             self.counts(slot.kind).evicted += 1;
-            let hash = slot.key.hash();
+            let key = slot.key()?;
+            let hash = key.hash();
             self.shadow.remember(hash);
             if remembered {
                 self.ghost.remember(hash);
             }
-            let (key, kind, is_warm) = (slot.key, slot.kind, queue == Queue::Main);
+            let (kind, is_warm) = (slot.kind, queue == Queue::Main);
             let left = Leaving { key, kind, is_warm, is_demoted: true };
-            match slot.frame.try_thaw() {
+            match self.thaw(slot.frame, shared) {
                 Ok(frame) => return Some((number, frame, left)),
-                // Nobody else reaches a slot's frame, and it was unpinned just now.
+                // A reader found it just now: it goes with that one.
                 Err(_pinned) => self.free.push(number),
             }
         }
         None
     }
 
-    /// Takes the frame of slot `number` out of the chunk that is being emptied, where it lies there
-    /// and is not pinned. A page that has heat takes the place of a colder one elsewhere.
-    pub(crate) fn vacate(&mut self, number: u32, evacuation: &mut Evacuation<'_>) {
-        let Some(Some(slot)) = self.slots.get(number as usize) else { return };
-        // A tag is a hint: the frame may have gone to another page or another pool's owner since.
-        if !evacuation.is_of(&slot.frame) || !slot.frame.is_unique() {
-            return;
-        }
-        if (slot.heat > 0 || slot.queue == Queue::Main)
-            && let Some(frame) = self.evict_elsewhere(number, evacuation)
-        {
-            self.move_to(number, frame, evacuation);
-        } else if let Some(slot) = self.take(number) {
-            self.free.push(number);
-            self.given_back += 1;
-            self.counts(slot.kind).evicted += 1;
-            self.shadow.remember(slot.key.hash());
-            hand_over(slot.frame, evacuation);
-        }
-    }
-
-    /// Evicts a colder page than that of slot `keep`, and takes its frame where that is not in the
-    /// chunk that is being emptied.
-    fn evict_elsewhere(&mut self, keep: u32, evacuation: &mut Evacuation<'_>) -> Option<FrameMut> {
-        for _ in 0..MOVE_TRIES {
-            // It may be the turn of the page itself.
-            let slot = self.slots.get(keep as usize)?.as_ref()?;
-            let pin = slot.frame.clone();
-            let evicted = self.evict();
-            drop(pin);
-            let (number, frame, _) = evicted?;
-            self.free.push(number);
-            self.given_back += 1;
-            // In the same chunk: one less to move from there.
-            if let Err(frame) = evacuation.take(frame) {
-                return Some(frame);
-            }
-        }
-        None
-    }
-
-    /// Moves the page of slot `number` to `frame`, and hands its own over.
-    fn move_to(&mut self, number: u32, mut frame: FrameMut, evacuation: &mut Evacuation<'_>) {
-        let tag = self.tag | number;
-        let Some(Some(slot)) = self.slots.get_mut(number as usize) else { return };
-        let Some(page) = slot.frame.first_chunk() else { return };
-        *frame = *page;
-        let frame = frame.freeze();
-        frame.set_tag(tag);
-        let old = std::mem::replace(&mut slot.frame, frame);
-        self.moved += 1;
-        hand_over(old, evacuation);
-    }
-
-    /// Empties a slot and forgets its key; the caller decides what becomes of the number.
-    fn take(&mut self, number: u32) -> Option<Slot> {
+    /// Empties a slot and forgets its page; the caller decides what becomes of the number, and thaws the
+    /// frame.
+    fn take(&mut self, number: u32, shared: Shared<'_>) -> Option<Slot> {
         self.dequeue(number);
-        self.blocks.remove(number);
         let slot = self.slots.get_mut(number as usize)?.take()?;
-        if let Ok(entry) = self.index.find_entry(slot.key.hash(), |other| *other == number) {
-            entry.remove();
+        if let (Some(place), Some(key)) = (slot.frame.place(), slot.key()) {
+            shared.index.remove(self.part, key.hash(), place);
         }
         self.counts(slot.kind).resident -= 1;
         Some(slot)
     }
 
     /// Removes every page that `gone` names.
-    pub(crate) fn remove(&mut self, gone: impl Fn(PageKey) -> bool) {
+    pub(crate) fn remove(&mut self, gone: impl Fn(PageKey) -> bool, shared: Shared<'_>) {
         for number in 0..self.slots.len() {
-            let is_gone =
-                self.slots.get(number).and_then(Option::as_ref).is_some_and(|slot| gone(slot.key));
-            if is_gone && self.take(number as u32).is_some() {
+            let slot = self.slots.get(number).and_then(Option::as_ref);
+            let is_gone = slot.and_then(Slot::key).is_some_and(&gone);
+            if is_gone && let Some(slot) = self.take(number as u32, shared) {
+                drop(self.thaw(slot.frame, shared));
                 self.free.push(number as u32);
             }
         }
@@ -453,19 +448,9 @@ impl Shard {
         statistics.missed += self.missed;
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
-        statistics.blocks += self.blocks.count();
-        statistics.block_bytes += self.blocks.bytes();
     }
 }
 
 fn links_of(slot: &mut Option<Slot>) -> Option<&mut Links> {
     slot.as_mut().map(|slot| &mut slot.links)
-}
-
-/// Gives a frame of the chunk to whoever empties it. Nobody else reaches a slot's frame, and it was
-/// unpinned just now; where it is pinned after all the chunk stays.
-fn hand_over(frame: Frame, evacuation: &mut Evacuation<'_>) {
-    if let Ok(frame) = frame.try_thaw() {
-        drop(evacuation.take(frame));
-    }
 }

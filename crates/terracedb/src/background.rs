@@ -9,9 +9,7 @@ mod sync_task;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{Executor, TaskHandle};
-
-use crate::counter::Counter;
+use base::{Counter, Executor, TaskHandle};
 
 pub(crate) use flush_task::{FlushTask, LogLimits};
 pub(crate) use log_task::LogTask;

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes};
+use base::{
+    Account, Counter, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes,
+};
 use log::{Batch, Log};
 use parking_lot::{Condvar, Mutex};
 
 use crate::batch::WriteSize;
-use crate::counter::Counter;
 use crate::ordered::{Memtable, Tree};
 use crate::pace::Pace;
 use crate::trees::Trees;

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::PublishRing;
-use base::{Durability, EntryKind, Error, Result, Seqno, Trailer, key_hash};
+use base::{Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, key_hash};
 use cache::RowCache;
 use compact::Horizon;
 use log::{Batch, Log};
 
 use crate::batch::{BatchPart, WriteBatch, WriteSize};
 use crate::buffers::Buffers;
-use crate::counter::Counter;
 use crate::op::{Write, decode_ops};
 use crate::ordered::Tree;
 use crate::read::Curves;

@@ -42,7 +42,6 @@ mod checkpoint;
 mod commit;
 mod compaction;
 mod copier;
-mod counter;
 mod cursor;
 mod db;
 mod dictionaries;

@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::Executor;
+use base::{Counter, Executor};
 use parking_lot::Mutex;
 
-use crate::counter::Counter;
 use policy::{Behind, Cause, delay};
 
 /// Less is not slept: a sleep costs about a tenth of it.

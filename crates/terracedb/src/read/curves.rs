@@ -5,13 +5,11 @@
 //! store alone, as if it had the caches for itself. Cost: `cache::curve`, and two counters off the path of
 //! a row's hit.
 
-use base::Account;
 use base::limits::PAGE_BYTES;
+use base::{Account, Counter};
 use cache::curve::{Meter, MissCurve, Subject};
 use cache::rows::row_bytes;
 use cache::{PageKey, PageKind};
-
-use crate::counter::Counter;
 
 /// The curves of one store, as far as there was memory for them.
 #[derive(Debug, Default)]

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result};
+use base::{Account, Charge, Counter, Result};
 use cache::{Cached, PageCache, PageKey, PageKind, ScmRead};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
 use super::below::{Below, Found};
 use super::{Curves, PageFile, ReadOp, Rows};
-use crate::counter::Counter;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
 pub(crate) const CACHED_RUN_PAGES_MAX: u32 = 16;

@@ -25,7 +25,7 @@
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Account, Durability, Error, Result, Seqno};
+use base::{Account, Counter, Durability, Error, Result, Seqno};
 use log::{Batch, Log};
 
 use super::key_set::KeySet;
@@ -33,7 +33,6 @@ use super::recent::RecentWrites;
 use super::validate::{Span, validate};
 use crate::WriteBatch;
 use crate::commit::Committer;
-use crate::counter::Counter;
 use crate::ordered::Tree;
 use crate::read::PageReader;
 

@@ -1,5 +1,6 @@
 //! A counter many threads add to without sharing a cache line.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -11,25 +12,38 @@ struct Stripe(AtomicU64);
 
 /// Counts up; a read sums the stripes and may miss what is being added meanwhile.
 #[derive(Default)]
-pub(crate) struct Counter([Stripe; STRIPES]);
+pub struct Counter([Stripe; STRIPES]);
 
 static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Relaxed) % STRIPES;
+    /// The thread's stripe, once it counted.
+    static STRIPE: Cell<usize> = const { Cell::new(STRIPES) };
+}
+
+/// The stripe of the calling thread: dealt out in turn.
+#[inline]
+fn own_stripe() -> usize {
+    STRIPE.with(|own| {
+        if own.get() == STRIPES {
+            own.set(NEXT_STRIPE.fetch_add(1, Relaxed) % STRIPES);
+        }
+        own.get()
+    })
 }
 
 impl Counter {
     #[inline]
-    pub(crate) fn add(&self, count: u64) {
-        // A thread being torn down counts on the first stripe.
-        let stripe = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
-        if let Some(Stripe(counter)) = self.0.get(stripe) {
+    /// Adds `count`.
+    pub fn add(&self, count: u64) {
+        if let Some(Stripe(counter)) = self.0.get(own_stripe()) {
             counter.fetch_add(count, Relaxed);
         }
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    /// The sum of what was added.
+    #[must_use]
+    pub fn get(&self) -> u64 {
         self.0.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
     }
 }
