@@ -36,6 +36,10 @@ pub(crate) const RAW_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX + OVERHE
 /// The nibble that says that more of the length follows.
 pub(super) const MORE: usize = 15;
 
+/// How far before its turn a walk asks for what follows, bytes: some entries of a hundred bytes, and less
+/// than most blocks have.
+const AHEAD_BYTES: usize = 512;
+
 /// Bits of the kind below the sequence number's difference.
 pub(super) const KIND_BITS: u32 = 3;
 
@@ -403,6 +407,7 @@ impl Place {
 
     fn read(&mut self, block: Block<'_>, at: usize, from: Seqno) -> Result<()> {
         self.entry = None;
+        arena::prefetch(block.raw, at + AHEAD_BYTES);
         let entry = block.entry(at, from)?;
         if entry.shared > self.key.len() {
             return Err(Error::corrupt("shared bytes of a key")

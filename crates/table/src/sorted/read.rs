@@ -44,8 +44,8 @@ impl AsRef<[u8]> for Owned {
 /// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
 /// it shall have.
 ///
-/// A block stored as it is on one frame, or in place, is not copied: the result keeps it. One in a longer read
-/// is, so that the read's memory is free once its pages were decoded.
+/// A block stored as it is on one frame, or in place, is not copied: the result keeps it. One in a longer
+/// read is, so that the read's memory is free once its pages were decoded.
 pub(crate) fn decode_pages(
     kind: PageKind,
     pages: Pages,

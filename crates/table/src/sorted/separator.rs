@@ -39,6 +39,20 @@ impl Separator {
     }
 }
 
+/// The first eight bytes as a number that sorts as they do, zeros where there are fewer: where two heads
+/// differ, so do the bytes, in the same order.
+#[inline]
+fn head_of(bytes: &[u8]) -> u64 {
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0; 8];
+    for (to, from) in head.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_be_bytes(head)
+}
+
 pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
@@ -211,6 +225,24 @@ impl<'a> Separators<'a> {
         Ok((suffix, Some(Trailer::from_word(u64::from_le_bytes(*word)))))
     }
 
+    /// The head of the suffix of separator `index`, as [`head_of`]; none for those at the end of the bytes,
+    /// and where something is wrong.
+    #[inline]
+    fn head(&self, index: usize) -> Option<u64> {
+        let flag = self.width.flag();
+        let start = match index.checked_sub(1) {
+            Some(before) => self.width.get(self.offsets, before)? & (flag - 1),
+            None => 0,
+        };
+        let end = self.width.get(self.offsets, index)?;
+        let trailer = if end & flag == 0 { 0 } else { TRAILER_BYTES };
+        let bytes = (end & (flag - 1)).checked_sub(start + trailer)?;
+        // Read as a whole, and cut: what follows is another suffix.
+        let head = u64::from_be_bytes(*self.suffixes.get(start..)?.first_chunk()?);
+        let cut = u64::MAX.checked_shr(8 * bytes.min(8) as u32).unwrap_or(0);
+        Some(head & !cut)
+    }
+
     /// Separator `index`.
     pub(crate) fn get(&self, index: usize) -> Result<Separator> {
         let (suffix, trailer) = self.suffix(index)?;
@@ -225,9 +257,16 @@ impl<'a> Separators<'a> {
             _ if self.prefix > key => return Ok(0),
             _ => return Ok(self.count),
         };
+        let head = head_of(rest);
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);
+            if let Some(seen) = self.head(middle)
+                && seen != head
+            {
+                (low, high) = if seen > head { (low, middle) } else { (middle + 1, high) };
+                continue;
+            }
             let (suffix, trailer) = self.suffix(middle)?;
             let order = suffix.cmp(rest).then_with(|| match trailer {
                 Some(trailer) => at.cmp(&trailer),
@@ -269,8 +308,11 @@ mod tests {
         for round in 0..200 {
             let mut entries: Vec<(Vec<u8>, std::cmp::Reverse<u64>)> = (0..rng.below(80) + 2)
                 .map(|_| {
-                    let length = 1 + rng.below(6) as usize;
-                    let mut key: Vec<u8> = (0..length).map(|_| b'a' + rng.below(3) as u8).collect();
+                    // Shorter and longer than heads, and with the bytes that heads are filled up with.
+                    let length = 1 + rng.below(12) as usize;
+                    let letters = if rng.one_in(2) { [b'a', b'b', b'c'] } else { [0, 1, 255] };
+                    let letter = |_| letters[rng.below(3) as usize];
+                    let mut key: Vec<u8> = (0..length).map(letter).collect();
                     key.splice(0..0, b"common/".iter().copied());
                     (key, std::cmp::Reverse(1 + rng.below(20)))
                 })
