@@ -7,7 +7,7 @@
 
 use base::{Account, Result, Rng, Seqno, key_hash};
 use rustix::time::{ClockId, clock_gettime};
-use terrace_cache::rows::Row;
+use terrace_cache::rows::{Row, RowFrom};
 use terrace_cache::{RowCache, RowOwner};
 
 const VALUE: [u8; 400] = [7; 400];
@@ -70,7 +70,7 @@ fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
     let key = key(row);
     let hash = owner.hash(key_hash(&key));
     let (seqno, as_of) = (Seqno::new(1), Seqno::new(1));
-    let row = Row { key: &key, value: &VALUE, seqno, as_of, expiry: 0, from_device: true };
+    let row = Row { key: &key, value: &VALUE, seqno, as_of, expiry: 0, from: RowFrom::Device };
     if let Some(bucket) = cache.bucket(hash) {
         let _ = cache.fill(owner, hash, bucket, row);
     }

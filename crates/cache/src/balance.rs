@@ -2,8 +2,9 @@
 //!
 //! Both remember what of theirs went last, as much as lay in the same part of the memory: what is
 //! asked for again soon after it went would have been a hit with that much more memory. Rows are
-//! weighed by what their miss cost: a device read, or the search of a cached page. Every so many
-//! misses the one that would have gained clearly more gets some chunks of the other's.
+//! weighed by what their miss cost: a device read, the use of a page in the tier below, or the search of a
+//! cached page; pages by the first two. What the tier costs beside the device was measured lately. Every so
+//! many misses the one that would have gained clearly more gets some chunks of the other's.
 //!
 //! What others need is taken from whichever has more than its part. The decision ([`step`]) is a
 //! pure function.
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::Reclaim;
 use parking_lot::Mutex;
 
+use crate::scm::DRAM_HIT_NANOS;
 use crate::{PageCache, RowCache};
 
 /// What went last is remembered as far as it lay in one such part of the memory.
@@ -28,6 +30,59 @@ const MISSES: u64 = 8192;
 
 /// A device read is worth this many searches of cached pages.
 const DEVICE_WORTH: u64 = 32;
+
+/// What misses cost, in searches of cached pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Worth {
+    /// A page read from the device.
+    pub(crate) device: u64,
+    /// A page used in the tier below.
+    pub(crate) below: u64,
+}
+
+impl Worth {
+    /// Where a page from flash, and one from the tier below, cost so many nanoseconds: between the search of
+    /// a cached page and a device read, as far as it is from either.
+    #[must_use]
+    pub(crate) const fn of(flash_nanos: u32, below_nanos: u32) -> Self {
+        let flash = flash_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
+        let below = below_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
+        let part =
+            if below >= flash { DEVICE_WORTH - 1 } else { (DEVICE_WORTH - 1) * below / flash };
+        Self { device: DEVICE_WORTH, below: 1 + part }
+    }
+}
+
+/// What of rows or of pages was missed soon after it went, by where its pages were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// On the device.
+    pub(crate) device: u64,
+    /// In the tier below.
+    pub(crate) below: u64,
+    /// In DRAM.
+    pub(crate) cached: u64,
+}
+
+impl Missed {
+    const fn since(self, earlier: Self) -> Self {
+        Self {
+            device: self.device - earlier.device,
+            below: self.below - earlier.below,
+            cached: self.cached - earlier.cached,
+        }
+    }
+}
+
+/// What both would have gained by more memory. A row that is there spares all that its page costs; a page
+/// spares the way to it, and is searched all the same.
+#[must_use]
+pub(crate) const fn gain(rows: Missed, pages: Missed, worth: Worth) -> Gain {
+    Gain {
+        rows: rows.device * worth.device + rows.below * worth.below + rows.cached,
+        pages: pages.device * worth.device + pages.below * (worth.below - 1),
+    }
+}
 
 /// Parts of the whole that rows have: at least, at first, at most.
 const PARTS: u64 = 64;
@@ -98,9 +153,8 @@ pub struct Balance {
 /// The counts when the two were weighed last.
 #[derive(Default)]
 struct Weighed {
-    device: u64,
-    cached: u64,
-    pages: u64,
+    rows: Missed,
+    pages: Missed,
 }
 
 impl Balance {
@@ -138,13 +192,19 @@ impl Balance {
     fn weigh(&self) {
         let Some(mut weighed) = self.weighed.try_lock() else { return };
         let (rows, pages) = (self.rows.statistics(), self.pages.statistics());
-        let gain = Gain {
-            rows: (rows.missed_device - weighed.device) * DEVICE_WORTH + rows.missed_cached
-                - weighed.cached,
-            pages: (pages.missed - weighed.pages) * DEVICE_WORTH,
+        let now = Weighed {
+            rows: Missed {
+                device: rows.missed_device,
+                below: rows.missed_below,
+                cached: rows.missed_cached,
+            },
+            pages: Missed { device: pages.missed, below: pages.missed_below, cached: 0 },
         };
-        let (device, cached) = (rows.missed_device, rows.missed_cached);
-        *weighed = Weighed { device, cached, pages: pages.missed };
+        // Without a tier nothing is missed there.
+        let (flash, below) = self.pages.below().map_or((0, 0), |tier| tier.miss_nanos());
+        let (in_rows, in_pages) = (now.rows.since(weighed.rows), now.pages.since(weighed.pages));
+        *weighed = now;
+        let gain = gain(in_rows, in_pages, Worth::of(flash, below));
         let part = step(self.part.load(Relaxed), gain);
         self.part.store(part, Relaxed);
         if self.pages.has_room() {
@@ -206,6 +266,22 @@ mod tier_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_miss_that_the_tier_below_serves_is_worth_what_it_costs() {
+        let of = |flash, below| Worth::of(flash, below).below;
+        // Memory, a fast device, one as slow as flash, and before anything is known of it.
+        assert_eq!((of(80_400, 900), of(80_400, 10_400), of(80_400, 80_400)), (1, 4, 32));
+        assert_eq!((of(80_400, 200), of(10_000, 50_000), of(0, 0)), (1, 32, 32));
+        let missed = Missed { device: 10, below: 1000, cached: 100 };
+        let in_pages = Missed { cached: 0, ..missed };
+        let gains = |below_nanos| gain(missed, in_pages, Worth::of(80_400, below_nanos));
+        // Where being below costs next to nothing, pages gain by what flash serves alone.
+        assert_eq!(gains(500), Gain { rows: 320 + 1000 + 100, pages: 320 });
+        assert_eq!(gains(10_400), Gain { rows: 320 + 4000 + 100, pages: 320 + 3000 });
+        let of_flash = gain(Missed { device: 1010, below: 0, ..missed }, in_pages, Worth::of(0, 0));
+        assert!(of_flash.rows > 7 * gains(10_400).rows);
+    }
 
     #[test]
     fn memory_goes_to_whoever_gains_clearly_more() {

@@ -3,7 +3,7 @@
 use base::{Budget, ReclaimOrder, Rng, Seqno, key_hash};
 
 use super::*;
-use crate::rows::Row;
+use crate::rows::{Row, RowFrom};
 use crate::{PageKey, PageKind, RowOwner};
 
 const MIB: u64 = 1 << 20;
@@ -56,7 +56,8 @@ impl Tier {
             drop(self.pages.insert(page, PageKind::Data, &[7; 4096]));
         }
         self.balance.missed();
-        let row = Row { key: &key, value: &VALUE, seqno: at, as_of: at, expiry: 0, from_device };
+        let from = if from_device { RowFrom::Device } else { RowFrom::Dram };
+        let row = Row { key: &key, value: &VALUE, seqno: at, as_of: at, expiry: 0, from };
         let _ = self.rows.fill(&self.owner, hash, bucket.unwrap(), row);
         if from_device { End::Device } else { End::Page }
     }

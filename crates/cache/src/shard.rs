@@ -35,6 +35,7 @@ pub(crate) struct Shard {
     /// What went last, and how many of it were missed soon.
     shadow: Ghost,
     pub(crate) missed: u64,
+    pub(crate) missed_below: u64,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
@@ -155,6 +156,7 @@ impl Shard {
             refused: 0,
             shadow: Ghost::new(shadow),
             missed: 0,
+            missed_below: 0,
             given_back: 0,
             moved: 0,
             blocks: 0,
@@ -276,8 +278,9 @@ impl Shard {
         if let Some(frame) = self.find(key, hash, shared) {
             return Some(frame);
         }
-        // One that lay below cost no device read: it says nothing of what a miss costs.
-        self.missed += u64::from(self.shadow.recall(hash) && !is_warm);
+        // One that is warm lay below, and cost no device read.
+        let missed = if is_warm { &mut self.missed_below } else { &mut self.missed };
+        *missed += u64::from(self.shadow.recall(hash));
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
             Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(shared)) {
@@ -446,6 +449,7 @@ impl Shard {
         statistics.meta.add(&self.meta);
         statistics.refused += self.refused;
         statistics.missed += self.missed;
+        statistics.missed_below += self.missed_below;
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
     }

@@ -9,8 +9,10 @@ pub struct CacheStatistics {
     pub meta: KindStatistics,
     /// Pages that found every frame they could take pinned and were not cached.
     pub refused: u64,
-    /// Pages read soon after they went: what a little more memory would have kept.
+    /// Pages read from flash soon after they went: what a little more memory would have kept.
     pub missed: u64,
+    /// The same of pages that were copied up from the tier below.
+    pub missed_below: u64,
     /// The most pages at once; there are fewer where others need the memory.
     pub capacity_pages: u64,
     /// Pages there is memory for now.

@@ -306,8 +306,10 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "promoted": counts.promoted,
         "dropped": counts.dropped,
         "damaged": counts.damaged,
+        "scrubbed": counts.scrubbed,
         "bytes_written": counts.bytes_written,
         "bytes_written_map": counts.bytes_written_map,
+        "flash_nanos": counts.flash_nanos,
         "hit_nanos": counts.hit_nanos,
         "write_nanos": counts.write_nanos,
     })

@@ -61,7 +61,7 @@ impl Scm {
     fn open(&self, account: &Account) -> Result<ScmTier> {
         let (placement, write_budget) = (self.placement, self.write_budget);
         let id = StoreId::random()?.0 as u64;
-        let options = ScmOptions { placement, write_budget, id };
+        let options = ScmOptions { placement, write_budget, id, ..ScmOptions::default() };
         ScmTier::open(media::scm::Scm::open(&self.place, self.size)?, options, account)
     }
 }

@@ -274,6 +274,35 @@ fn flipped_bytes_below_cost_hits_and_no_answer() {
     }
 }
 
+/// Memory is verified once while a page lies there; what changes after that the scrubber finds.
+#[test]
+fn the_scrubber_drops_what_changed_below() {
+    for place in [mapped(), read()] {
+        let store = read();
+        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 40_000);
+        let clean = db.scrub().unwrap();
+        assert!(clean.pages_below > 5000 && clean.damaged_below == 0, "{clean:?}");
+        let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.into_iter().find(|path| path.is_file()).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        for page in 1000..SIZE / 4096 {
+            let at = page * 4096 + rng.below(4096);
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1 << rng.below(8)], at).unwrap();
+        }
+        let found = db.scrub().unwrap();
+        assert!(found.damaged_below > 5000 && found.damages == 0, "{found:?}");
+        let (counts, scrub) = (status(&db).counts, db.statistics().scrub);
+        assert_eq!(counts.damaged, found.damaged_below);
+        assert_eq!(counts.scrubbed, clean.pages_below + found.pages_below);
+        assert_eq!(scrub.damaged_below, found.damaged_below);
+        get(&keyspace, &mut rng, 20_000, 0);
+        let again = db.scrub().unwrap();
+        assert_eq!(again.damaged_below, 0);
+    }
+}
+
 #[test]
 fn a_store_opens_and_serves_without_its_tier() {
     let store = read();

@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch};
 
-use crate::{Counters, Direction, Emulation, Hits, ScanVisitor, ScmCounts, Store, Traffic};
+use crate::{
+    ByKind, Counters, Direction, Emulation, Hits, PageCounts, ScanVisitor, ScmCounts, Store,
+    Traffic,
+};
 
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
@@ -62,6 +65,7 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
         hits: counts.hits_data + counts.hits_meta,
         hits_meta: counts.hits_meta,
         misses: counts.misses,
+        offered: counts.admitted + cold + budget + churn,
         admitted: counts.admitted,
         refused: cold + budget + churn + busy + dead + kind + place,
         dropped: counts.dropped,
@@ -71,6 +75,20 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
         kept: counts.kept,
         bytes_written: counts.bytes_written,
         resident_bytes: counts.resident << 12,
+    }
+}
+
+/// Lookups of pages by where they were found: what neither tier had came from flash.
+fn page_counts(statistics: &terracedb::Statistics) -> PageCounts {
+    let below = statistics.scm.as_ref().map(|scm| scm.counts).unwrap_or_default();
+    let (data, meta) = (statistics.cache.data, statistics.cache.meta);
+    PageCounts {
+        dram: ByKind { data: data.hits, meta: meta.hits },
+        scm: ByKind { data: below.hits_data, meta: below.hits_meta },
+        flash: ByKind {
+            data: data.misses.saturating_sub(below.hits_data),
+            meta: meta.misses.saturating_sub(below.hits_meta),
+        },
     }
 }
 
@@ -205,6 +223,7 @@ impl Store for Engine {
                 ("runs", statistics.delays.runs),
                 ("space", statistics.delays.space),
             ]),
+            pages: Some(page_counts(&statistics)),
             scm: statistics.scm.as_ref().map(|scm| scm_counts(&scm.counts)),
             emulation: statistics.scm.as_ref().and_then(|scm| {
                 let wait_cpu_seconds = scm.wait_cpu_seconds;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::bench::Kind;
 use crate::latency::{Latencies, LatencySummary};
+use crate::pages::PageCounts;
 use crate::process;
 use crate::scm::{Emulation, ScmCounts};
 use crate::store::{Counters, Hits, Store, Traffic};
@@ -97,6 +98,9 @@ pub struct Figures {
     pub read_bytes: u64,
     /// Where reads were answered.
     pub hits: Hits,
+    /// Lookups of pages by tier and kind, where the store counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PageCounts>,
     /// What the tier of storage-class memory did, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scm: Option<ScmCounts>,
@@ -251,6 +255,7 @@ impl<'a> Meter<'a> {
             written_bytes: tally.written_bytes,
             read_bytes: tally.read_bytes,
             hits: counted.hits,
+            pages: counted.pages,
             scm: counted.scm,
             emulation: counted.emulation,
         })

@@ -11,6 +11,9 @@ pub struct ScmCounts {
     pub hits_meta: u64,
     /// Lookups that did not.
     pub misses: u64,
+    /// Of pages that were offered, those that admission let in or not by their warmth, the budget or churn: all
+    /// of which would have been written without it, or fewer, as more of them would have lain below still.
+    pub offered: u64,
     /// Let in.
     pub admitted: u64,
     /// Not let in.
@@ -39,6 +42,7 @@ impl ScmCounts {
             hits: self.hits.saturating_sub(earlier.hits),
             hits_meta: self.hits_meta.saturating_sub(earlier.hits_meta),
             misses: self.misses.saturating_sub(earlier.misses),
+            offered: self.offered.saturating_sub(earlier.offered),
             admitted: self.admitted.saturating_sub(earlier.admitted),
             refused: self.refused.saturating_sub(earlier.refused),
             dropped: self.dropped.saturating_sub(earlier.dropped),

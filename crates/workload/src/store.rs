@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::Result;
 use serde::Serialize;
 
-use crate::{Emulation, ScmCounts};
+use crate::{Emulation, PageCounts, ScmCounts};
 
 /// The way a scan walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +197,8 @@ pub struct Counters {
     /// How long writers were made to wait for background work, summed over writers, by reason; the
     /// names are the engine's.
     pub stalls: BTreeMap<&'static str, Duration>,
+    /// Lookups of pages, where the store counts them.
+    pub pages: Option<PageCounts>,
     /// What the tier of storage-class memory did, where there is one.
     pub scm: Option<ScmCounts>,
     /// What emulating it took.
@@ -244,6 +246,7 @@ impl Counters {
                 .saturating_sub(earlier.foreground_read_ops),
             hits: self.hits.since(&earlier.hits),
             stalls: stalls.collect(),
+            pages: self.pages.map(|pages| pages.since(earlier.pages.unwrap_or_default())),
             scm: self.scm.map(|scm| scm.since(&earlier.scm.unwrap_or_default())),
             emulation: self.emulation.map(|emulation| emulation.since(earlier.emulation)),
             ..self.clone()

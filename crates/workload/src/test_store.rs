@@ -232,6 +232,7 @@ impl Store for TestStore {
         let map = self.map.lock().unwrap();
         let logical = map.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
         Counters {
+            pages: None,
             scm: None,
             emulation: None,
             device: BTreeMap::from([("log", log), ("data", data)]),

@@ -17,7 +17,7 @@ use base::{Account, Charge};
 
 use super::ghost::Ghost;
 use super::policy::{self, Admission, Fate, Queue};
-use super::row::{Row, RowRef};
+use super::row::{Row, RowFrom, RowRef};
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
 use crate::balance::SHADOW_PART;
@@ -117,9 +117,10 @@ impl RowLog {
         row: Row<'_>,
     ) -> Result<(), Refusal> {
         if self.shadow.recall(hash) {
-            match row.from_device {
-                true => self.counts.missed_device += 1,
-                false => self.counts.missed_cached += 1,
+            match row.from {
+                RowFrom::Device => self.counts.missed_device += 1,
+                RowFrom::Below => self.counts.missed_below += 1,
+                RowFrom::Dram => self.counts.missed_cached += 1,
             }
         }
         let recalled = self.ghost.recall(hash);

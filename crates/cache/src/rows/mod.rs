@@ -14,6 +14,6 @@ mod statistics;
 
 pub use ghost::Ghost;
 pub use owner::RowOwner;
-pub use row::{ROW_BYTES_MAX, Row, RowHit, row_bytes};
+pub use row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, row_bytes};
 pub use row_cache::RowCache;
 pub use statistics::{Refusal, RowStatistics};

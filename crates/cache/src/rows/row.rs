@@ -35,8 +35,19 @@ pub struct Row<'a> {
     pub as_of: Seqno,
     /// When it is gone, Unix milliseconds; 0: never.
     pub expiry: u64,
-    /// Whether the device was read for it; otherwise pages were cached.
-    pub from_device: bool,
+    /// Where its pages were.
+    pub from: RowFrom,
+}
+
+/// Where the pages of a row were, or the one of them that took longest to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFrom {
+    /// In DRAM.
+    Dram,
+    /// In the tier below.
+    Below,
+    /// On the device.
+    Device,
 }
 
 /// What is known of a row that was found.
@@ -178,7 +189,7 @@ mod tests {
                 for expiry in [0, 1_700_000_000_000] {
                     let (key, value) = (&bytes[..key], &bytes[..value]);
                     let (seqno, as_of) = (Seqno::MAX, Seqno::new(77));
-                    let row = Row { key, value, seqno, as_of, expiry, from_device: true };
+                    let row = Row { key, value, seqno, as_of, expiry, from: RowFrom::Device };
                     row.write(9, &words[..row.words()]);
                     let read = RowRef::read(&words).unwrap();
                     let mut out = vec![1, 2, 3];

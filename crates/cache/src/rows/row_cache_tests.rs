@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use base::{Budget, ReclaimOrder, Rng, key_hash};
 
 use super::*;
+use crate::rows::RowFrom;
 
 const MIB: u64 = 1 << 20;
 
@@ -50,8 +51,8 @@ impl Rows {
     fn fill_in(&self, bucket: Bucket, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
-        let (expiry, from_device) = (0, true);
-        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry, from_device };
+        let (expiry, from) = (0, RowFrom::Device);
+        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry, from };
         self.cache.fill(&self.owner, self.hash(key), bucket, row).is_ok()
     }
 

@@ -23,9 +23,11 @@ pub struct RowStatistics {
     pub kept: u64,
     /// Rows that went to make room.
     pub evicted: u64,
-    /// Rows asked for soon after they went, for which the device was read, and for which it was not:
-    /// what a little more memory would have kept.
+    /// Rows asked for soon after they went, for which the device was read, for which the tier below was used,
+    /// and for which pages in DRAM sufficed: what a little more memory would have kept.
     pub missed_device: u64,
+    /// See `missed_device`.
+    pub missed_below: u64,
     /// See `missed_device`.
     pub missed_cached: u64,
     /// Rows not put in, by reason.

@@ -56,6 +56,30 @@ const INHERITED_PERCENT: u64 = 25;
 /// The part of a minute's budget from which on fewer are admitted, in 256ths.
 const EASING: u32 = 128;
 
+/// Which of the pages that are offered are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// As [`decide`] says.
+    #[default]
+    Chosen,
+    /// All, as far as the budget goes: what the choice is measured against.
+    All,
+}
+
+impl Admission {
+    /// Whether a page is to be written below.
+    ///
+    /// # Errors
+    /// Why not.
+    pub const fn decide(self, offer: Offer) -> Result<(), Refusal> {
+        match self {
+            Self::Chosen => decide(offer),
+            Self::All if offer.fullness >= 256 => Err(Refusal::Budget),
+            Self::All => Ok(()),
+        }
+    }
+}
+
 /// Whether a page is to be written below.
 ///
 /// # Errors
@@ -118,6 +142,10 @@ mod tests {
         let cold = Offer { is_warm: false, ..WARM };
         assert_eq!(decide(cold), Err(Refusal::Cold));
         assert_eq!(decide(Offer { room: Room::Empty, ..cold }), Ok(()));
+        assert_eq!(Admission::All.decide(cold), Ok(()));
+        let spent = Offer { fullness: 256, ..WARM };
+        assert_eq!(Admission::All.decide(spent), Err(Refusal::Budget));
+        assert_eq!(Admission::Chosen.decide(cold), decide(cold));
     }
 
     #[test]

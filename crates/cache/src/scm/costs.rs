@@ -8,10 +8,13 @@ use super::Costs;
 use super::statistics::Counters;
 
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
-const DRAM_HIT_NANOS: u32 = 400;
+pub(crate) const DRAM_HIT_NANOS: u32 = 400;
 
 /// Putting a page into DRAM, until it is measured.
 const DRAM_PUT_NANOS: u32 = 2000;
+
+/// A page from flash, until it is measured.
+const FLASH_NANOS: u32 = 80_000;
 
 /// Each measurement moves an average by a part of this.
 const WEIGHT: u32 = 16;
@@ -25,6 +28,7 @@ pub(crate) struct Measured {
     put: AtomicU32,
     hit: AtomicU32,
     write: AtomicU32,
+    flash: AtomicU32,
     /// [`Costs::worthy_heat`] of these, or 0 for none: what readers ask for all the time.
     worthy: AtomicU8,
     /// In tests that say what things cost.
@@ -43,6 +47,7 @@ impl Measured {
             put: AtomicU32::new(DRAM_PUT_NANOS),
             hit,
             write,
+            flash: AtomicU32::new(FLASH_NANOS),
             worthy: AtomicU8::new(0),
             #[cfg(test)]
             fixed: std::sync::OnceLock::new(),
@@ -68,6 +73,15 @@ impl Measured {
     /// A page was written in so long.
     pub(crate) fn write(&self, took: Duration) {
         follow(&self.write, took, 0);
+    }
+
+    /// A page was read from flash in so long.
+    pub(crate) fn flash(&self, took: Duration) {
+        follow(&self.flash, took, DRAM_HIT_NANOS);
+    }
+
+    pub(crate) fn flash_nanos(&self) -> u32 {
+        self.flash.load(Relaxed)
     }
 
     pub(crate) fn hit_nanos(&self) -> u32 {

@@ -22,17 +22,20 @@ mod offers;
 mod open;
 mod pins;
 mod placement;
+mod scrub;
 mod slot_map;
 mod statistics;
 mod tier;
 mod write_budget;
 
+pub use admission::Admission;
 pub use open::ScmOptions;
 pub use placement::{Costs, Placement, Tier};
 pub use statistics::{Refusals, ScmStatistics};
 pub use tier::{ScmHit, ScmPage, ScmRead, ScmTier};
 pub use write_budget::WriteBudget;
 
+pub(crate) use costs::DRAM_HIT_NANOS;
 pub(crate) use tier::Leaving;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use base::{Account, Error, Result, hash64};
 use media::scm::Scm;
 
+use super::admission::Admission;
 use super::background::Desk;
 use super::backing::Backing;
 use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
@@ -18,6 +19,8 @@ pub struct ScmOptions {
     pub placement: Placement,
     /// The most that is written, bytes a second over any minute; none: no limit.
     pub write_budget: Option<u64>,
+    /// Which pages are let in.
+    pub admission: Admission,
     /// A random number, for a place that is taken over.
     pub id: u64,
 }
@@ -47,7 +50,8 @@ impl ScmTier {
             writer.finish()?;
         }
         let desk = Desk::new(writer, layout, WriteBudget::new(options.write_budget));
-        let tier = Self::new((backing, layout, id), options.placement, desk, charge);
+        let policies = (options.placement, options.admission);
+        let tier = Self::new((backing, layout, id), policies, desk, charge);
         if is_found {
             tier.restore();
         }

@@ -36,6 +36,8 @@ pub struct ScmStatistics {
     pub dropped: u64,
     /// Dropped since their bytes were not what they should be.
     pub damaged: u64,
+    /// Verified where they lay, in the background.
+    pub scrubbed: u64,
     /// Pages that left DRAM and were lost, though wanted, since no frame was free to take their place.
     pub late: u64,
     /// Written to slots and to the map, bytes.
@@ -48,6 +50,8 @@ pub struct ScmStatistics {
     pub hit_nanos: u32,
     /// See `hit_nanos`.
     pub write_nanos: u32,
+    /// What a page from flash was measured to cost lately, nanoseconds.
+    pub flash_nanos: u32,
 }
 
 /// Pages that were not let in.
@@ -84,6 +88,7 @@ pub(crate) struct Counters {
     pub(crate) promoted: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    pub(crate) scrubbed: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) bytes_written_map: AtomicU64,
@@ -137,6 +142,7 @@ impl Counters {
             promoted: of(&self.promoted),
             dropped: of(&self.dropped),
             damaged: of(&self.damaged),
+            scrubbed: of(&self.scrubbed),
             late: of(&self.late),
             bytes_written: of(&self.bytes_written),
             bytes_written_map: of(&self.bytes_written_map),

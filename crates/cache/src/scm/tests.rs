@@ -56,7 +56,7 @@ fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
 }
 
 fn options(placement: Placement) -> ScmOptions {
-    ScmOptions { placement, write_budget: None, id: 5 }
+    ScmOptions { placement, write_budget: None, admission: Admission::Chosen, id: 5 }
 }
 
 fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {

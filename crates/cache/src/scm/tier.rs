@@ -14,7 +14,7 @@ use media::scm::{Facts, Pinned};
 use media::{File, Queue};
 use parking_lot::Mutex;
 
-use super::admission::{Offer, Refusal, decide};
+use super::admission::{Admission, Offer, Refusal};
 use super::background::Desk;
 use super::backing::{Backing, Held, Place};
 use super::costs::Measured;
@@ -35,6 +35,7 @@ pub struct ScmTier {
     pub(super) id: u64,
     pub(super) map: SlotMap,
     pub(super) placement: Placement,
+    admission: Admission,
     pub(super) offers: Offers,
     pub(super) counters: Counters,
     pub(super) measured: Measured,
@@ -103,8 +104,8 @@ impl ScmRead {
 /// A slot, and the page that it held.
 #[derive(Clone, Copy, Debug)]
 pub struct ScmSlot {
-    slot: usize,
-    hash: u64,
+    pub(super) slot: usize,
+    pub(super) hash: u64,
 }
 
 /// A page that leaves DRAM, or was read past it.
@@ -127,7 +128,7 @@ const WINDOW_LOOKUPS: u64 = 1 << 16;
 impl ScmTier {
     pub(super) fn new(
         (backing, layout, id): (Backing, Layout, u64),
-        placement: Placement,
+        (placement, admission): (Placement, Admission),
         desk: Desk,
         charge: Charge,
     ) -> Self {
@@ -143,6 +144,7 @@ impl ScmTier {
             id,
             map,
             placement,
+            admission,
             offers: Offers::default(),
             counters,
             measured,
@@ -260,6 +262,16 @@ impl ScmTier {
         count(&self.counters.promoted);
     }
 
+    /// A page that lay nowhere here was read from flash in so long.
+    pub fn flash_took(&self, took: Duration) {
+        self.measured.flash(took);
+    }
+
+    /// What a read from flash, and the use of a page here, cost lately, nanoseconds.
+    pub(crate) fn miss_nanos(&self) -> (u32, u32) {
+        (self.measured.flash_nanos(), self.measured.hit_nanos())
+    }
+
     /// A page was read from here in so long.
     pub fn read_took(&self, took: Duration) {
         self.measured.hit(took);
@@ -322,7 +334,7 @@ impl ScmTier {
             lookups,
             writes,
         };
-        let decided = decide(offer);
+        let decided = self.admission.decide(offer);
         if decided.is_err()
             && let Some(ghost) = ghost
         {
@@ -366,6 +378,7 @@ impl ScmTier {
     pub fn statistics(&self) -> ScmStatistics {
         ScmStatistics {
             slots: self.map.slots() as u64,
+            flash_nanos: self.measured.flash_nanos(),
             hit_nanos: self.measured.hit_nanos(),
             write_nanos: self.measured.write_nanos(),
             ..self.counters.statistics()

@@ -114,8 +114,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if !args.json {
         let columns =
             "ops/s  CPU us/op wait us/op    mean us     P95 us     P99 us  row % page %  SCM %";
+        // Pages by kind, of the lookups of its kind: what DRAM, the tier and flash had of data and metadata.
+        let by_kind = "data D/S/F %          meta D/S/F %";
         out.line(format_args!(
-            "{:<44} {:<10} {columns} flash % reads/get SCM wr/s    RSS MiB",
+            "{:<44} {:<10} {columns} flash % reads/get {by_kind:<42} SCM wr/s of all budget    RSS MiB",
             "tiers", "policy"
         ))?;
         out.flush()?;
@@ -186,6 +188,7 @@ fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
     let mut named = Map::new();
     named.insert("tiers".to_owned(), json!(configuration.name));
     named.insert("policy".to_owned(), json!(policy));
+    named.insert("write_budget".to_owned(), json!(scm.as_ref().and(args.write_budget)));
     named.extend(report);
     Ok(Value::Object(named))
 }
@@ -216,9 +219,21 @@ fn row(report: &Value) -> String {
     let [row, page, scm, flash] = hits.map(|hits| hits * 100.0 / all);
     let per_op = |pointer: &str| number(pointer) * 1e6 / ops;
     let written = number("/scm/bytes_written") / number("/seconds").max(0.001);
+    // Of what would be written if all were let in that is offered, and of what may be written.
+    let part = |of: f64, all: f64| match all > 0.0 {
+        true => format!("{:.1}%", 100.0 * of / all),
+        false => "-".to_owned(),
+    };
+    let offered = part(number("/scm/admitted"), number("/scm/offered"));
+    let budget = part(written, number("/write_budget"));
+    let [data, meta] = ["data", "meta"].map(|kind| {
+        let lookups = ["dram", "scm", "flash"].map(|tier| number(&format!("/pages/{tier}/{kind}")));
+        let all = lookups.iter().sum::<f64>().max(1.0);
+        lookups.map(|lookups| format!("{:.1}", 100.0 * lookups / all)).join("/")
+    });
     format!(
         "{:<44} {:<10} {:>5.0} {:>9.2} {:>10.2} {:>10.1} {:>10.1} {:>10.1} {row:>6.2} {page:>6.2} \
-         {scm:>6.2} {flash:>7.2} {:>9.3} {:>8} {:>10.0}",
+         {scm:>6.2} {flash:>7.2} {:>9.3} {:<20} {:<21} {:>8} {offered:>6} {budget:>6} {:>10.0}",
         text("tiers"),
         text("policy"),
         number("/ops_per_sec"),
@@ -228,6 +243,8 @@ fn row(report: &Value) -> String {
         number("/latency_us/p95"),
         number("/latency_us/p99"),
         number("/device_reads_per_get"),
+        data,
+        meta,
         format_bytes(written as u64).replace(' ', ""),
         number("/peak_rss_bytes") / f64::from(1 << 20),
     )
@@ -261,13 +278,16 @@ mod tests {
             "tiers": "341MiB", "policy": null, "ops": 1000, "ops_per_sec": 500.0, "seconds": 2.0,
             "cpu_seconds": 0.01, "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
             "hits": { "row": 50, "page": 25, "scm": 20, "flash": 5 }, "device_reads_per_get": 0.05,
-            "scm": { "bytes_written": 8192 }, "peak_rss_bytes": 1 << 20,
+            "scm": { "bytes_written": 8192, "admitted": 3, "offered": 12 }, "write_budget": 16384,
+            "pages": { "dram": { "data": 5, "meta": 9 }, "scm": { "data": 4, "meta": 1 },
+                "flash": { "data": 1, "meta": 0 } }, "peak_rss_bytes": 1 << 20,
         });
         let line = row(&report);
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(
             words,
-            "341MiB - 500 10.00 0.00 3.0 7.0 9.0 50.00 25.00 20.00 5.00 0.050 4.0KiB 1"
+            "341MiB - 500 10.00 0.00 3.0 7.0 9.0 50.00 25.00 20.00 5.00 0.050 50.0/40.0/10.0 90.0/10.0/0.0 \
+             4.0KiB 25.0% 25.0% 1"
                 .split(' ')
                 .collect::<Vec<_>>()
         );

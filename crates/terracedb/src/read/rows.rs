@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arena::Bucket;
 use base::{Seqno, Trailer, key_hash};
 use bytes::Bytes;
-use cache::rows::Row;
+use cache::rows::{Row, RowFrom};
 use cache::{Balance, RowCache, RowOwner};
 
 use super::pages::Depth;
@@ -122,8 +122,12 @@ impl Rows {
         }
         let owner = view.semantics.rows();
         let (value, expiry) = (&*value.bytes, value.expiry);
-        let from_device = depth >= Depth::BelowRead;
-        let row = Row { key, value, seqno, as_of, expiry, from_device };
+        let from = match depth {
+            Depth::Memtable | Depth::Page => RowFrom::Dram,
+            Depth::Below | Depth::BelowRead => RowFrom::Below,
+            Depth::Flash => RowFrom::Device,
+        };
+        let row = Row { key, value, seqno, as_of, expiry, from };
         let hash = owner.hash(probe.hash);
         self.curves.row_missed(hash, key, value);
         // Refusals are counted there.

@@ -43,6 +43,11 @@ pub struct ScrubStatistics {
     pub passes: u64,
     /// Pages read.
     pub pages: u64,
+    /// Of these, pages that lay in the tier below DRAM, too, and were verified there, and those of them that
+    /// were damaged there, and dropped.
+    pub pages_below: u64,
+    /// See `pages_below`.
+    pub damaged_below: u64,
     /// Reads that had to be repeated.
     pub retries: u64,
     /// When the last pass began, Unix milliseconds, by whatever process; 0: there was none.
@@ -59,6 +64,11 @@ pub struct ScrubReport {
     pub value_files: u64,
     /// Their pages.
     pub pages: u64,
+    /// Pages of these that lay in the tier below DRAM, too, and were verified there, and those of them that
+    /// were damaged there: they are dropped, and cost nothing.
+    pub pages_below: u64,
+    /// See `pages_below`.
+    pub damaged_below: u64,
     /// Bytes read.
     pub bytes: u64,
     /// How many damages were found.

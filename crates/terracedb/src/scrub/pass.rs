@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
 use base::{Charge, Error, Result, TableId};
+use cache::PageKey;
 use media::{Buf, Purpose};
 use table::{reread, verify_page};
 
@@ -83,7 +84,10 @@ impl Pass {
         for (pages, error) in self.verify(scrubber, &file, first, count) {
             self.damaged(scrubber, &tree, &target, Some(pages), error);
         }
-        let bytes = u64::from(count) * PAGE_BYTES as u64;
+        let below = target
+            .digest()
+            .map_or(0, |digest| self.look_below(scrubber, &file, digest, first, count));
+        let bytes = (u64::from(count) + below) * PAGE_BYTES as u64;
         self.report.pages += u64::from(count);
         self.report.bytes += bytes;
         scrubber.statistics.lock().pages += u64::from(count);
@@ -118,6 +122,31 @@ impl Pass {
         }
         self.buf = Some(buf);
         damages
+    }
+
+    /// Verifies what of these pages lies in the tier below DRAM; how many do.
+    fn look_below(
+        &mut self,
+        scrubber: &Scrubber,
+        file: &PageFile,
+        digest: u64,
+        first: u32,
+        count: u32,
+    ) -> u64 {
+        let Some(tier) = scrubber.env.cache.below() else { return 0 };
+        let (mut pages, mut damaged) = (0, 0);
+        for page in first..first + count {
+            let is_right = |bytes: &[u8]| verify_page(file.seed, page, bytes).is_ok();
+            let found = tier.scrub(PageKey { file: digest, page }, is_right);
+            pages += u64::from(found.is_some());
+            damaged += u64::from(found == Some(false));
+        }
+        self.report.pages_below += pages;
+        self.report.damaged_below += damaged;
+        let mut statistics = scrubber.statistics.lock();
+        statistics.pages_below += pages;
+        statistics.damaged_below += damaged;
+        pages
     }
 
     fn damaged(

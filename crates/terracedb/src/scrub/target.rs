@@ -65,6 +65,14 @@ impl Target {
         }
     }
 
+    /// What its pages are cached by.
+    pub(super) fn digest(&self) -> Option<u64> {
+        match self {
+            Self::Table(file) => file.table().ok().map(|table| table.footer().digest),
+            Self::Values(file) => file.values().ok().map(|values| values.footer().digest),
+        }
+    }
+
     /// The keys whose entries or values lie on `count` pages from `first` on, as far as the file
     /// still tells.
     pub(super) fn keys_on(&self, first: u32, count: u32) -> Option<(Vec<u8>, Vec<u8>)> {

@@ -7,16 +7,13 @@
 //! the traces of the directory TRACES where it is there. Figures: docs/performance.md.
 
 mod own;
+mod streams;
 mod yardsticks;
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-
-use base::{Result, Rng, key_hash};
-use terrace_workload::Zipf;
-use terrace_workload::trace::{Access, Format};
+use base::Result;
 
 use own::Own;
+use streams::Stream;
 use yardsticks::{Lru, S3Fifo, Sieve, WTinyLfu};
 
 /// Something that decides what is kept.
@@ -25,45 +22,14 @@ pub trait Policy {
     fn ask(&mut self, key: u64) -> bool;
 }
 
-/// A stream of keys.
-struct Stream {
-    name: String,
-    keys: Vec<u64>,
-}
-
 const PERCENTS: [usize; 4] = [1, 5, 10, 25];
 
-/// The public traces, where they are.
-const TRACES: [(&str, Format); 5] = [
-    ("OLTP.lis.zst", Format::Lis),
-    ("P3.lis.zst", Format::Lis),
-    ("scarab-recs.trace.xz", Format::U64Be),
-    ("web07.trace.xz", Format::U32),
-    ("cloudPhysicsIO.oracleGeneral.bin", Format::OracleGeneral),
-];
-
 fn main() -> Result<()> {
-    let directory = std::env::args_os().nth(1).map(PathBuf::from);
-    let mut streams = Vec::new();
-    for skew in [0.8, 0.99, 1.1] {
-        streams.push(Stream { name: format!("zipfian {skew}"), keys: zipfian(skew)? });
-    }
-    streams.push(Stream {
-        name: "zipfian 0.99 and scans".to_owned(),
-        keys: with_scans(zipfian(0.99)?),
-    });
-    for (name, format) in TRACES {
-        match directory.as_ref().map(|directory| directory.join(name)) {
-            Some(path) if path.exists() => {
-                streams.push(Stream { name: name.to_owned(), keys: keys_of(&path, format)? });
-            }
-            _ => println!("skipped: {name}, for it is not in the directory given"),
-        }
-    }
+    let streams = streams::all()?;
     println!("| keys | size | LRU | SIEVE | S3-FIFO | W-TinyLFU | ours | to the best |");
     println!("|---|---|---|---|---|---|---|---|");
     for stream in &streams {
-        let footprint = stream.keys.iter().collect::<HashSet<_>>().len();
+        let footprint = stream.footprint();
         for percent in PERCENTS {
             row(stream, percent, (footprint * percent / 100).max(16));
         }
@@ -91,34 +57,4 @@ fn row(stream: &Stream, percent: usize, capacity: usize) {
         stream.name,
         own - best
     );
-}
-
-/// Two million reads of 200,000 keys.
-fn zipfian(skew: f64) -> Result<Vec<u64>> {
-    let (zipf, mut rng) = (Zipf::new(200_000, skew)?, Rng::new(1));
-    Ok((0..2_000_000).map(|_| key_hash(&zipf.draw(&mut rng).to_le_bytes())).collect())
-}
-
-/// As many keys that are read once, 20,000 at a time.
-fn with_scans(keys: Vec<u64>) -> Vec<u64> {
-    let mut scanned = 0u64;
-    let mut scan = || {
-        scanned += 1;
-        key_hash(&(scanned << 32).to_le_bytes())
-    };
-    let chunks = keys.chunks(20_000);
-    chunks
-        .flat_map(|keys| {
-            keys.iter().copied().chain(keys.iter().map(|_| scan())).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn keys_of(path: &Path, format: Format) -> Result<Vec<u64>> {
-    let (mut trace, mut access) = (format.open(path)?, Access::default());
-    let mut keys = Vec::new();
-    while trace.next(&mut access)? {
-        keys.push(key_hash(&access.key));
-    }
-    Ok(keys)
 }
