@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use workload::Hits;
 use workload::bench::Report;
 
 /// The figures of one step, every store's counted in the same way.
@@ -34,6 +35,9 @@ pub(crate) struct Measured {
     pub(crate) space_bytes: f64,
     /// Lookups that gave a value, as a part of all.
     pub(crate) found: Option<f64>,
+    /// Lookups that memory or a tier below it answered, as a part of all, where the store counts them.
+    #[serde(default)]
+    pub(crate) cached: Option<f64>,
     /// Keys and values that a compaction went through for each second of processor time, MB.
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
     /// Answers that cannot be right.
@@ -53,6 +57,8 @@ impl Measured {
         let ops = (figures.ops as f64).max(1.0);
         let lookups = (figures.found + figures.missing) as f64;
         let written = figures.written_bytes as f64;
+        let Hits { row, page, scm, flash } = figures.hits;
+        let hits = row + page + scm + flash;
         let is_compaction = report.bench == workload::bench::Name::Compact;
         Self {
             ops_per_sec: if figures.settled {
@@ -73,6 +79,7 @@ impl Measured {
             peak_rss_bytes: figures.peak_rss_bytes as f64,
             space_bytes: space_bytes as f64,
             found: (lookups > 0.0).then(|| figures.found as f64 / lookups),
+            cached: (hits > 0).then(|| (hits - figures.hits.flash) as f64 / hits as f64),
             compacted_mb_per_cpu_second: (is_compaction && figures.cpu_seconds > 0.0)
                 .then(|| raw_bytes as f64 / 1e6 / figures.cpu_seconds),
             wrong: figures.wrong,

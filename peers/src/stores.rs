@@ -6,6 +6,7 @@
 
 mod fjall;
 mod foyer;
+mod hybrid;
 mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -39,6 +40,10 @@ pub(crate) enum Kind {
     Redb,
     /// foyer: a cache, not a store.
     Foyer,
+    /// This engine's cache alone, in front of a file.
+    TerraceCache,
+    /// foyer in front of a file.
+    FoyerCache,
 }
 
 /// What a store is opened with.
@@ -64,7 +69,7 @@ pub(crate) struct Opened {
 
 impl Kind {
     /// Every store, this engine first: ratios are to it.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Terrace,
         Self::Rocks(Profile::Default),
         Self::Rocks(Profile::Read),
@@ -74,6 +79,8 @@ impl Kind {
         Self::Lmdb,
         Self::Redb,
         Self::Foyer,
+        Self::TerraceCache,
+        Self::FoyerCache,
     ];
 
     /// The name on the command line and in results.
@@ -88,6 +95,8 @@ impl Kind {
             Self::Lmdb => "lmdb",
             Self::Redb => "redb",
             Self::Foyer => "foyer",
+            Self::TerraceCache => "terrace-cache",
+            Self::FoyerCache => "foyer-cache",
         }
     }
 
@@ -103,6 +112,9 @@ impl Kind {
     /// what the case does, and its default everywhere; those without background merges have no full
     /// compaction; a cache is read as one.
     pub(crate) fn of_case(case: &str) -> Vec<Self> {
+        if case == "hybrid-cache" {
+            return vec![Self::TerraceCache, Self::FoyerCache];
+        }
         let profiles: &[Profile] = match case {
             "memory-reads" | "cold" => &[Profile::Read],
             "zipfian" | "zipfian-sixth" | "mixgraph" => &[Profile::Read, Profile::Row],
@@ -119,6 +131,7 @@ impl Kind {
                 Self::Fjall => case != "compaction-zstd",
                 Self::Lmdb | Self::Redb => !is_compaction,
                 Self::Foyer => case == "zipfian",
+                Self::TerraceCache | Self::FoyerCache => false,
             })
             .collect()
     }
@@ -135,6 +148,8 @@ impl Kind {
             Self::Lmdb => lmdb::open(setup),
             Self::Redb => redb::open(setup),
             Self::Foyer => foyer::open(setup),
+            Self::TerraceCache => hybrid::terrace::open(setup),
+            Self::FoyerCache => hybrid::foyer::open(setup),
         }
     }
 }

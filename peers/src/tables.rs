@@ -6,9 +6,9 @@ use std::path::Path;
 use base::{Error, Result};
 use workload::cases::{CASES, Scale};
 
+use crate::chart;
 use crate::compare::{result_path, write};
 use crate::measured::{CaseResult, Measured, Spread, StoreResult};
-use crate::{chart, stores};
 
 /// What the tables stand between.
 const BEGIN: &str = "<!-- peers: written by `cargo xtask peers` -->";
@@ -80,7 +80,7 @@ fn table(result: &CaseResult, chart: &str) -> String {
     text += "| step | store | ops/s (least - most) | ours / theirs | P50 / P99 / P99.9 us | worst ms \
              | CPU s per M | device reads per op | bytes written per byte | peak RSS MiB | space MiB |\n";
     text += "|---|---|---|---|---|---|---|---|---|---|---|\n";
-    let own = result.stores.iter().find(|(name, _)| name == stores::Kind::Terrace.name());
+    let own = result.stores.iter().find(|(name, _)| name.starts_with("terrace"));
     for step in &result.steps {
         for (name, store) in &result.stores {
             let own = own.filter(|(own, _)| own != name).map(|(_, store)| store);
@@ -122,10 +122,13 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
         of(|m| Some(m.p99_us), digits),
         of(|m| Some(m.p999_us), digits),
     ];
-    let found =
-        store.spread(step, |m| m.found).filter(|found| name == "foyer" && found.median < 1.0);
+    let hits = match name {
+        "foyer" => store.spread(step, |m| m.found).filter(|found| found.median < 1.0),
+        name if name.ends_with("-cache") => store.spread(step, |m| m.cached),
+        _ => None,
+    };
     let note =
-        found.map_or_else(String::new, |found| format!(" ({:.0} % hits)", found.median * 100.0));
+        hits.map_or_else(String::new, |hits| format!(" ({:.1} % hits)", hits.median * 100.0));
     Some(format!(
         "| {step} | {name}{note} | {}{unit} ({} - {}) | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         digits(median),

@@ -163,6 +163,16 @@ pub const CASES: &[Case] = &[
         ..LARGE
     },
     Case {
+        name: "hybrid-cache",
+        rows: &[14],
+        summary: "one page from a backing file where DRAM and a file have none, as a cache alone; 400 MiB",
+        keys: 1_000_000,
+        value_bytes: Some(4000),
+        memory_bytes: 400 * MIB,
+        steps: ZIPFIAN,
+        ..LARGE
+    },
+    Case {
         name: "readwhilewriting",
         rows: &[10, 12],
         summary: "uniform gets of eight threads beside one that overwrites, 550 MiB",
@@ -221,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_case_and_every_figure_a_name() {
-        for row in 1..=13 {
+        for row in 1..=14 {
             assert!(CASES.iter().any(|case| case.rows.contains(&row)), "row {row}");
         }
         for case in CASES {
