@@ -390,8 +390,8 @@ impl Log {
         }
     }
 
-    /// Has `tell` called whenever the log has grown by some hundred kilobytes, or begins to be synced often: it must be quick, and
-    /// must not use the log. The first caller's stays.
+    /// Has `tell` called whenever the log has grown by some hundred kilobytes, or begins to be synced often:
+    /// it must be quick, and must not use the log. The first caller's stays.
     pub fn on_growth(&self, tell: Box<dyn Fn() + Send + Sync>) {
         self.shared.ahead.set(tell);
     }

@@ -11,8 +11,8 @@ pub struct ScmCounts {
     pub hits_meta: u64,
     /// Lookups that did not.
     pub misses: u64,
-    /// Pages that were offered and let in, or not by their warmth, the budget or churn: without admission all
-    /// of them would have been written, or fewer, as more would have lain below still.
+    /// Pages that were offered and let in, or not by their warmth, the budget or churn: without admission
+    /// all of them would have been written, or fewer, as more would have lain below still.
     pub offered: u64,
     /// Let in.
     pub admitted: u64,
