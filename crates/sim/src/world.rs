@@ -156,7 +156,12 @@ impl World {
 
     /// Something happened: it is told if the simulation fails.
     pub(crate) fn note(&mut self, what: String) {
-        self.everything.add(what.as_bytes());
+        // Sums are of what holds a store's identity, and each store draws its own.
+        let parts = what.split("0x").enumerate().map(|(at, part)| match at {
+            0 => part,
+            _ => part.trim_start_matches(|letter: char| letter.is_ascii_hexdigit()),
+        });
+        parts.for_each(|part| self.everything.add(part.as_bytes()));
         if self.loud {
             println!("    {what}");
         }

@@ -478,8 +478,9 @@ fn merges_run_beside_writers_and_readers() {
     db.compact().unwrap();
     let statistics = db.statistics();
     assert!(statistics.compaction.done > 0, "{:?}", statistics.compaction);
-    // How many versions tables hold that were cut is only estimated, and these are of a few pages.
-    assert_eq!(db.statistics().keyspaces[0].runs, 1);
+    // How many versions tables hold that were cut is only estimated, and these are of a few pages; runs that
+    // lie beside each other, not over each other, may stay.
+    assert!(statistics.keyspaces[0].runs <= 3, "{:?}", statistics.keyspaces);
     for thread in 0..2 {
         for number in 0..400 {
             let got = keyspace.get(format!("{thread} {number:04}")).unwrap();
