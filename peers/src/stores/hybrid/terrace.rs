@@ -76,8 +76,11 @@ impl PageObjects for Terrace {
         }
         match self.tier.find(key(number), PageKind::Data) {
             Some(ScmHit::InPlace(page)) => {
-                if page.is_verified || backing::is_right(number, &*page.page) {
-                    self.tier.verified(&page);
+                let is_right = page.is_verified || backing::is_right(number, &*page.page);
+                if is_right {
+                    if !page.is_verified {
+                        self.tier.verified(&page);
+                    }
                     visit(backing::object(&*page.page));
                     return Ok(Found::Below);
                 }
