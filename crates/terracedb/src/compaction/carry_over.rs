@@ -57,7 +57,8 @@ impl CarryOver {
             if let (Some((_, heat)), Ok(table)) = (runs.last_mut(), piece.table()) {
                 let is_whole = range.covers(piece.range());
                 let part = piece.range().intersection(range);
-                let _ = it.look_at(table, &part, is_whole, heat, SURVEY_BYTES_MAX - bytes);
+                let bytes_left = SURVEY_BYTES_MAX.saturating_sub(bytes);
+                let _ = it.look_at(table, &part, is_whole, heat, bytes_left);
             }
         }
         Some((it, hot_ranges(runs.into_iter().map(|(_, heat)| heat).collect())))
