@@ -255,14 +255,30 @@ impl PageCache {
         Frame::heap(&self.account, page)
     }
 
-    /// Removes every page of a file that is gone, of `pages` pages. Walks the whole cache; what lies below
-    /// goes by and by.
+    /// Removes every page of a file that is gone, of `pages` pages; what lies below goes by and by. Asks
+    /// for each of its pages, or walks the cache where that is shorter.
     pub fn remove_file(&self, file: u64, pages: u32) {
         if let Some(tier) = self.below() {
             tier.remove_file(file, pages);
         }
-        for shard in &self.shards {
-            shard.0.lock().remove(|key| key.file == file, self.shared());
+        if pages as usize > self.pool.frames_max() {
+            for shard in &self.shards {
+                shard.0.lock().remove_file(file, self.shared());
+            }
+            return;
+        }
+        for page in 0..pages {
+            let key = PageKey { file, page };
+            let (hash, name) = (key.hash(), key.into());
+            let part = self.part(hash);
+            // A look takes no lock, and most pages of a file that goes are not cached.
+            let found = self.index.find(part, hash, |place| self.pool.find(place, name));
+            if found.is_some()
+                && let Some(shard) = self.shards.get(part)
+            {
+                drop(found);
+                shard.0.lock().remove(key, hash, self.shared());
+            }
         }
     }
 

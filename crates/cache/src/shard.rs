@@ -432,15 +432,29 @@ impl Shard {
         Some(slot)
     }
 
-    /// Removes every page that `gone` names.
-    pub(crate) fn remove(&mut self, gone: impl Fn(PageKey) -> bool, shared: Shared<'_>) {
+    /// Removes every page of `file`, slot by slot.
+    pub(crate) fn remove_file(&mut self, file: u64, shared: Shared<'_>) {
         for number in 0..self.slots.len() {
             let slot = self.slots.get(number).and_then(Option::as_ref);
-            let is_gone = slot.and_then(Slot::key).is_some_and(&gone);
-            if is_gone && let Some(slot) = self.take(number as u32, shared) {
-                drop(self.thaw(slot.frame, shared));
-                self.free.push(number as u32);
+            if slot.and_then(Slot::key).is_some_and(|key| key.file == file) {
+                self.clear(number as u32, shared);
             }
+        }
+    }
+
+    /// Removes the page, if it is cached.
+    pub(crate) fn remove(&mut self, key: PageKey, hash: u64, shared: Shared<'_>) {
+        let place = self.find(key, hash, shared).and_then(|frame| frame.tag());
+        if let Some((_, number)) = place.map(place_of) {
+            self.clear(number, shared);
+        }
+    }
+
+    /// Frees slot `number`; its frame goes with its last reader.
+    fn clear(&mut self, number: u32, shared: Shared<'_>) {
+        if let Some(slot) = self.take(number, shared) {
+            drop(self.thaw(slot.frame, shared));
+            self.free.push(number);
         }
     }
 

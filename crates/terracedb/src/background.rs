@@ -1,8 +1,10 @@
-//! A store's background tasks: flushing, freeing and preparing log segments, interval syncs.
+//! A store's background tasks: flushing, freeing and preparing log segments, interval syncs,
+//! removing obsolete files.
 //! Merges have a place of their own, `compaction`.
 
 mod flush_task;
 mod log_task;
+mod purge_task;
 mod segment_task;
 mod sync_task;
 
@@ -13,6 +15,7 @@ use base::{Counter, Executor, TaskHandle};
 
 pub(crate) use flush_task::{FlushTask, LogLimits};
 pub(crate) use log_task::LogTask;
+pub(crate) use purge_task::PurgeTask;
 pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;
 

@@ -370,7 +370,8 @@ impl Db {
         Ok(Compaction::new(Arc::clone(&self.store), requests))
     }
 
-    /// Waits until nothing is left to flush, and nothing to merge as if nobody wrote.
+    /// Waits until nothing is left to flush, nothing to merge as if nobody wrote, and the space of files
+    /// that nobody reads any more is given back.
     ///
     /// # Errors
     /// Why merges fail.

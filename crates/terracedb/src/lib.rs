@@ -59,6 +59,7 @@ mod memory;
 mod memory_limit;
 mod memory_plan;
 mod multi_get;
+mod obsolete_files;
 mod op;
 mod open;
 mod ordered;

@@ -20,13 +20,16 @@ use table::{
 };
 
 use crate::Resources;
-use crate::background::{Background, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask};
+use crate::background::{
+    Background, FlushTask, LogLimits, LogTask, PurgeTask, SegmentTask, SyncTask,
+};
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
+use crate::obsolete_files::ObsoleteFiles;
 use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
@@ -95,15 +98,17 @@ pub(crate) fn open(
     let state = manifest.state();
     remove_orphans(&*medium, &state, &mut recovery)?;
 
+    let obsolete = ObsoleteFiles::new(Arc::clone(&medium), Arc::clone(resources.cache()));
     let values = ValueFiles::new(
         id,
         Arc::clone(&medium),
         Arc::clone(&manifest),
-        Arc::clone(resources.cache()),
+        Arc::clone(&obsolete),
         resources.reads_account(),
     );
     let env = FlushEnv {
         values: Arc::new(values),
+        obsolete: Arc::clone(&obsolete),
         store: id,
         medium: Arc::clone(&medium),
         manifest: Arc::clone(&manifest),
@@ -253,6 +258,7 @@ pub(crate) fn open(
         flush,
         (log_task, segments),
         (sync, clock, scrub, watch),
+        PurgeTask { obsolete, stop: Arc::clone(&stop) },
     );
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     Ok(Store {
@@ -298,6 +304,7 @@ fn start_background(
     flush: FlushTask,
     (log, segments): (LogTask, SegmentTask),
     (sync, clock, scrub, watch): (SyncTask, ClockTask, ScrubTask, WatchTask),
+    purge: PurgeTask,
 ) -> Background {
     let executor = resources.executor();
     let (stop, counters) = (Arc::clone(&flush.stop), Arc::clone(&flush.counters));
@@ -311,6 +318,9 @@ fn start_background(
     let syncer = executor.spawn("interval sync", Box::new(sync));
     let clock = executor.spawn("clock", Box::new(clock));
     let scrub = executor.spawn("scrub", Box::new(scrub));
+    let obsolete = Arc::clone(&purge.obsolete);
+    let purger = executor.spawn("purge", Box::new(purge));
+    obsolete.set_purger(purger.clone());
     let watch = watch.events.are_heard().then(|| executor.spawn("watch", Box::new(watch)));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
@@ -318,7 +328,7 @@ fn start_background(
     };
     let merges: Vec<_> = (0..resources.background_threads().max(MERGES_MIN)).map(merge).collect();
     compactor.set_tasks(merges.clone());
-    let tasks = [flusher, log, segments, syncer, clock, scrub]
+    let tasks = [flusher, log, segments, syncer, clock, scrub, purger]
         .into_iter()
         .chain(merges)
         .chain(watch)
@@ -458,7 +468,6 @@ impl FlushEnv {
         entry: Arc<TableEntry>,
     ) -> Arc<TableFile> {
         let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
-        let (medium, cache) = (Arc::clone(&self.medium), Arc::clone(&self.cache));
-        TableFile::new(table, entry, values, medium, cache)
+        TableFile::new(table, entry, values, Arc::clone(&self.obsolete))
     }
 }

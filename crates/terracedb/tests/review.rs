@@ -303,6 +303,7 @@ fn dropping_a_keyspace_gives_back_its_space_whoever_has_a_handle() {
     // What is being read stays.
     assert_eq!(iter.by_ref().map(|entry| entry.unwrap().1[0]).collect::<Vec<_>>(), [b'w'; 20]);
     drop(iter);
+    db.wait_until_settled().unwrap();
     assert_eq!(tables(&medium), 0);
     let after = (used("memtables"), used("tables"));
     // An empty memtable takes 64 KiB.

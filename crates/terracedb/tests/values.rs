@@ -210,6 +210,8 @@ fn a_value_file_goes_with_the_last_pointer_into_it() {
         assert!(cursor.value() == Some(&long[..]));
     }
     drop(cursor);
+    assert_eq!(value_files(&medium).len(), 1, "whoever reads last waits for nothing");
+    db.wait_until_settled().unwrap();
     assert_eq!(value_files(&medium), []);
     assert_eq!(ks.iter().unwrap().count(), 1);
 }

@@ -56,19 +56,22 @@ impl Compactor {
             .all(|request| request.ended.is_some())
     }
 
-    /// Waits until all of `requests` are done; the first failure.
+    /// Waits until all of `requests` are done, and the files that nobody needs any more are gone; the first
+    /// failure.
     pub(crate) fn wait(&self, requests: &[u64]) -> Result<()> {
-        self.wait_until(|state| {
+        let waited = self.wait_until(|state| {
             let mut own = requests.iter().filter_map(|id| state.requests.get(id));
             if own.clone().any(|request| request.ended.is_none()) {
                 return None;
             }
             Some(own.find_map(|request| request.ended.clone()?.err()).map_or(Ok(()), Err))
-        })
+        });
+        self.env.obsolete.purge();
+        waited
     }
 
-    /// Waits until no keyspace has anything to merge, as if nobody wrote. What failed before is tried
-    /// again at once.
+    /// Waits until no keyspace has anything to merge, as if nobody wrote, and the files that nobody needs
+    /// any more are gone. What failed before is tried again at once.
     ///
     /// # Errors
     /// Why merges fail, or that there is no space for them.
@@ -95,6 +98,7 @@ impl Compactor {
             is_over.then(|| short().map_or(Ok(()), Err))
         });
         self.state.lock().settling -= 1;
+        self.env.obsolete.purge();
         waited
     }
 

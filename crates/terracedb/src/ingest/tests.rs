@@ -186,6 +186,7 @@ fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
     assert_eq!(late.finish().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(keyspace.ingest().unwrap_err().kind(), ErrorKind::Closed);
     drop(keyspace);
+    db.wait_until_settled().unwrap();
     // No table is left, of either: the log and the manifest.
     let left = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
     assert_eq!(left.count(), 0);

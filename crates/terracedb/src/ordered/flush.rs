@@ -24,6 +24,7 @@ use super::{Memtable, Tree, ValueFiles};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
 use crate::manifest::{Edit, Manifest, TableEntry, ValuesEntry};
+use crate::obsolete_files::ObsoleteFiles;
 use crate::quarantine::Quarantine;
 use crate::settings::LiveSettings;
 use crate::snapshot_list::SnapshotList;
@@ -37,6 +38,7 @@ pub(crate) struct FlushEnv {
     pub(crate) cache: Arc<PageCache>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) values: Arc<ValueFiles>,
+    pub(crate) obsolete: Arc<ObsoleteFiles>,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) ring: Arc<PublishRing>,
     /// None while it is replayed.

@@ -5,23 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Error, Result};
-use cache::PageCache;
 use compact::plan::FileSummary;
-use media::Medium;
 use table::{Pointer, Table, ValueRead};
 
 use super::ValueFile;
 use crate::manifest::TableEntry;
+use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
 
 /// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
-/// one removes the file and its cached pages.
+/// one gives the file up.
 pub(crate) struct TableFile {
     table: Result<Arc<Table>>,
     entry: Arc<TableEntry>,
     /// The value files it points into, by id.
     values: Vec<Arc<ValueFile>>,
-    medium: Arc<dyn Medium>,
-    cache: Arc<PageCache>,
+    obsolete_files: Arc<ObsoleteFiles>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
     facts: OnceLock<Arc<FileSummary>>,
@@ -32,14 +30,13 @@ impl TableFile {
         table: Result<Arc<Table>>,
         entry: Arc<TableEntry>,
         mut values: Vec<Arc<ValueFile>>,
-        medium: Arc<dyn Medium>,
-        cache: Arc<PageCache>,
+        obsolete_files: Arc<ObsoleteFiles>,
     ) -> Arc<Self> {
         values.sort_unstable_by_key(|file| file.id());
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
         let facts = OnceLock::new();
-        Arc::new(Self { table, entry, values, medium, cache, obsolete, damaged, facts })
+        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, facts })
     }
 
     /// The table.
@@ -102,13 +99,13 @@ impl TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire) {
-            if let Ok(table) = &self.table {
-                let footer = table.footer();
-                self.cache.remove_file(footer.digest, footer.pages);
-            }
-            // A file that stays is found as an orphan and removed at the next open.
-            let _ = self.medium.remove(&table::file_name(self.entry.id));
+        if self.is_obsolete() {
+            let table = self.table.as_ref().ok();
+            self.obsolete_files.add(ObsoleteFile {
+                name: table::file_name(self.entry.id),
+                cached: table.map(|table| (table.footer().digest, table.footer().pages)),
+                open: table.map(|table| Arc::clone(table) as _),
+            });
         }
     }
 }

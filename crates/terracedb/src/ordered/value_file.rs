@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
-use cache::PageCache;
 use media::Medium;
 use parking_lot::Mutex;
 use table::{Values, values_file_name};
 
 use crate::manifest::Manifest;
+use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
 
-/// A value file, if it could be opened. The last table that points into it removes the file and its
-/// cached pages, where the manifest has given it up: so it outlives every reader.
+/// A value file, if it could be opened. The last table that points into it gives the file up, where the
+/// manifest has done so: so it outlives every reader.
 pub(crate) struct ValueFile {
     id: TableId,
     values: Result<Arc<Values>>,
@@ -28,7 +28,7 @@ struct Shared {
     store: StoreId,
     medium: Arc<dyn Medium>,
     manifest: Arc<Manifest>,
-    cache: Arc<PageCache>,
+    obsolete_files: Arc<ObsoleteFiles>,
     /// Charged for values while someone holds them.
     account: Account,
 }
@@ -58,14 +58,14 @@ impl ValueFile {
 
 impl Drop for ValueFile {
     fn drop(&mut self) {
-        let Shared { manifest, cache, medium, .. } = &*self.shared;
+        let Shared { manifest, obsolete_files, .. } = &*self.shared;
         if manifest.has_given_up(self.id) {
-            if let Ok(values) = &self.values {
-                let footer = values.footer();
-                cache.remove_file(footer.digest, footer.pages);
-            }
-            // A file that stays is found as an orphan and removed at the next open.
-            let _ = medium.remove(&values_file_name(self.id));
+            let values = self.values.as_ref().ok();
+            obsolete_files.add(ObsoleteFile {
+                name: values_file_name(self.id),
+                cached: values.map(|values| (values.footer().digest, values.footer().pages)),
+                open: values.map(|values| Arc::clone(values) as _),
+            });
         }
     }
 }
@@ -87,10 +87,10 @@ impl ValueFiles {
         store: StoreId,
         medium: Arc<dyn Medium>,
         manifest: Arc<Manifest>,
-        cache: Arc<PageCache>,
+        obsolete_files: Arc<ObsoleteFiles>,
         account: Account,
     ) -> Self {
-        let shared = Arc::new(Shared { store, medium, manifest, cache, account });
+        let shared = Arc::new(Shared { store, medium, manifest, obsolete_files, account });
         Self { shared, open: Mutex::default() }
     }
 

@@ -6,6 +6,7 @@ use media::{Medium, MemoryMedium};
 
 use super::*;
 use crate::manifest::{KeyRange, TableEntry};
+use crate::obsolete_files::ObsoleteFiles;
 
 fn range(first: &str, last: &str) -> KeyRange {
     KeyRange::through(first.as_bytes(), last.as_bytes())
@@ -16,7 +17,8 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
     let cache = Arc::new(PageCache::new(&Account::unlimited("cache"), 4 << 20).unwrap());
     let (id, run, range) = (TableId(id), RunId(run), range(keys.0, keys.1));
     let entry = Arc::new(TableEntry { id, run, range, ..TableEntry::default() });
-    TableFile::new(Err(Error::corrupt("no table")), entry, Vec::new(), medium, cache)
+    let obsolete = ObsoleteFiles::new(medium, cache);
+    TableFile::new(Err(Error::corrupt("no table")), entry, Vec::new(), obsolete)
 }
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {
