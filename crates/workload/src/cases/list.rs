@@ -62,7 +62,6 @@ pub const CASES: &[Case] = &[
         rows: &[4, 12, 13],
         summary: "20 M x 400 B in random order with 512 MiB, until no debt is left",
         memory_bytes: 512 * MIB,
-        is_held: false,
         load: None,
         steps: &[Step::new("fill", Name::FillRandom).settled()],
         ..LARGE
@@ -109,7 +108,6 @@ pub const CASES: &[Case] = &[
         rows: &[7, 12],
         summary: "five minutes of overwrites at full speed with 512 MiB",
         memory_bytes: 512 * MIB,
-        is_held: false,
         steps: &[Step::new("overwrite", Name::Overwrite).seconds(300)],
         ..LARGE
     },
@@ -119,7 +117,6 @@ pub const CASES: &[Case] = &[
         summary: "a full compaction of 4 M x 400 B that all overlaps, LZ4",
         keys: 4_000_000,
         memory_bytes: 512 * MIB,
-        is_held: false,
         load: None,
         steps: COMPACTION,
         ..LARGE
@@ -130,7 +127,6 @@ pub const CASES: &[Case] = &[
         summary: "the same, zstd-1 with a dictionary",
         keys: 4_000_000,
         memory_bytes: 512 * MIB,
-        is_held: false,
         compression: Compression::Zstd,
         load: None,
         steps: COMPACTION,
@@ -141,8 +137,8 @@ pub const CASES: &[Case] = &[
         rows: &[8],
         summary: "uniform gets of data fifteen times memory, beside the device alone",
         steps: &[
-            Step::new("get, 32 threads", Name::ReadRandom).threads(32).seconds(60),
-            Step::new("32 in flight, 1 thread", Name::MultiReadRandom).seconds(60),
+            Step::new("get, 32 threads", Name::ReadRandom).threads(32).seconds(20),
+            Step::new("32 in flight, 1 thread", Name::MultiReadRandom).seconds(20),
         ],
         ..LARGE
     },
@@ -176,7 +172,7 @@ pub const CASES: &[Case] = &[
         name: "readwhilewriting",
         rows: &[10, 12],
         summary: "uniform gets of eight threads beside one that overwrites, 550 MiB",
-        steps: &[Step::new("read while writing", Name::ReadWhileWriting).threads(8).seconds(60)],
+        steps: &[Step::new("read while writing", Name::ReadWhileWriting).threads(8).seconds(30)],
         ..LARGE
     },
     Case {
@@ -185,13 +181,13 @@ pub const CASES: &[Case] = &[
         summary: "YCSB A to F with eight threads, 20 M x 400 B, 550 MiB",
         load: Some(Name::YcsbLoad),
         steps: &[
-            Step::prepare(Name::YcsbC).threads(8).seconds(60),
-            Step::new("A", Name::YcsbA).threads(8).seconds(60),
-            Step::new("B", Name::YcsbB).threads(8).seconds(60),
-            Step::new("C", Name::YcsbC).threads(8).seconds(60),
-            Step::new("F", Name::YcsbF).threads(8).seconds(60),
-            Step::new("D", Name::YcsbD).threads(8).seconds(60),
-            Step::new("E", Name::YcsbE).threads(8).seconds(60),
+            Step::prepare(Name::YcsbC).threads(8).seconds(30),
+            Step::new("A", Name::YcsbA).threads(8).seconds(20),
+            Step::new("B", Name::YcsbB).threads(8).seconds(20),
+            Step::new("C", Name::YcsbC).threads(8).seconds(20),
+            Step::new("F", Name::YcsbF).threads(8).seconds(20),
+            Step::new("D", Name::YcsbD).threads(8).seconds(20),
+            Step::new("E", Name::YcsbE).threads(8).seconds(20),
         ],
         ..LARGE
     },
@@ -203,8 +199,8 @@ pub const CASES: &[Case] = &[
         value_bytes: None,
         load: Some(Name::MixgraphLoad),
         steps: &[
-            Step::prepare(Name::Mixgraph).threads(8).seconds(60),
-            Step::new("mixgraph", Name::Mixgraph).threads(8).seconds(60),
+            Step::prepare(Name::Mixgraph).threads(8).seconds(30),
+            Step::new("mixgraph", Name::Mixgraph).threads(8).seconds(20),
         ],
         ..LARGE
     },
@@ -216,11 +212,11 @@ const COMPACTION: &[Step] = &[
     Step::new("compact", Name::Compact),
 ];
 
-/// A minute of reads fills the caches.
+/// Half a minute of reads fills the caches.
 const ZIPFIAN: &[Step] = &[
-    Step::prepare(Name::ReadRandom).zipfian().threads(32).seconds(60),
-    Step::new("zipfian, 8 threads", Name::ReadRandom).zipfian().threads(8).seconds(60),
-    Step::new("zipfian, 32 threads", Name::ReadRandom).zipfian().threads(32).seconds(60),
+    Step::prepare(Name::ReadRandom).zipfian().threads(32).seconds(30),
+    Step::new("zipfian, 8 threads", Name::ReadRandom).zipfian().threads(8).seconds(20),
+    Step::new("zipfian, 32 threads", Name::ReadRandom).zipfian().threads(32).seconds(20),
 ];
 
 #[cfg(test)]
