@@ -25,8 +25,8 @@ use crate::blocks::Blocks;
 use crate::rows::Ghost;
 use crate::scm::{Leaving, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, place_of,
-    warm,
+    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, Turns, UNUSED_SLOT_BYTES,
+    place_of, warm,
 };
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
@@ -225,7 +225,7 @@ impl PageCache {
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
         let passes = Leaving { key, kind, is_warm: false, is_demoted: false };
         if let Some(tier) = self.below()
-            && tier.takes_first(kind)
+            && tier.takes_first(key, kind)
             && tier.wants(passes)
         {
             let frame = self.uncached(page);
@@ -286,6 +286,13 @@ impl PageCache {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.pool.frames_grown() * PAGE_BYTES) as u64
+    }
+
+    /// What became of pages that were asked for again and again, so far.
+    pub(crate) fn turns(&self) -> Turns {
+        let mut turns = Turns::default();
+        self.shards.iter().for_each(|shard| turns += shard.0.lock().turns());
+        turns
     }
 
     /// Whether it could take another chunk now.

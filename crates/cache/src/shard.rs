@@ -36,6 +36,9 @@ pub(crate) struct Shard {
     shadow: Ghost,
     pub(crate) missed: u64,
     pub(crate) missed_below: u64,
+    /// Turns of data pages of the main queue: those for which they stayed, since they had been asked for, and
+    /// those at which they went.
+    turns: Turns,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
@@ -58,6 +61,22 @@ pub(crate) struct Entry {
     pub(crate) kind: PageKind,
     /// It was asked for again and again.
     pub(crate) is_warm: bool,
+}
+
+/// What became of data pages that were asked for twice, or copied up, when it was their turn to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turns {
+    /// They stayed: they had been asked for again. As often as that, up to three times each.
+    pub(crate) stayed: u64,
+    /// They went.
+    pub(crate) left: u64,
+}
+
+impl std::ops::AddAssign for Turns {
+    fn add_assign(&mut self, other: Self) {
+        self.stayed += other.stayed;
+        self.left += other.left;
+    }
 }
 
 /// What is cached of a page.
@@ -157,6 +176,7 @@ impl Shard {
             shadow: Ghost::new(shadow),
             missed: 0,
             missed_below: 0,
+            turns: Turns::default(),
             given_back: 0,
             moved: 0,
             blocks: 0,
@@ -392,8 +412,10 @@ impl Shard {
                 _ if !slot.frame.is_unique() => Fate::Stays(heat),
                 fate => fate,
             };
+            let counts = queue == Queue::Main && slot.kind == PageKind::Data;
             let remembered = match fate {
                 Fate::Stays(heat) => {
+                    self.turns.stayed += u64::from(counts);
                     slot.frame.set_heat(u32::from(heat));
                     self.dequeue(number);
                     self.enqueue(number, Queue::Main);
@@ -401,6 +423,7 @@ impl Shard {
                 }
                 Fate::Goes { remembered } => remembered,
             };
+            self.turns.left += u64::from(counts);
             let slot = self.take(number, shared)?;
             self.counts(slot.kind).evicted += 1;
             let key = slot.key()?;
@@ -456,6 +479,11 @@ impl Shard {
             drop(self.thaw(slot.frame, shared));
             self.free.push(number);
         }
+    }
+
+    /// See [`Turns`].
+    pub(crate) const fn turns(&self) -> Turns {
+        self.turns
     }
 
     pub(crate) fn add_to(&self, statistics: &mut CacheStatistics) {

@@ -3,9 +3,11 @@
 //! While the tier has empty slots, all are. Then a page must have been asked for twice: it was hit in
 //! DRAM, or it left DRAM before and is remembered by a ghost as large as the tier (Eisenman et al.,
 //! "Reducing DRAM footprint with NVM in Facebook", EuroSys 2018). The nearer the last minute's writes
-//! are to their budget, the fewer of those (as CacheLib does it). And what is written is at most a tenth of
-//! what is asked for (Fedorova et al., "Writes hurt: lessons in cache design for Optane NVRAM", 2022):
-//! more only pushes out what will be asked for as soon. What was found when the tier was opened, and not
+//! are to their budget, the fewer of those (as CacheLib does it). And of the pages that would push out
+//! another, somewhat over a fifth may (Fedorova et al., "Writes hurt: lessons in cache design for Optane
+//! NVRAM", 2022, bound them by what is asked for): more pushes out what will be asked for almost as soon, and
+//! letting all in writes each of them. A tier that misses much may so write more, in whatever
+//! proportion it stands to what is read. What was found when the tier was opened, and not
 //! asked for since, may be of files that are gone, and is pushed out all the same.
 
 use super::slot_map::Room;
@@ -21,9 +23,9 @@ pub struct Offer {
     pub chance: u8,
     /// Of the last minute's budget so much is written, in 256ths.
     pub fullness: u32,
-    /// Lookups and writes of late.
-    pub lookups: u32,
-    /// See `lookups`.
+    /// Pages of late that would have pushed out another, and those of them that were let in.
+    pub offers: u32,
+    /// See `offers`.
     pub writes: u32,
 }
 
@@ -34,7 +36,7 @@ pub enum Refusal {
     Cold,
     /// The budget of writes.
     Budget,
-    /// More would be written than a tenth of what is asked for.
+    /// Of the pages that would push out another, enough did of late.
     Churn,
     /// Too many wait to be written.
     Busy,
@@ -46,11 +48,10 @@ pub enum Refusal {
     Place,
 }
 
-/// Writes for a hundred lookups, at most.
-const CHURN_PERCENT: u64 = 10;
+/// Of a hundred pages that would push out another, so many are let in at most.
+const CHURN_PERCENT: u64 = 22;
 
-/// The same of pages that merges write: each spares a read from flash, where pages that readers offer only
-/// save the next one's.
+/// Pages that merges write and that are let in, for a hundred lookups, at most.
 const INHERITED_PERCENT: u64 = 25;
 
 /// The part of a minute's budget from which on fewer are admitted, in 256ths.
@@ -105,13 +106,13 @@ pub const fn decide(offer: Offer) -> Result<(), Refusal> {
 }
 
 const fn is_churned(offer: Offer, percent: u64) -> bool {
-    offer.writes as u64 * 100 > offer.lookups as u64 * percent
+    offer.writes as u64 * 100 > offer.offers as u64 * percent
 }
 
 /// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
-/// where the inputs' pages leave so many slots. `offer` has the lookups of late, and the writes of such
-/// pages alone: where pages are merged again before they were asked for four times each, it is left to what
-/// is asked for.
+/// where the inputs' pages leave so many slots. For its offers, `offer` has the lookups of late, and the writes
+/// of such pages alone: where pages are merged again before they were asked for four times each, it is left to
+/// what is asked for.
 ///
 /// # Errors
 /// Why not.
@@ -132,7 +133,7 @@ mod tests {
         is_warm: true,
         chance: 100,
         fullness: 0,
-        lookups: 1000,
+        offers: 1000,
         writes: 10,
     };
 
@@ -173,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_a_tenth_of_what_is_asked_for() {
-        let churned = Offer { writes: 101, ..WARM };
+    fn of_pages_that_would_push_out_another_a_fifth_is_let_in() {
+        let churned = Offer { writes: 221, ..WARM };
         assert_eq!(decide(churned), Err(Refusal::Churn));
-        assert_eq!(decide(Offer { writes: 100, ..WARM }), Ok(()));
+        assert_eq!(decide(Offer { writes: 220, ..WARM }), Ok(()));
         assert_eq!(decide(Offer { room: Room::Unproven, ..churned }), Ok(()));
     }
 }

@@ -15,6 +15,7 @@ use super::offers::{Origin, Staged};
 use super::statistics::count;
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
+use crate::shard::Turns;
 use crate::{PageCache, PageKey};
 
 /// Pages written in one step, at most.
@@ -33,6 +34,9 @@ const MAP_PAGES_IDLE: usize = 16;
 /// See [`MAP_PAGES_IDLE`].
 const MAP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// It is reckoned so often which pages may be copied up.
+const RECKON_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What the one who does the background work has.
 pub(crate) struct Desk {
     writer: Writer,
@@ -46,12 +50,23 @@ pub(crate) struct Desk {
     owed: usize,
     /// When pages of the map were written last since nothing else was to be done.
     idle: Duration,
+    /// When it was reckoned last which pages may be copied up, and what had become of them by then.
+    reckoned: (Duration, Turns),
 }
 
 impl Desk {
     pub(super) fn new(writer: Writer, layout: Layout, budget: WriteBudget) -> Self {
         let dirty = vec![false; layout.map_pages];
-        Self { writer, budget, dirty, dirty_count: 0, turn: 0, owed: 0, idle: Duration::ZERO }
+        Self {
+            writer,
+            budget,
+            dirty,
+            dirty_count: 0,
+            turn: 0,
+            owed: 0,
+            idle: Duration::ZERO,
+            reckoned: Default::default(),
+        }
     }
 
     /// The map's page that tells of `slot` changed.
@@ -93,6 +108,11 @@ impl ScmTier {
         let done = self.write_staged(&mut desk, now).and_then(|()| self.write_map(&mut desk, now));
         self.fullness.store(desk.budget.fullness(now), Relaxed);
         self.measured.reckon(&self.counters);
+        let (at, before) = desk.reckoned;
+        if now.saturating_sub(at) >= RECKON_INTERVAL {
+            let turns = self.measured.reckon_share(&self.counters, before, cache.turns());
+            desk.reckoned = (now, turns);
+        }
         if let Err(error) = done {
             self.fail(error);
         }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
 use super::Costs;
+use super::placement::ALL;
 use super::statistics::Counters;
+use crate::shard::Turns;
 
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
 pub(crate) const DRAM_HIT_NANOS: u32 = 400;
@@ -22,6 +24,9 @@ const WEIGHT: u32 = 16;
 /// An average can grow from nothing by measurements of so much.
 const LEAST_STEP: u32 = 256;
 
+/// Pages that must have left DRAM until their turns say something.
+const LEFT_LEAST: u64 = 256;
+
 /// Averages, nanoseconds. Only numbers: `Relaxed`; of two that are measured at once, one may be lost.
 #[derive(Debug)]
 pub(crate) struct Measured {
@@ -31,6 +36,8 @@ pub(crate) struct Measured {
     flash: AtomicU32,
     /// [`Costs::worthy_heat`] of these, or 0 for none: what readers ask for all the time.
     worthy: AtomicU8,
+    /// The part of all pages that may be copied up, in 256ths.
+    share: AtomicU32,
     /// In tests that say what things cost.
     #[cfg(test)]
     fixed: std::sync::OnceLock<Costs>,
@@ -49,6 +56,7 @@ impl Measured {
             write,
             flash: AtomicU32::new(FLASH_NANOS),
             worthy: AtomicU8::new(0),
+            share: AtomicU32::new(ALL),
             #[cfg(test)]
             fixed: std::sync::OnceLock::new(),
         }
@@ -92,9 +100,23 @@ impl Measured {
         self.write.load(Relaxed)
     }
 
-    /// As [`Costs::worthy_heat`], as it was reckoned last.
-    pub(crate) fn worthy_heat(&self) -> Option<u8> {
-        Some(self.worthy.load(Relaxed)).filter(|heat| *heat > 0)
+    /// As [`Costs::worthy_heat`], as it was reckoned last, of a page with this hash.
+    pub(crate) fn worthy_heat(&self, hash: u64) -> Option<u8> {
+        let may = u32::from((hash >> 40) as u8) < self.share.load(Relaxed);
+        Some(self.worthy.load(Relaxed)).filter(|heat| may && *heat > 0)
+    }
+
+    /// Reckons anew which pages may be copied up, by what became of them in DRAM after `before`; from when on
+    /// it counts the next time.
+    pub(crate) fn reckon_share(&self, counters: &Counters, before: Turns, now: Turns) -> Turns {
+        let left = now.left.saturating_sub(before.left);
+        if left < LEFT_LEAST {
+            return before;
+        }
+        let uses = now.stayed.saturating_sub(before.stayed) * u64::from(ALL) / left;
+        let paid = self.costs(counters).paid(u32::try_from(uses).unwrap_or(u32::MAX));
+        self.share.store(Costs::next_share(self.share.load(Relaxed), paid), Relaxed);
+        now
     }
 
     /// Reckons anew what pays.
@@ -146,6 +168,27 @@ mod tests {
         assert!(measured.write_nanos() < 32);
         (0..300).for_each(|_| measured.write(Duration::from_micros(3)));
         assert!((2800..3100).contains(&measured.write_nanos()), "{}", measured.write_nanos());
+    }
+
+    #[test]
+    fn pages_go_up_as_far_as_they_are_used_there() {
+        let (measured, counters) = (Measured::new(Duration::from_micros(10)), Counters::default());
+        measured.reckon(&counters);
+        let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let go_up = || (0..1000).filter(|n| measured.worthy_heat(spread(*n)).is_some()).count();
+        assert_eq!(go_up(), 1000);
+        let mut before = Turns::default();
+        let mut after = |stayed, left| {
+            let now = Turns { stayed: before.stayed + stayed, left: before.left + left };
+            before = measured.reckon_share(&counters, before, now);
+            before == now
+        };
+        assert!(!after(0, LEFT_LEAST - 1), "too few to say anything");
+        assert_eq!(go_up(), 1000);
+        assert!((0..40).all(|_| after(50, 1000)));
+        assert!((30..100).contains(&go_up()), "{}", go_up());
+        assert!((0..40).all(|_| after(5000, 1000)));
+        assert_eq!(go_up(), 1000);
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl ScmTier {
             is_warm: true,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
-            lookups,
+            offers: lookups,
             writes: late.writes,
         };
         inherit(offer, places)?;

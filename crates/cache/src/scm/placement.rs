@@ -62,14 +62,46 @@ impl Costs {
     #[must_use]
     pub const fn worthy_heat(self) -> Option<u8> {
         let gain = self.scm_hit.saturating_sub(self.dram_hit);
-        let written = self.scm_write as u64 * self.rewritten as u64 / 256;
-        let cost = self.scm_hit as u64 + self.dram_put as u64 + written;
         if gain == 0 {
             return None;
         }
-        match cost.div_ceil(gain as u64) {
+        match self.cost().div_ceil(gain as u64) {
             heat @ 0..=3 => Some(if heat == 0 { 1 } else { heat as u8 }),
             _ => None,
+        }
+    }
+
+    /// Of copying a page up.
+    const fn cost(self) -> u64 {
+        let written = self.scm_write as u64 * self.rewritten as u64 / 256;
+        self.scm_hit as u64 + self.dram_put as u64 + written
+    }
+}
+
+/// All pages, as a part of them.
+pub(crate) const ALL: u32 = 256;
+
+/// At least so many of 256 pages are copied up where they are hot enough: they tell what it is worth.
+const SHARE_MIN: u32 = ALL / 16;
+
+impl Costs {
+    /// Whether copies up paid, where of 256 pages that were, `uses` uses were seen in DRAM until they went.
+    #[must_use]
+    pub const fn paid(self, uses: u32) -> bool {
+        let gain = self.scm_hit.saturating_sub(self.dram_hit) as u64;
+        gain * uses as u64 >= self.cost() * ALL as u64
+    }
+
+    /// The part of all pages that may be copied up, in 256ths, where it was `share` and that paid or did not.
+    /// DRAM that other things take, such as single rows, has room for few pages: the fewer are copied, the
+    /// longer each stays, until it pays.
+    #[must_use]
+    pub(crate) const fn next_share(share: u32, paid: bool) -> u32 {
+        match paid {
+            true if share + share / 8 < ALL => share + share / 8,
+            true => ALL,
+            false if share - share / 8 > SHARE_MIN => share - share / 8,
+            false => SHARE_MIN,
         }
     }
 }
@@ -139,6 +171,15 @@ mod tests {
         let free = Costs { scm_write: 0, rewritten: 0, dram_put: 0, ..SSD };
         assert_eq!(Costs { dram_hit: 0, ..free }.worthy_heat(), Some(1));
         assert_eq!(Costs { scm_hit: 300, ..SSD }.worthy_heat(), None, "faster than DRAM");
+    }
+
+    #[test]
+    fn copies_up_that_are_hardly_used_become_few_and_more_again_where_they_pay() {
+        assert_eq!([0, 360, 410, 2560].map(|uses| SSD.paid(uses)), [false, false, true, true]);
+        assert!(!NEAR.paid(2560) && !Costs { scm_hit: 300, ..SSD }.paid(u32::MAX));
+        let after = |share, paid| (0..40).fold(share, |share, _| Costs::next_share(share, paid));
+        assert_eq!((after(ALL, false), after(SHARE_MIN, true)), (SHARE_MIN, ALL));
+        assert_eq!((Costs::next_share(128, true), Costs::next_share(128, false)), (144, 112));
     }
 
     #[test]

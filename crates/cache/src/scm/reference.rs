@@ -36,9 +36,8 @@ pub(super) struct Reference {
     dram_ghost: Ghost,
     sets: Vec<Set>,
     ghosts: Vec<Ghost>,
-    lookups: u64,
-    admitted: u64,
-    window: (u64, u64),
+    /// Pages of late that would have pushed out another, and those that did.
+    late: (u32, u32),
     staged: Vec<(PageKey, PageKind)>,
 }
 
@@ -61,9 +60,7 @@ impl Reference {
             dram_ghost: Ghost::new(policy::remembered(frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 16)).collect(),
-            lookups: 0,
-            admitted: 0,
-            window: (0, 0),
+            late: (0, 0),
             staged: Vec::new(),
         }
     }
@@ -74,7 +71,6 @@ impl Reference {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
             return Found::Dram;
         }
-        self.lookups += 1;
         let found = match self.slot(key.hash()) {
             Some((_, heat)) => {
                 *heat = (*heat + 1).min(3);
@@ -82,7 +78,7 @@ impl Reference {
                 if self.placement.goes_up(kind, heat, self.costs.worthy_heat()) {
                     self.insert(key, kind, true);
                     if let Some((_, heat)) = self.slot(key.hash()) {
-                        *heat = 0;
+                        *heat = 2;
                     }
                 }
                 Found::Scm
@@ -165,22 +161,20 @@ impl Reference {
         let ghost = (hash >> 60) as usize;
         let is_warm =
             is_filling || is_warm || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
-        let late = self.lookups - self.window.0;
         let offer = Offer {
             room: if is_filling { Room::Empty } else { Room::Full },
             is_warm,
             chance: (hash >> 24) as u8,
             fullness: 0,
-            lookups: late as u32,
-            writes: (self.admitted - self.window.1) as u32,
+            offers: self.late.0,
+            writes: self.late.1,
         };
-        if late > 1 << 16 {
-            self.window = (self.lookups, self.admitted);
-        }
         let is_admitted = decide(offer).is_ok();
-        if is_admitted {
-            self.admitted += 1;
-        } else {
+        if !is_filling {
+            let half = u32::from(self.late.0 >= 1 << 14);
+            self.late = ((self.late.0 + 1) >> half, (self.late.1 + u32::from(is_admitted)) >> half);
+        }
+        if !is_admitted && is_demoted {
             self.ghosts[ghost].remember(hash);
         }
         is_admitted

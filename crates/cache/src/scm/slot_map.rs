@@ -28,6 +28,8 @@ const TAKEN: u64 = u64::MAX;
 
 /// A slot's byte: how often its page was asked for, up to three, and what is known of it.
 const HEAT: u8 = 0b0011;
+/// The heat of a page that was copied up.
+const PROMOTED_HEAT: u8 = 2;
 /// Its bytes were verified since they were written, or since the tier was opened.
 const VERIFIED: u8 = 0b0100;
 /// It is to be copied to DRAM.
@@ -174,10 +176,12 @@ impl SlotMap {
         }
     }
 
-    /// It was: what lies here goes before what DRAM does not have.
+    /// It was, and stays here for two turns: it is among what is asked for most, and is written anew otherwise
+    /// when it leaves DRAM.
     pub(crate) fn promoted(&self, slot: usize) {
         if let Some(state) = self.states.get(slot) {
             state.fetch_and(!(PROMOTING | HEAT), Relaxed);
+            state.fetch_or(PROMOTED_HEAT, Relaxed);
         }
     }
 

@@ -65,7 +65,7 @@ fn heat_counts_to_three_and_marks_stay_apart() {
     assert_eq!(map.ask(slot).heat, 3);
     map.promoted(slot);
     map.kept(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 2, is_verified: true, is_promoting: false });
+    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
     map.take(slot);
     map.place(slot, hash(6), PageKind::Data);
     assert_eq!(map.ask(slot), Asked { heat: 1, is_verified: false, is_promoting: false });

@@ -61,7 +61,7 @@ pub struct Refusals {
     pub cold: u64,
     /// The budget of writes was used up.
     pub budget: u64,
-    /// More would have been written than a tenth of what was asked for.
+    /// Of the pages that would have pushed out another, enough did.
     pub churn: u64,
     /// Too many waited to be written.
     pub busy: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use arena::Frame;
@@ -43,8 +43,9 @@ pub struct ScmTier {
     ghosts: Box<[Mutex<Ghost>]>,
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
     pub(super) fullness: AtomicU32,
-    /// Lookups and admissions when the window of late ones began. Only numbers: `Relaxed`.
-    window: (AtomicU64, AtomicU64),
+    /// Pages of late that would have pushed out others, and those of them that were let in. Only numbers:
+    /// `Relaxed`.
+    late: (AtomicU32, AtomicU32),
     /// What of late counts for pages that merges write.
     pub(super) inheriting: Mutex<Inheriting>,
     /// What the one who writes has.
@@ -122,8 +123,8 @@ pub(crate) struct Leaving {
 /// Parts of the ghost, each with a lock of its own.
 const GHOSTS: usize = 16;
 
-/// Lookups after which those before no longer count as late ones.
-const WINDOW_LOOKUPS: u64 = 1 << 16;
+/// Pages after which those before count half.
+const LATE_OFFERS: u32 = 1 << 14;
 
 impl ScmTier {
     pub(super) fn new(
@@ -149,7 +150,7 @@ impl ScmTier {
             counters,
             measured,
             fullness: AtomicU32::new(0),
-            window: Default::default(),
+            late: Default::default(),
             inheriting: Mutex::default(),
             desk: Mutex::new(desk),
             is_off: AtomicBool::new(false),
@@ -218,7 +219,7 @@ impl ScmTier {
             PageKind::Meta => &self.counters.hits_meta,
         });
         let asked = self.map.ask(slot);
-        let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat());
+        let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat(hash));
         let place = ScmSlot { slot, hash };
         Some(match held {
             Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, goes_up, slot: place }),
@@ -288,8 +289,9 @@ impl ScmTier {
     }
 
     /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
-    pub(crate) fn takes_first(&self, kind: PageKind) -> bool {
-        !self.is_off() && self.placement.on_miss(kind, self.measured.worthy_heat()) == Tier::Scm
+    pub(crate) fn takes_first(&self, key: PageKey, kind: PageKind) -> bool {
+        let worthy = || self.measured.worthy_heat(key.hash());
+        !self.is_off() && self.placement.on_miss(kind, worthy()) == Tier::Scm
     }
 
     /// Whether the page is to be handed to [`ScmTier::stage`].
@@ -321,21 +323,25 @@ impl ScmTier {
             return Err(Refusal::Busy);
         }
         let room = self.map.room(hash);
-        let is_filling = room == Room::Empty;
-        let is_warm = page.is_warm || page.kind == PageKind::Meta;
+        let is_warm = room == Room::Empty || page.is_warm || page.kind == PageKind::Meta;
         let ghost = self.ghosts.get((hash >> 60) as usize % GHOSTS);
         let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
-        let (lookups, writes) = self.late();
+        let (offers, writes) = (self.late.0.load(Relaxed), self.late.1.load(Relaxed));
         let offer = Offer {
             room,
-            is_warm: is_filling || is_warm || is_remembered(),
+            is_warm: is_warm || is_remembered(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
-            lookups,
+            offers,
             writes,
         };
         let decided = self.admission.decide(offer);
+        if room == Room::Full {
+            self.count_late(offers, writes + u32::from(decided.is_ok()));
+        }
+        // What was just read and is not let in enters DRAM: it was asked for once until it leaves that.
         if decided.is_err()
+            && page.is_demoted
             && let Some(ghost) = ghost
         {
             ghost.lock().remember(hash);
@@ -343,17 +349,12 @@ impl ScmTier {
         decided
     }
 
-    /// Lookups and admissions of late.
-    fn late(&self) -> (u32, u32) {
-        let (lookups, writes) = (self.counters.lookups(), self.counters.admitted.load(Relaxed));
-        let late = |now: u64, first: &AtomicU64| now.saturating_sub(first.load(Relaxed));
-        let (first_lookup, first_write) = &self.window;
-        let (late_lookups, late_writes) = (late(lookups, first_lookup), late(writes, first_write));
-        if late_lookups > WINDOW_LOOKUPS {
-            first_lookup.store(lookups, Relaxed);
-            first_write.store(writes, Relaxed);
-        }
-        (late_lookups as u32, late_writes as u32)
+    /// Counts an offer beside `offers` of late, after which there are so many writes. Of those that count at
+    /// once, some may go uncounted.
+    fn count_late(&self, offers: u32, writes: u32) {
+        let half = u32::from(offers >= LATE_OFFERS);
+        self.late.0.store((offers + 1) >> half, Relaxed);
+        self.late.1.store(writes >> half, Relaxed);
     }
 
     /// A page that it wants, in a frame that nobody changes any more.

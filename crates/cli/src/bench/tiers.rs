@@ -151,7 +151,7 @@ fn fill(args: &Args) -> Result<()> {
     let fill = [Name::FillRandom];
     let mut command = bench(args, &fill)?;
     command.args(["--settle", "--memory", "512MiB"]);
-    last_line(&mut command).map(drop)
+    last_line(&mut command, "filling the store").map(drop)
 }
 
 /// Runs the workload on one configuration; what it says of the last round.
@@ -182,7 +182,7 @@ fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
             set("scm.write-budget", &budget.to_string());
         }
     }
-    let report = last_line(&mut command)?;
+    let report = last_line(&mut command, &configuration.name)?;
     let Value::Object(report) = report else { return Err(unreadable(&report)) };
     let policy = scm.as_ref().map(|scm| scm.placement.name());
     let mut named = Map::new();
@@ -193,14 +193,14 @@ fn one(args: &Args, configuration: &Configuration) -> Result<Value> {
     Ok(Value::Object(named))
 }
 
-/// The last line that `command` prints, which is JSON.
-fn last_line(command: &mut Command) -> Result<Value> {
-    let shown = format!("{command:?}");
-    let done = command.output().map_err(|e| Error::io("run", &shown, e))?;
+/// The last line that `command` prints, which is JSON. It says on its own what it fails of; `what` it runs is
+/// said here.
+fn last_line(command: &mut Command, what: &str) -> Result<Value> {
+    let done = command.output().map_err(|e| Error::io("run", what, e))?;
     let text = String::from_utf8_lossy(&done.stdout);
     let line = text.lines().last().unwrap_or_default();
     if !done.status.success() {
-        return Err(Error::invalid("a run").at(shown).got(done.status));
+        return Err(Error::invalid("a run").at(what).got(done.status));
     }
     serde_json::from_str(line).map_err(|error| Error::invalid("report").got(line).caused_by(error))
 }

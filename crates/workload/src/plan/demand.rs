@@ -57,7 +57,8 @@ impl Behind {
     #[must_use]
     pub fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
         let misses = |bytes: f64| self.lookups * self.pages.miss_ratio(bytes);
-        let [past_dram, flash] = held(dram / (1.0 + PAGE_OVERHEAD), scm).map(misses);
+        let sizes = held(dram / (1.0 + PAGE_OVERHEAD), scm, stay_below);
+        let [past_dram, flash] = sizes.map(misses);
         let past_dram = if stay_below && scm > 0.0 { self.lookups } else { past_dram };
         let scm = (past_dram - flash).max(0.0);
         // An operation that reads two pages from one place ends there once, which is rare: the second is
