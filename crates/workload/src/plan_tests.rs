@@ -171,7 +171,9 @@ fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
         assert!((sum - 1.0).abs() < 1e-9, "{reads:?}");
         assert!((reads.dram + reads.scm + reads.flash - behind.lookups).abs() < 1e-6);
         let stay = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0, true);
-        assert_eq!((stay.dram, stay.flash), (0.0, reads.flash));
+        // No page lies in both: both hold more.
+        assert_eq!(stay.dram, 0.0);
+        assert!(stay.flash <= reads.flash && stay.flash > 0.0);
         let more = behind.reads(demand.footprint / 10.0, demand.footprint / 5.0, false);
         assert!(more.flash <= reads.flash && more.hit_ratio() >= reads.hit_ratio());
     }
