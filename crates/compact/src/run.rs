@@ -108,7 +108,7 @@ impl Run {
     /// # Errors
     /// `Invalid` where the job asks for an operator that this process lacks, `Corrupt` where it
     /// makes no sense or its dictionary is not there, `Retry` where memory is short.
-    pub fn new(job: Job, env: &Env) -> Result<Self> {
+    pub fn new(mut job: Job, env: &Env) -> Result<Self> {
         job.check()?;
         let operator = match &job.operator {
             None => None,
@@ -141,16 +141,12 @@ impl Run {
         });
         let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
         let apart = Apart::new(&env.medium, values, least, collect, &env.account);
-        let mut outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
-        outputs.set_hot(job.hot.iter().map(Bounds::from).collect());
+        let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
         let runs = job.inputs.len();
         let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
             .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
         let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
-        // What is hot is in here, with whoever made the job, and with whoever verifies what it made.
-        let hot_bytes = job.hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
-        let hot_bytes: usize = hot_bytes.sum();
-        let charge = env.account.charge((runs * source_bytes + hot_bytes) as u64)?;
+        let charge = env.account.charge((runs * source_bytes) as u64)?;
         let rules = Rules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
@@ -165,7 +161,8 @@ impl Run {
             chunk_pages: chunk_pages as u32,
             prefix_bytes: 0,
         };
-        Ok(Self {
+        let hot = std::mem::take(&mut job.hot);
+        let mut it = Self {
             retention: Retention::new(rules, &env.account)?,
             reads: Reads::new(&*env.medium, runs),
             reading,
@@ -179,7 +176,22 @@ impl Run {
             lone: Lone::new(),
             pages_passed: 0,
             charge,
-        })
+        };
+        it.set_hot(hot)?;
+        Ok(it)
+    }
+
+    /// Has `hot` be what [`Job::hot`] says, for who looks for it once the job is made; before the first step.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short: nothing is hot then.
+    pub fn set_hot(&mut self, hot: Vec<KeyRange>) -> Result<()> {
+        // It is in here, with whoever made the job, and with whoever verifies what it made.
+        let bytes = hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
+        self.charge.grow(bytes.sum::<usize>() as u64)?;
+        self.outputs.set_hot(hot.iter().map(Bounds::from).collect());
+        self.job.hot = hot;
+        Ok(())
     }
 
     /// Does a bounded part of the work; the outcome with the last. The files are the caller's then.

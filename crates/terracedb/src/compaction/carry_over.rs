@@ -32,7 +32,8 @@ pub(super) struct CarryOver {
     offered: Vec<(u64, u32)>,
 }
 
-/// A survey stops where the keys of hot pages take this much: the hottest of them are told.
+/// A survey takes no more keys once those of hot pages take this much, which the last of them may pass: the
+/// hottest of them are told.
 const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
 
 impl CarryOver {
@@ -47,21 +48,27 @@ impl CarryOver {
         let tier = Arc::clone(cache.below().filter(|tier| tier.failure().is_none())?);
         let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
         let mut it = Self { cache, tier, places: 0, gone, offered };
-        let mut runs: Vec<(RunId, RunHeat)> = Vec::new();
-        for (run, piece) in inputs {
-            if runs.last().is_none_or(|(last, _)| last != run) {
-                runs.push((*run, RunHeat::default()));
+        let heat = it.heat(inputs, range);
+        Some((it, hot_ranges(heat)))
+    }
+
+    /// What the inputs' pages say, run by run.
+    fn heat(&mut self, inputs: &[(RunId, Arc<Piece>)], range: &KeyRange) -> Vec<RunHeat> {
+        let mut bytes_left = SURVEY_BYTES_MAX;
+        let mut runs = Vec::new();
+        for pieces in inputs.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut heat = RunHeat::default();
+            for (_, piece) in pieces {
+                // A table that contradicts itself is the merge's to complain of.
+                if let Ok(table) = piece.table() {
+                    let is_whole = range.covers(piece.range());
+                    let part = piece.range().intersection(range);
+                    let _ = self.look_at(table, &part, is_whole, &mut heat, &mut bytes_left);
+                }
             }
-            let bytes: usize = runs.iter().map(|(_, heat)| heat.key_bytes()).sum();
-            // A table that contradicts itself is the merge's to complain of.
-            if let (Some((_, heat)), Ok(table)) = (runs.last_mut(), piece.table()) {
-                let is_whole = range.covers(piece.range());
-                let part = piece.range().intersection(range);
-                let bytes_left = SURVEY_BYTES_MAX.saturating_sub(bytes);
-                let _ = it.look_at(table, &part, is_whole, heat, bytes_left);
-            }
+            runs.push(heat);
         }
-        Some((it, hot_ranges(runs.into_iter().map(|(_, heat)| heat).collect())))
+        runs
     }
 
     fn look_at(
@@ -70,7 +77,7 @@ impl CarryOver {
         part: &KeyRange,
         is_whole: bool,
         heat: &mut RunHeat,
-        mut bytes_left: usize,
+        bytes_left: &mut usize,
     ) -> Result<()> {
         let file = table.footer().digest;
         let partitions = table.partitions_in(&Bounds::from(part))?;
@@ -80,7 +87,7 @@ impl CarryOver {
             let mut meta = None;
             for page in partition.first_page..partition.meta_page {
                 let warmth = self.warmth(PageKey { file, page });
-                if warmth == 0 || bytes_left == 0 {
+                if warmth == 0 || *bytes_left == 0 {
                     continue;
                 }
                 if meta.is_none() {
@@ -95,7 +102,7 @@ impl CarryOver {
                     false => KeyRange::new(&first, Some(&last)),
                 };
                 let keys = keys.intersection(part);
-                bytes_left = bytes_left.saturating_sub(keys.key_bytes());
+                *bytes_left = bytes_left.saturating_sub(keys.key_bytes());
                 heat.hot.push((keys, warmth));
             }
             self.places += u32::from(self.lies_below(PageKey { file, page: partition.meta_page }));
@@ -165,5 +172,62 @@ impl CarryOver {
         for (file, pages) in &self.offered {
             self.tier.remove_pages(*file, 0..*pages);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::limits::KEY_BYTES_MAX;
+    use base::{Codec, ManualClock, Stepper};
+    use media::MemoryMedium;
+
+    use super::*;
+    use crate::{Db, Keyspace, Resources, Scm};
+
+    /// Keys that differ late, so that what tells pages apart is as long.
+    fn key(number: usize) -> Vec<u8> {
+        let mut key = vec![b'k'; 40_000];
+        key.extend(format!("{number:06}").into_bytes());
+        key
+    }
+
+    /// Two runs of the same keys, all of whose pages were read, and what a merge of them would read.
+    fn warm(db: &Db, keys: usize) -> (Keyspace, Vec<(RunId, Arc<Piece>)>) {
+        let keyspace = db.keyspace("k").unwrap();
+        for _ in 0..2 {
+            (0..keys).for_each(|number| keyspace.put(key(number), [7; 3000]).unwrap());
+            keyspace.flush().unwrap();
+            // What was read once is not warm.
+            let numbers = (0..keys).cycle().take(3 * keys);
+            numbers.for_each(|number| assert!(keyspace.get(key(number)).unwrap().is_some()));
+        }
+        let version = Arc::clone(&keyspace.tree().view().version);
+        let pieces = version.runs().iter();
+        let pieces =
+            pieces.flat_map(|run| run.pieces().iter().map(|piece| (run.id(), Arc::clone(piece))));
+        (keyspace, pieces.collect())
+    }
+
+    #[test]
+    fn a_survey_of_long_keys_stops_within_one_of_its_bound() {
+        let place = tempfile::tempdir().unwrap();
+        let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
+        // Nothing is merged meanwhile: background tasks take a step where someone waits for them.
+        let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
+        let resources = Resources::builder().memory(64 << 20).scm(scm).executor(executor);
+        let resources = resources.build().unwrap();
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).resources(&resources);
+        let db = db.codec(Codec::Lz4).open().unwrap();
+        // One page each: the pages of either run have keys beyond the bound.
+        let (_keyspace, inputs) = warm(&db, 2 * SURVEY_BYTES_MAX / 80_000);
+        let cache = &db.store().compactor.env().cache;
+        let (mut it, _) = CarryOver::survey(cache, &inputs, &KeyRange::all()).unwrap();
+        let heat = it.heat(&inputs, &KeyRange::all());
+        let bytes: Vec<usize> = heat.iter().map(RunHeat::key_bytes).collect();
+        let (most, page) = (SURVEY_BYTES_MAX, 2 * KEY_BYTES_MAX);
+        assert!(bytes[0] > most && bytes[0] <= most + page, "{bytes:?}");
+        assert!(heat[0].pages > heat[0].hot.len() as u64, "{heat:?}");
+        // Nothing is left for the second run, whose pages are counted all the same.
+        assert_eq!((bytes[1], heat[1].pages), (0, heat[0].pages));
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, Error, Result, TableId};
+use base::{Codec, Error, Result, RunId, TableId};
 use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, Outcome, Run, Verification};
@@ -59,8 +59,8 @@ pub(crate) struct MergeJob {
     rectangle: Rectangle,
     level: u8,
     reason: Reason,
-    /// The pieces merged.
-    inputs: Vec<Arc<Piece>>,
+    /// The pieces merged, and their runs.
+    inputs: Vec<(RunId, Arc<Piece>)>,
     /// What inputs above the oldest run hold, and in it, bytes; where nothing older lies below.
     turnover: Option<(u64, u64)>,
     /// When its first step was due.
@@ -76,6 +76,9 @@ pub(crate) struct MergeJob {
 
 #[derive(Debug)]
 enum Stage {
+    /// What is to be carried over is still to be surveyed: not by who made the job, under the lock of the
+    /// tree's shape.
+    Planned(Box<Run>),
     Running(Box<Run>),
     /// The outcome, the half of it that verification does not keep.
     Verifying(Box<Verification>, Outcome),
@@ -108,11 +111,7 @@ impl MergeJob {
         if !shape.reserve(&rectangle) {
             return Ok(None);
         }
-        let surveyed = CarryOver::survey(&env.cache, &inputs, &rectangle.range);
-        let (carry, hot) = surveyed.map_or_else(Default::default, |(it, hot)| (Some(it), hot));
-        let inherited = (runs, hot);
-        let made =
-            Self::start(env, compact, tree, merge, &version, &rectangle, inherited, (id, now_ms));
+        let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
         let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
@@ -124,13 +123,13 @@ impl MergeJob {
             rectangle,
             level: merge.level,
             reason: merge.reason,
-            inputs: inputs.into_iter().map(|(_, piece)| piece).collect(),
+            inputs,
             turnover: merge.oldest.then_some((newer, oldest)),
             began: Duration::ZERO,
             job,
             compact: compact.clone(),
-            carry,
-            stage: Stage::Running(Box::new(run)),
+            carry: None,
+            stage: Stage::Planned(Box::new(run)),
             memory,
         }))
     }
@@ -143,7 +142,7 @@ impl MergeJob {
         merge: &Merge,
         version: &Version,
         rectangle: &Rectangle,
-        (inputs, hot): (Vec<InputRun>, Vec<KeyRange>),
+        inputs: Vec<InputRun>,
         (id, now_ms): (u64, u64),
     ) -> Result<(Job, Run)> {
         // After the version: see the module.
@@ -177,7 +176,7 @@ impl MergeJob {
             },
             // Without it, operands stay as they are.
             operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
-            hot,
+            hot: Vec::new(),
             values: ValueRules {
                 bytes_min: VALUE_APART_BYTES as u64,
                 ids: values..ids.end,
@@ -212,7 +211,7 @@ impl MergeJob {
     }
 
     fn input_ids(&self) -> Vec<TableId> {
-        self.inputs.iter().map(|piece| piece.entry().id).collect()
+        self.inputs.iter().map(|(_, piece)| piece.entry().id).collect()
     }
 
     /// About the bytes that it may write.
@@ -230,6 +229,11 @@ impl MergeJob {
     /// As [`Run::step`]: nothing happened, and the job is to be dropped.
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Merged>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Planned(mut run) => {
+                self.survey(env, &mut run);
+                self.stage = Stage::Running(run);
+                Ok(None)
+            }
             Stage::Running(mut run) => {
                 let stepped =
                     run.step().inspect_err(|error| self.blame(env, run.blame(), error))?;
@@ -259,9 +263,20 @@ impl MergeJob {
         }
     }
 
+    /// Finds what is to be carried over. Where memory for it is short, nothing is.
+    fn survey(&mut self, env: &FlushEnv, run: &mut Run) {
+        let surveyed = CarryOver::survey(&env.cache, &self.inputs, &self.rectangle.range);
+        if let Some((carry, hot)) = surveyed
+            && run.set_hot(hot.clone()).is_ok()
+        {
+            self.job.hot = hot;
+            self.carry = Some(carry);
+        }
+    }
+
     /// Keeps the input in which damage was met out of later jobs.
     fn blame(&self, env: &FlushEnv, table: Option<TableId>, error: &Error) {
-        let mut inputs = self.inputs.iter();
+        let mut inputs = self.inputs.iter().map(|(_, piece)| piece);
         if let Some(blamed) = inputs.find(|piece| Some(piece.entry().id) == table) {
             let problem = Problem {
                 keyspace: Some(self.tree.name().to_owned()),
@@ -290,13 +305,13 @@ impl MergeJob {
             outputs.push((*oldest, Piece::whole(env.table_file(Ok(table), entry))));
         }
         // After the outputs: value files that both point into are not without a table in between.
-        for piece in &self.inputs {
+        for (_, piece) in &self.inputs {
             let range = piece.range().intersection(range);
             edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
         }
         let is_timed =
-            |piece: &Arc<Piece>| piece.table().is_ok_and(|table| table.properties().expiring > 0);
-        if self.inputs.iter().any(is_timed) {
+            |piece: &Piece| piece.table().is_ok_and(|table| table.properties().expiring > 0);
+        if self.inputs.iter().any(|(_, piece)| is_timed(piece)) {
             edits.extend(env.timekeeper.tell(self.job.now_ms));
         }
         let shape = self.tree.shape();
@@ -313,7 +328,7 @@ impl MergeJob {
         }
         let pointed = outputs.iter().map(|(_, output)| output.file().facts().value_bytes());
         let held = outcome.bytes_written() + pointed.sum::<u64>();
-        let inputs = self.inputs.iter().map(|piece| piece.entry().id).collect();
+        let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         shape.install_changed(&change);
         self.carry.iter().for_each(CarryOver::installed);
@@ -362,7 +377,7 @@ impl MergeJob {
 
     /// Whether damage was met in an input, which is out of all later jobs now.
     pub(super) fn has_damaged_input(&self) -> bool {
-        self.inputs.iter().any(|piece| piece.file().is_damaged())
+        self.inputs.iter().any(|(_, piece)| piece.file().is_damaged())
     }
 
     /// What it merges, for messages.
@@ -378,7 +393,7 @@ impl Drop for MergeJob {
     }
 }
 
-type Inputs = (Vec<InputRun>, Vec<(base::RunId, Arc<Piece>)>);
+type Inputs = (Vec<InputRun>, Vec<(RunId, Arc<Piece>)>);
 
 /// All that `version` holds within `rectangle`, newest run first; none where that is nothing.
 ///
