@@ -7,9 +7,11 @@
 use std::ptr::NonNull;
 
 use base::Error;
+use base::limits::PAGE_BYTES;
 
-/// The size of a huge page, and of most chunks, bytes.
-pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+/// The size of a huge page, and of most chunks, bytes. Few frames under Miri, to which each reference to a
+/// chunk is one to every atomic in the headers of its frames.
+pub(crate) const CHUNK_BYTES: usize = if cfg!(miri) { 16 * PAGE_BYTES } else { 2 << 20 };
 
 /// Zeroed memory that nobody else has.
 pub(crate) struct Chunk {
@@ -46,10 +48,9 @@ mod mapped {
     use std::ptr::{NonNull, null_mut};
 
     use base::Result;
-    use base::limits::PAGE_BYTES;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    use super::{CHUNK_BYTES, Chunk};
+    use super::{CHUNK_BYTES, Chunk, PAGE_BYTES};
 
     impl Chunk {
         /// Maps `bytes`, rounded up to whole 4 KiB pages; at least one.
@@ -165,9 +166,8 @@ mod allocated {
     use std::ptr::NonNull;
 
     use base::Result;
-    use base::limits::PAGE_BYTES;
 
-    use super::{CHUNK_BYTES, Chunk};
+    use super::{CHUNK_BYTES, Chunk, PAGE_BYTES};
 
     impl Chunk {
         pub(crate) fn map(bytes: usize) -> Result<Self> {

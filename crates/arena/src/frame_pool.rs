@@ -35,11 +35,12 @@ use crate::sync::{Mutex, MutexGuard, Padded, lock, yield_now};
 /// Frames of a whole chunk.
 pub(crate) const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
 
-/// Chunks are found through tables of this many, made as the pool grows.
-const TABLE_CHUNKS: usize = 512;
+/// Chunks are found through tables of this many, made as the pool grows. Few under Miri, to which each
+/// reference to a table is one to every place in it.
+const TABLE_CHUNKS: usize = if cfg!(miri) { 4 } else { 512 };
 
 /// The most tables: 2 TiB of frames.
-const TABLES_MAX: usize = 2048;
+const TABLES_MAX: usize = if cfg!(miri) { 4 } else { 2048 };
 
 /// Where a frame lies in its pool: what an index keeps of it.
 pub type FramePlace = std::num::NonZeroU32;

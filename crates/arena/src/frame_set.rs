@@ -7,7 +7,7 @@ use crate::frame_pool::FRAMES_PER_CHUNK;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-const WORDS: usize = FRAMES_PER_CHUNK / 64;
+const WORDS: usize = FRAMES_PER_CHUNK.div_ceil(64);
 
 /// Frames by their places in a chunk.
 #[derive(Default)]
