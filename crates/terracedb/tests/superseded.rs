@@ -13,10 +13,10 @@ mod common;
 use std::sync::Arc;
 
 use base::Rng;
-use common::{Model, assert_same, key};
+use common::{Image, Model, assert_same, key};
 use compact::plan::Options;
-use media::Medium;
-use terracedb::{Db, Keyspace, Snapshot};
+use media::{Medium, MemoryMedium};
+use terracedb::{Db, Keyspace, RepairOptions, Snapshot, repair};
 
 const KEYS: u64 = 4000;
 
@@ -111,6 +111,37 @@ fn merges_in_the_background_free_what_a_snapshot_kept() {
         assert!(stored(&*medium) < once * 13 / 10, "{} of {once}", stored(&*medium));
         assert_same(&keyspace, &after, "settled");
     }
+}
+
+/// A table that was repaired tells what of it is garbage, as the damaged one did.
+#[test]
+fn what_a_snapshot_kept_goes_after_a_repair_too() {
+    let memory = Arc::new(MemoryMedium::new());
+    let medium = Arc::clone(&memory) as Arc<dyn Medium>;
+    let db = open(&medium);
+    let keyspace = db.keyspace("fruit").unwrap();
+    let mut rng = Rng::new(5);
+    overwrite(&keyspace, &mut rng, 400);
+    db.compact().unwrap();
+    let once = stored(&*medium);
+    let snapshot = db.snapshot();
+    overwrite(&keyspace, &mut rng, 400);
+    db.compact().unwrap();
+    drop((snapshot, keyspace, db));
+    let files = Image::of(&memory);
+    let tables = files.named(".table").into_iter().cloned().collect::<Vec<_>>();
+    // A page of each table is damaged.
+    for name in &tables {
+        let mut content = files.0[name].clone();
+        content[5000] ^= 1;
+        memory.insert(name, content).unwrap();
+    }
+    let report = repair(&medium, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    assert_eq!(report.repaired.len(), tables.len(), "{report:?}");
+    assert!(stored(&*medium) > once * 18 / 10, "versions that nobody needs are salvaged too");
+    let db = open(&medium);
+    db.wait_until_settled().unwrap();
+    assert!(stored(&*medium) < once * 13 / 10, "{} of {once}", stored(&*medium));
 }
 
 /// A flush keeps versions too; and each snapshot pins only what it reads.

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use base::{Account, Codec, Error, KeyspaceId, Result, StoreId, TableId, Trailer};
+use base::{
+    Account, Codec, EntryKind, Error, KeyspaceId, Result, Seqno, StoreId, TableId, Trailer,
+};
 use bytes::Bytes;
+use compact::Kept;
 use media::{Medium, Purpose};
 use table::{
     Dictionaries, FILTER_BITS_DEFAULT, LostKeys, Pointer, RangeDeletesFound, Salvaged, Spec,
@@ -33,6 +36,31 @@ pub(super) enum Fate {
 
 /// Says what becomes of a version: of its key, trailer and stored value.
 pub(super) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Fate> + 'a;
+
+/// What hides the versions of a key that are to come: so that the new table tells, as one of a merge does,
+/// what of it is garbage. Range deletes come after all versions and are not looked for.
+#[derive(Default)]
+struct Hiding {
+    key: Vec<u8>,
+    /// The last version of the key, where it says all by itself.
+    by: Option<Seqno>,
+}
+
+impl Hiding {
+    /// Passes the next version; the number of what supersedes it.
+    fn pass(&mut self, key: &[u8], trailer: Trailer) -> Result<Option<Seqno>> {
+        if *key != *self.key {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.by = None;
+        }
+        let by = self.by.filter(|by| *by > trailer.seqno());
+        if trailer.kind()? != EntryKind::Merge {
+            self.by = Some(trailer.seqno());
+        }
+        Ok(by)
+    }
+}
 
 /// What is left of a damaged table.
 pub(super) struct Remains {
@@ -84,6 +112,7 @@ impl Shop {
     ) -> Result<Remains> {
         let mut lost = Vec::new();
         let mut writer = None;
+        let mut hiding = Hiding::default();
         let mut add = |found: Salvaged<'_>| {
             let fate = match found {
                 Salvaged::Lost(keys) => {
@@ -98,15 +127,17 @@ impl Shop {
                 Some(writer) => writer,
                 none => none.insert(self.writer(new, keyspace, codec)?),
             };
-            match (found, fate) {
-                (Salvaged::Version { key, trailer, .. }, Fate::Moved(pointer)) => {
-                    writer.add(key, trailer, &pointer.encode())
+            match found {
+                Salvaged::Version { key, trailer, value } => {
+                    let pointer = match fate {
+                        Fate::Moved(pointer) => Some((trailer, pointer)),
+                        Fate::Keep | Fate::Drop => None,
+                    };
+                    let superseded_by = hiding.pass(key, trailer)?;
+                    Kept { key, trailer, value, superseded_by }.add_to(writer, pointer)
                 }
-                (Salvaged::Version { key, trailer, value }, _) => writer.add(key, trailer, value),
-                (Salvaged::RangeDelete(it), _) => {
-                    writer.add_range_delete(it.start, it.end, it.seqnos)
-                }
-                (Salvaged::Lost(_), _) => Ok(()),
+                Salvaged::RangeDelete(it) => writer.add_range_delete(it.start, it.end, it.seqnos),
+                Salvaged::Lost(_) => Ok(()),
             }
         };
         let (medium, dictionaries) = (&*self.medium, &*self.dictionaries);
