@@ -363,7 +363,7 @@ fn opened_behind(segments: &[Found], index: usize) -> bool {
 }
 
 /// A reader of a segment whose header was read before.
-fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
+pub(crate) fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
     let Source { medium, store, purpose, account, .. } = source;
     let (reader, header) = SegmentReader::open(&**medium, (lane, id), *store, *purpose, account)?;
     header.map(|_| reader)

@@ -173,6 +173,12 @@ impl SegmentReader {
         self.window.get(found.end - body as u64, body).unwrap_or_default()
     }
 
+    /// The whole record just read, as stored.
+    pub(crate) fn record(&self, found: &Located) -> &[u8] {
+        let len = (found.end - found.offset) as usize;
+        self.window.get(found.offset, len).unwrap_or_default()
+    }
+
     /// Moves `bytes` on.
     pub(crate) const fn skip(&mut self, bytes: u64) {
         self.at += bytes;

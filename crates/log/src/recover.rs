@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
-use media::{Access, Buf, File, Purpose};
+use media::{Access, File, Purpose};
 
-use crate::chain::{Chain, Cut, End, Found, Source};
+use crate::chain::{self, Chain, Cut, End, Found, Source};
 use crate::name::{parse_segment_name, segment_name};
 use crate::reader::{Located, What};
 use crate::retention::{Retention, Sealed};
@@ -222,7 +222,7 @@ pub(crate) fn settle(
         }
         let file = source.medium.open(&name, Access::Bytes)?;
         if found.limit.min(end) > durable {
-            store_again(&*file, found.tail, source)?;
+            store_again(&*file, source, (lane, id), (begin, found.tail))?;
         }
         tail = Some((file, found.tail));
         let charge = source.account.charge(SEGMENT_MEMORY)?;
@@ -232,21 +232,46 @@ pub(crate) fn settle(
     Ok(tail)
 }
 
-/// Stores what a segment holds once more, and syncs it.
+/// Stores the records of a segment up to `tail` once more, from the lane sequence `begin` on, and syncs it.
 ///
 /// After a failed sync the system may go on to show content that is on no device, and report a
 /// later sync as done without writing it. No sector changes, so a power cut meanwhile costs
-/// nothing that was durable.
-fn store_again(file: &dyn File, tail: u64, source: &Source) -> Result<()> {
-    const CHUNK_PAGES: usize = 64;
-    let _charge = source.account.charge((CHUNK_PAGES * PAGE_BYTES) as u64)?;
-    let mut at = PAGE_BYTES as u64;
-    while at < tail {
-        let pages = (tail - at).div_ceil(PAGE_BYTES as u64).min(CHUNK_PAGES as u64);
-        let (buf, read) = file.read(at, Buf::pages(pages as usize), source.purpose);
-        read?;
-        file.store(at, &buf, Purpose::Log)?;
-        at += buf.len() as u64;
+/// nothing that was durable: each record is verified as it is read for this, since what was read
+/// wrong once would be stored so for good.
+fn store_again(
+    file: &dyn File,
+    source: &Source,
+    at: (LaneId, SegmentId),
+    (begin, tail): (u64, u64),
+) -> Result<()> {
+    const AT_ONCE_BYTES: usize = 256 << 10;
+    let _charge = source.account.charge(AT_ONCE_BYTES as u64)?;
+    let mut reader = chain::open(source, at.0, at.1)?;
+    let (mut from, mut bytes) = (0, Vec::with_capacity(AT_ONCE_BYTES));
+    let mut sequence = begin;
+    while reader.at() < tail {
+        let Some(found) = reader.next(sequence)? else { return Err(reader.explain(sequence)) };
+        if found.offset >= tail {
+            break;
+        }
+        sequence += 1;
+        let record = reader.record(&found);
+        let follows = found.offset == from + bytes.len() as u64;
+        if !bytes.is_empty() && !(follows && bytes.len() + record.len() <= AT_ONCE_BYTES) {
+            file.store(from, &bytes, Purpose::Log)?;
+            bytes.clear();
+        }
+        if record.len() > AT_ONCE_BYTES {
+            file.store(found.offset, record, Purpose::Log)?;
+            continue;
+        }
+        if bytes.is_empty() {
+            from = found.offset;
+        }
+        bytes.extend_from_slice(record);
+    }
+    if !bytes.is_empty() {
+        file.store(from, &bytes, Purpose::Log)?;
     }
     file.sync(Purpose::Log)
 }
