@@ -75,7 +75,7 @@ mod on_threads {
 
     #[test]
     fn buckets_grow_with_their_entries_and_are_charged_before() {
-        let entries = if cfg!(miri) { 5_000 } else { 100_000 };
+        let entries = if cfg!(miri) { 300 } else { 100_000 };
         let budget = Budget::new(u64::MAX);
         let index = TagBuckets::new(&budget.account("index"), entries).unwrap();
         let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number >> 7;
