@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::{Faulty, Medium};
+use media::{Fault, Faulty, Medium, OpKind, Rule};
 use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind, Ingest};
 
 use crate::cells::{Change, key, value};
@@ -196,11 +196,33 @@ impl World {
         self.check_copy(Arc::new(image), "checkpoint")
     }
 
+    /// A backup holds what was acknowledged, whatever its repository went through: an operation may fail,
+    /// after which it is made again, and the power may go.
     pub(crate) fn backup(&mut self) -> Outcome {
-        let backup = Backup::on_medium(Arc::clone(&self.repository));
-        let done = backup.create(self.db(), "simulated");
+        let backup = Backup::on_medium(Arc::clone(&self.repository) as _);
+        let struck = self.repository.struck();
+        if self.rng.one_in(3) {
+            let on = [OpKind::Write, OpKind::Sync, OpKind::Names, OpKind::Names];
+            let on = on[self.rng.below(on.len() as u64) as usize];
+            self.repository.inject(Rule::new(on, Fault::Io).after(self.rng.below(16)))?;
+        }
+        let mut done = backup.create(self.db(), "simulated");
         self.note(format!("  backup: {:?}", done.as_ref().map(|report| report.id)));
+        self.repository.heal();
+        if done.is_err() && self.repository.struck() > struck {
+            done = backup.create(self.db(), "again");
+            self.note(format!("  backup, again: {:?}", done.as_ref().map(|report| report.id)));
+        }
         let id = done?.id;
+        if self.rng.one_in(3) {
+            let image = self.repository.crash_image(self.rng.next_u64())?;
+            self.repository = Arc::new(Faulty::over(&image, self.rng.next_u64())?);
+        }
+        let backup = Backup::on_medium(Arc::clone(&self.repository) as _);
+        for listed in backup.list()?.backups {
+            let report = backup.verify(listed.id)?;
+            ensure!(report.is_clean(), "backup {}: {:?}", listed.id, report.problems);
+        }
         let to = Arc::new(Faulty::new(self.rng.next_u64())) as Arc<dyn Medium>;
         backup.restore_on(id, &to)?;
         self.check_copy(to, "restored backup")?;

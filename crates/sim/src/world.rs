@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) snapshots: Vec<(Snapshot, State)>,
     pub(crate) transactions: Vec<Pending>,
     pub(crate) ingests: Vec<Filling>,
-    pub(crate) repository: Arc<dyn Medium>,
+    pub(crate) repository: Arc<Faulty>,
     /// The device fails or is full.
     pub(crate) broken: bool,
     /// A fault may cost what is not synced, once more than so many struck.

@@ -17,52 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped, assert_same, faulty, fill};
-use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
+use common::{
+    Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty, fill, open,
+};
+use media::{Faulty, Freeze, Medium, MemoryMedium};
 use terracedb::{Backup, Db};
-
-fn open(medium: &Arc<dyn Medium>, seed: u64) -> Db {
-    Stepped::new(seed).on(Arc::clone(medium)).open().unwrap()
-}
-
-/// A store, what is in it, and its device.
-struct Source {
-    db: Db,
-    model: Model,
-    rng: Rng,
-    device: Arc<Faulty>,
-}
-
-impl Source {
-    fn new(seed: u64) -> Self {
-        let (device, medium) = faulty(seed);
-        let db = open(&medium, seed);
-        let mut source = Self { db, model: Model::new(), rng: Rng::new(seed), device };
-        source.grow(300);
-        source
-    }
-
-    fn grow(&mut self, writes: u64) {
-        fill(&self.db, &mut self.rng, &mut self.model, writes, false);
-    }
-}
-
-/// Asserts that backup `id` restores to `model`, and that what is restored checks clean.
-fn assert_restores(repository: &Backup, id: u64, model: &Model, why: &str) {
-    let medium = common::memory();
-    repository.restore_on(id, &medium).unwrap_or_else(|error| panic!("{why}: {error}"));
-    let db = open(&medium, id);
-    assert!(db.recovery().damaged_tables.is_empty() && db.recovery().log_torn.is_none(), "{why}");
-    assert_same(&db.keyspace("k").unwrap(), model, why);
-    drop(db);
-    let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
-    assert!(checked.is_clean() && checked.unowned.is_empty(), "{why}: {checked:?}");
-}
-
-fn assert_verifies(repository: &Backup, id: u64, why: &str) {
-    let report = repository.verify(id).unwrap_or_else(|error| panic!("{why}: {error}"));
-    assert!(report.is_clean(), "{why}: {:?}", report.problems);
-}
 
 fn used(medium: &dyn Medium) -> u64 {
     medium.list().unwrap().iter().map(|file| file.len).sum()
@@ -256,50 +215,6 @@ fn a_restored_store_that_is_cut_off_is_whole_or_no_store() {
         }
     }
     assert!(whole > 0 && none > 0, "{whole} whole, {none} none");
-}
-
-/// Scenario: each operation on the repository fails in turn, while a backup is made.
-#[test]
-fn a_backup_that_fails_costs_no_other_and_is_made_again() {
-    let source = Source::new(13);
-    let cases = [
-        (OpKind::Read, Fault::Io),
-        (OpKind::Write, Fault::Io),
-        (OpKind::Write, Fault::NoSpace),
-        (OpKind::Sync, Fault::Io),
-        (OpKind::Names, Fault::Io),
-        (OpKind::Names, Fault::NoSpace),
-    ];
-    let mut failures = 0;
-    for (on, fault) in cases {
-        for nth in 0.. {
-            let why = format!("{on:?} {nth}, {fault:?}");
-            let (device, medium) = faulty(nth);
-            let repository = Backup::on_medium(medium);
-            let first = repository.create(&source.db, "first").unwrap();
-            device.inject(Rule::new(on, fault.clone()).after(nth)).unwrap();
-            let made = repository.create(&source.db, "second");
-            if device.struck() == 0 {
-                made.unwrap();
-                break;
-            }
-            device.heal();
-            if let Err(error) = &made {
-                let kinds = [ErrorKind::NoSpace, ErrorKind::Corrupt];
-                assert!(kinds.contains(&error.kind()), "{why}: {error}");
-                failures += 1;
-            }
-            let again = repository.create(&source.db, "again").unwrap();
-            for id in [first.id, again.id] {
-                assert_verifies(&repository, id, &why);
-                assert_restores(&repository, id, &source.model, &why);
-            }
-            let list = repository.list().unwrap();
-            assert_eq!((list.damaged.len(), list.unowned_bytes), (0, 0), "{why}");
-        }
-    }
-    assert!(failures > 15, "{failures}");
-    assert!(source.db.statistics().poisoned.is_none());
 }
 
 /// Scenario: a page of the store rots before it is backed up.

@@ -13,7 +13,7 @@ use media::{Access, Buf, Medium, Purpose};
 use table::Dictionary;
 
 use super::index::{Entry, Index, LABEL_BYTES_MAX, file_name};
-use super::objects::{Objects, unfinished};
+use super::objects::{self, Objects, unfinished};
 use super::report::BackupReport;
 use super::view::View;
 use super::{Backup, Steps};
@@ -59,7 +59,7 @@ impl Backup {
             capture.is_copied(name);
         }
         making.manifest()?;
-        self.medium.sync_names(&[])?;
+        self.sync_objects()?;
         let mut report = making.report;
         let mut index = Index {
             id: making.objects.next_id()?,
@@ -86,16 +86,24 @@ impl Backup {
         log::check(&view, Some(index.store), start, &store.resources.account("copies")).map(drop)
     }
 
+    /// Makes the names of objects durable. A sync of names that failed is final: a later one succeeds
+    /// without those it lost. So what no backup has goes, and the next one copies it anew.
+    fn sync_objects(&self) -> Result<()> {
+        self.medium.sync_names(&[]).inspect_err(|_| self.collect())
+    }
+
     /// Makes the backup exist, and removes objects that no backup came to need.
     fn add(&self, index: &Index) -> Result<()> {
-        let name = file_name(index.id);
-        let passing = unfinished(&name);
-        index.write(&*self.medium, &passing)?;
-        self.medium.rename(&passing, &name)?;
-        self.medium.sync_names(&[])?;
-        // The backup is there; what cannot be removed now goes with the next one.
-        let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
+        let added = objects::add(&*self.medium, index);
+        // One that may not outlive a power cut is not shown.
+        added.inspect_err(|_| drop(self.medium.remove(&file_name(index.id))))?;
+        self.collect();
         Ok(())
+    }
+
+    /// Removes what no backup has. What cannot be removed now goes with the next one.
+    fn collect(&self) {
+        let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
     }
 }
 

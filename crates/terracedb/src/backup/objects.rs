@@ -1,6 +1,6 @@
 //! What a repository holds: indexes, objects, and what is left of unfinished ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use base::{Error, Result};
 use media::Medium;
@@ -109,16 +109,30 @@ impl Objects {
     }
 }
 
+/// Makes a backup exist, whose objects are durable.
+pub(super) fn add(medium: &dyn Medium, index: &Index) -> Result<()> {
+    let name = file_name(index.id);
+    let passing = unfinished(&name);
+    index.write(medium, &passing)?;
+    medium.rename(&passing, &name)?;
+    medium.sync_names(&[])
+}
+
 /// Deletes these backups: their indexes first, durably, so that no backup lacks a file.
 pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
-    let known: BTreeSet<u64> = Objects::of(medium)?.indexes.keys().copied().collect();
-    if let Some(id) = ids.iter().find(|id| !known.contains(id)) {
+    let objects = Objects::of(medium)?;
+    if let Some(id) = ids.iter().find(|id| !objects.indexes.contains_key(id)) {
         return Err(Error::invalid("backup").expected("one that exists").got(id));
     }
-    for id in ids {
-        medium.remove(&file_name(*id))?;
-    }
-    medium.sync_names(&[])?;
+    let mut removed = ids.iter().try_for_each(|id| medium.remove(&file_name(*id)));
+    removed = removed.and_then(|()| medium.sync_names(&[]));
+    removed.inspect_err(|_| {
+        // Nobody can tell whether they will be gone after a power cut, and later syncs know nothing of
+        // them: made again, they are there, and keep their files.
+        for index in ids.iter().filter_map(|id| objects.indexes.get(id)?.as_ref().ok()) {
+            let _ = add(medium, index);
+        }
+    })?;
     let report = Objects::of(medium)?.collect(medium)?;
     Ok(DeleteReport { backups: ids.to_vec(), ..report })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Clock, Error, ErrorKind, Result, StoreId, SystemClock};
 use media::{Medium, Staging};
 
-use super::index::Entry;
+use super::index::{Entry, Index};
 use super::report::RestoreReport;
 use super::verify::explain;
 use super::view::View;
@@ -32,8 +32,8 @@ impl Backup {
         Ok(report)
     }
 
-    /// As [`Backup::restore`], to a storage device of the caller's, which must be empty. What a
-    /// failed one leaves there is no store: it has no manifest.
+    /// As [`Backup::restore`], to a storage device of the caller's, which must be empty, and is again
+    /// where this fails. What a process that dies leaves there is no store: it has no manifest.
     ///
     /// # Errors
     /// As [`Backup::restore`].
@@ -43,7 +43,6 @@ impl Backup {
     }
 
     fn restore_files(&self, id: u64, to: &dyn Medium) -> Result<RestoreReport> {
-        let clock = SystemClock::new();
         let mut index = self.index(id)?;
         if let Some(file) = to.list()?.first() {
             return Err(Error::invalid("place to restore to")
@@ -53,7 +52,6 @@ impl Backup {
         // The manifest last.
         index.files.sort_by_key(|entry| is_manifest(&entry.name));
         let view = Arc::new(View::new(&self.medium, &index)) as Arc<dyn Medium>;
-        let source = self.limited(&view);
         let there = view.list()?;
         let is_there =
             |name: &str| there.binary_search_by(|file| file.name.as_str().cmp(name)).is_ok();
@@ -61,6 +59,24 @@ impl Backup {
             let error = Error::corrupt("file of a backup").at(lost.object());
             return Err(error.expected("to be there").got("none"));
         }
+        let copied = self.copy_files(&index, &view, to);
+        copied.inspect_err(|_| {
+            // The manifest first, as far as the device lets it.
+            for entry in index.files.iter().rev() {
+                let _ = to.remove(&entry.name);
+            }
+            let _ = to.sync_names(&[]);
+        })
+    }
+
+    fn copy_files(
+        &self,
+        index: &Index,
+        view: &Arc<dyn Medium>,
+        to: &dyn Medium,
+    ) -> Result<RestoreReport> {
+        let clock = SystemClock::new();
+        let source = self.limited(view);
         let mut copier = Copier::new(&self.account)?;
         let mut steps = Steps::new(self, index.bytes());
         let mut report = RestoreReport::default();
@@ -68,9 +84,7 @@ impl Backup {
             let mut step = |bytes| steps.step(bytes);
             let restored = restore(&mut copier, &*source, index.store, entry, to, &mut step);
             restored.map_err(|error| match error.kind() {
-                ErrorKind::Corrupt => {
-                    explain(&view, &entry.name, index.store, &self.account, error)
-                }
+                ErrorKind::Corrupt => explain(view, &entry.name, index.store, &self.account, error),
                 _ => error,
             })?;
             report.files += 1;

@@ -15,6 +15,7 @@ mod journal;
 mod mortal;
 mod pairs;
 mod script;
+mod source;
 mod stepped;
 mod tidy;
 
@@ -30,6 +31,7 @@ pub(crate) use image::{Image, used};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use script::{Left, Script, merging};
+pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
 pub(crate) use tidy::{assert_tidy, assert_tidy_directory};
 

@@ -1,0 +1,169 @@
+//! Backups on devices of which any operation fails, and whose power goes afterwards.
+//!
+//! I3: a backup exists when everything that it names is durable, whatever failed before it was made.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind};
+use common::{Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty};
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
+use terracedb::Backup;
+
+const FAULTS: [(OpKind, Fault); 6] = [
+    (OpKind::Read, Fault::Io),
+    (OpKind::Write, Fault::Io),
+    (OpKind::Write, Fault::NoSpace),
+    (OpKind::Sync, Fault::Io),
+    (OpKind::Names, Fault::Io),
+    (OpKind::Names, Fault::NoSpace),
+];
+
+/// Runs `scenario` with each operation of each kind failing in turn, told which and a seed, until it says
+/// that none failed; how often one did.
+fn each_fails(scenario: impl Fn(Rule, u64, &str) -> bool) -> u64 {
+    let mut failures = 0;
+    for (on, fault) in FAULTS {
+        for nth in 0.. {
+            // What a failed sync of names loses is drawn.
+            let draws = if (on, &fault) == (OpKind::Names, &Fault::Io) { 3 } else { 1 };
+            let struck = (0..draws).all(|draw| {
+                let why = format!("{on:?} {nth}, {fault:?}, draw {draw}");
+                scenario(Rule::new(on, fault.clone()).after(nth), nth << 8 | draw, &why)
+            });
+            if !struck {
+                break;
+            }
+            failures += 1;
+        }
+    }
+    failures
+}
+
+fn allowed(error: &Error, why: &str) {
+    let kinds = [ErrorKind::NoSpace, ErrorKind::Corrupt];
+    assert!(kinds.contains(&error.kind()), "{why}: {error}");
+}
+
+/// A store that grew since it was backed up, and the repository.
+struct Backed {
+    source: Source,
+    old: Model,
+    repository: MemoryMedium,
+}
+
+impl Backed {
+    fn new(seed: u64) -> Self {
+        let mut source = Source::new(seed);
+        let (device, medium) = faulty(seed);
+        Backup::on_medium(medium).create(&source.db, "old").unwrap();
+        let (old, repository) = (source.model.clone(), device.crash_image(seed).unwrap());
+        source.grow(200);
+        source.db.flush().unwrap();
+        Self { source, old, repository }
+    }
+
+    /// The repository on a device of its own.
+    fn on_device(&self, seed: u64) -> (Arc<Faulty>, Backup) {
+        let device = Arc::new(Faulty::over(&self.repository, seed).unwrap());
+        (Arc::clone(&device), Backup::on_medium(device))
+    }
+
+    /// Asserts that what `repository` lists is whole.
+    fn check(&self, repository: &Backup, why: &str) -> Vec<String> {
+        let list = repository.list().unwrap();
+        assert!(list.damaged.is_empty(), "{why}: {:?}", list.damaged);
+        for backup in &list.backups {
+            assert_verifies(repository, backup.id, why);
+            let model = if backup.label == "old" { &self.old } else { &self.source.model };
+            assert_restores(repository, backup.id, model, why);
+        }
+        list.backups.into_iter().map(|backup| backup.label).collect()
+    }
+}
+
+/// Scenario: each operation on the repository fails in turn, while a backup is made; then one is made,
+/// and the power goes.
+#[test]
+fn a_backup_that_fails_costs_no_other_and_is_made_again() {
+    let backed = Backed::new(13);
+    let failures = each_fails(|rule, seed, why| {
+        let (device, repository) = backed.on_device(seed);
+        device.inject(rule).unwrap();
+        let made = repository.create(&backed.source.db, "new");
+        let struck = device.struck() > 0;
+        device.heal();
+        if let Err(error) = &made {
+            allowed(error, why);
+            let labels: Vec<_> = repository.list().unwrap().backups.into_iter().collect();
+            assert_eq!(labels.len(), 1, "{why}: what failed is not shown");
+        }
+        repository.create(&backed.source.db, "again").unwrap();
+        let labels = backed.check(&repository, why);
+        assert_eq!((&*labels[0], labels.last().map(|it| &**it)), ("old", Some("again")), "{why}");
+        assert_eq!(repository.list().unwrap().unowned_bytes, 0, "{why}");
+        let left = Arc::new(device.crash_image(seed).unwrap());
+        assert_eq!(backed.check(&Backup::on_medium(left), why), labels, "{why}: without power");
+        struck
+    });
+    assert!(failures > 30, "{failures}");
+    assert!(backed.source.db.statistics().poisoned.is_none());
+}
+
+/// Scenario: each operation on the repository fails in turn, while a backup is deleted; then one is made,
+/// and the power goes.
+#[test]
+fn a_backup_that_is_not_deleted_for_sure_is_whole() {
+    let backed = Backed::new(14);
+    let failures = each_fails(|rule, seed, why| {
+        let (device, repository) = backed.on_device(seed);
+        repository.create(&backed.source.db, "new").unwrap();
+        device.inject(rule).unwrap();
+        let deleted = repository.delete(1);
+        let struck = device.struck() > 0;
+        device.heal();
+        if let Err(error) = &deleted {
+            allowed(error, why);
+        }
+        repository.create(&backed.source.db, "again").unwrap();
+        let labels = backed.check(&repository, why);
+        assert_eq!(repository.list().unwrap().unowned_bytes, 0, "{why}");
+        let left = Arc::new(device.crash_image(seed).unwrap());
+        assert_eq!(backed.check(&Backup::on_medium(left), why), labels, "{why}: without power");
+        struck
+    });
+    assert!(failures > 3, "{failures}");
+}
+
+/// Scenario: each operation on the place that is restored to fails in turn.
+#[test]
+fn a_restore_that_fails_leaves_nothing_and_is_begun_again() {
+    let backed = Backed::new(15);
+    let (_, repository) = backed.on_device(1);
+    let failures = each_fails(|rule, seed, why| {
+        let (device, medium) = faulty(seed);
+        device.inject(rule).unwrap();
+        let restored = repository.restore_on(1, &medium);
+        let struck = device.struck() > 0;
+        device.heal();
+        if let Err(error) = restored {
+            allowed(&error, why);
+            assert_eq!(medium.list().unwrap(), [], "{why}");
+            repository.restore_on(1, &medium).unwrap();
+        }
+        let left = Arc::new(device.crash_image(seed).unwrap()) as Arc<dyn Medium>;
+        let db = Stepped::new(seed).on(left).create_if_missing(false).open().unwrap();
+        assert_same(&db.keyspace("k").unwrap(), &backed.old, why);
+        struck
+    });
+    assert!(failures > 20, "{failures}");
+}
