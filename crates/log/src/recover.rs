@@ -257,7 +257,8 @@ fn store_again(
         sequence += 1;
         let record = reader.record(&found);
         let follows = found.offset == from + bytes.len() as u64;
-        if !bytes.is_empty() && !(follows && bytes.len() + record.len() <= AT_ONCE_BYTES) {
+        let goes_on = follows && bytes.len() + record.len() <= AT_ONCE_BYTES;
+        if !bytes.is_empty() && !goes_on {
             file.store(from, &bytes, Purpose::Log)?;
             bytes.clear();
         }
