@@ -17,6 +17,7 @@ pub mod rows;
 pub mod scm;
 mod shard;
 mod statistics;
+mod turns;
 
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};

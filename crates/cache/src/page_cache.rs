@@ -25,9 +25,10 @@ use crate::blocks::Blocks;
 use crate::rows::Ghost;
 use crate::scm::{Leaving, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, Turns, UNUSED_SLOT_BYTES,
-    place_of, warm,
+    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, place_of,
+    warm,
 };
+use crate::turns::Turns;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.

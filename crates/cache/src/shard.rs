@@ -16,6 +16,7 @@ use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
 use crate::scm::{Leaving, ScmTier};
+use crate::turns::Turns;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -61,22 +62,6 @@ pub(crate) struct Entry {
     pub(crate) kind: PageKind,
     /// It was asked for again and again.
     pub(crate) is_warm: bool,
-}
-
-/// What became of data pages that were asked for twice, or copied up, when it was their turn to go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Turns {
-    /// They stayed: they had been asked for again. As often as that, up to three times each.
-    pub(crate) stayed: u64,
-    /// They went.
-    pub(crate) left: u64,
-}
-
-impl std::ops::AddAssign for Turns {
-    fn add_assign(&mut self, other: Self) {
-        self.stayed += other.stayed;
-        self.left += other.left;
-    }
 }
 
 /// What is cached of a page.

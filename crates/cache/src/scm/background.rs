@@ -15,7 +15,7 @@ use super::offers::{Origin, Staged};
 use super::statistics::count;
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
-use crate::shard::Turns;
+use crate::turns::Turns;
 use crate::{PageCache, PageKey};
 
 /// Pages written in one step, at most.

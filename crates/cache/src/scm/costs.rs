@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Costs;
 use super::placement::ALL;
 use super::statistics::Counters;
-use crate::shard::Turns;
+use crate::turns::Turns;
 
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
 pub(crate) const DRAM_HIT_NANOS: u32 = 400;
