@@ -110,9 +110,9 @@ const fn is_churned(offer: Offer, percent: u64) -> bool {
 }
 
 /// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
-/// where the inputs' pages leave so many slots. For its offers, `offer` has the lookups of late, and the writes
-/// of such pages alone: where pages are merged again before they were asked for four times each, it is left to
-/// what is asked for.
+/// where the inputs' pages leave so many slots. `offer` has the lookups of late for its offers, and the
+/// writes of such pages alone: where pages are merged again before they were asked for four times each, it
+/// is left to what is asked for.
 ///
 /// # Errors
 /// Why not.

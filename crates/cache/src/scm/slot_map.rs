@@ -176,8 +176,8 @@ impl SlotMap {
         }
     }
 
-    /// It was, and stays here for two turns: it is among what is asked for most, and is written anew otherwise
-    /// when it leaves DRAM.
+    /// It was, and stays here for two turns: it is among what is asked for most, and is written anew
+    /// otherwise when it leaves DRAM.
     pub(crate) fn promoted(&self, slot: usize) {
         if let Some(state) = self.states.get(slot) {
             state.fetch_and(!(PROMOTING | HEAT), Relaxed);
