@@ -18,6 +18,10 @@ use crate::measured::{CaseResult, StoreResult};
 use crate::stores::Kind;
 use crate::{floor, machine};
 
+/// The part of its memory that a process may take beyond it: what the system counts to it besides, page
+/// tables and buffers of reads under way, and what an allocator holds. One that takes more is killed.
+const BOUND_SLACK: u64 = 8;
+
 /// What to compare, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
@@ -120,7 +124,8 @@ impl Comparison {
         let (bound, how) = if case.is_held {
             // Each starts with nothing in the page cache, where the system lets it be emptied.
             let emptied = empty_page_cache();
-            let bound = Bound::new(case.memory(*scale, *kind == Kind::Terrace));
+            let memory = case.memory(*scale, *kind == Kind::Terrace);
+            let bound = Bound::new(memory + memory / BOUND_SLACK);
             let how = match &bound {
                 Ok(bound) => {
                     format!("{}; page cache emptied before each run: {emptied}", bound.describe())
