@@ -1,7 +1,7 @@
 //! The split of the DRAM tier's memory between rows and pages.
 //!
-//! Both remember what of theirs went last, as much as lay in the same part of the memory: what is
-//! asked for again soon after it went would have been a hit with that much more memory. Rows are
+//! Both remember what of theirs went last, as much as lay in the same number of bytes, however much either
+//! has: what is asked for again soon after it went would have been a hit with that much more memory. Rows are
 //! weighed by what their miss cost: a device read, the use of a page in the tier below, or the search of a
 //! cached page; pages by the first two. What the tier costs beside the device was measured lately. Every so
 //! many misses the one that would have gained clearly more gets some chunks of the other's.
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::scm::DRAM_HIT_NANOS;
 use crate::{PageCache, RowCache};
 
-/// What went last is remembered as far as it lay in one such part of the memory.
+/// What went last is remembered as far as it lay in one such part of all of the memory.
 pub(crate) const SHADOW_PART: usize = 32;
 
 /// A miss is a row that is asked for and not there: after this many the two are weighed.
@@ -155,12 +155,15 @@ pub struct Balance {
 struct Weighed {
     rows: Missed,
     pages: Missed,
+    /// Rows that went or were not let in.
+    went: u64,
 }
 
 impl Balance {
     /// Between these two, half and half at first.
     #[must_use]
     pub fn new(pages: &Arc<PageCache>, rows: &Arc<RowCache>) -> Self {
+        rows.set_shadow_bytes(pages.shadow_bytes());
         Self {
             pages: Arc::clone(pages),
             rows: Arc::clone(rows),
@@ -199,14 +202,19 @@ impl Balance {
                 cached: rows.missed_cached,
             },
             pages: Missed { device: pages.missed, below: pages.missed_below, cached: 0 },
+            went: rows.evicted + rows.refused.seldom,
         };
         // Without a tier nothing is missed there.
         let (flash, below) = self.pages.below().map_or((0, 0), |tier| tier.miss_nanos());
         let (in_rows, in_pages) = (now.rows.since(weighed.rows), now.pages.since(weighed.pages));
+        // As long as no row goes, nobody knows what fewer of them would cost.
+        let is_known = now.went != weighed.went;
         *weighed = now;
-        let gain = gain(in_rows, in_pages, Worth::of(flash, below));
-        let part = step(self.part.load(Relaxed), gain);
-        self.part.store(part, Relaxed);
+        if is_known {
+            let gain = gain(in_rows, in_pages, Worth::of(flash, below));
+            let part = step(self.part.load(Relaxed), gain);
+            self.part.store(part, Relaxed);
+        }
         if self.pages.has_room() {
             // Nobody needs what is free yet.
             return self
@@ -214,7 +222,12 @@ impl Balance {
                 .grow_to(rows.bytes_max.max(rows.bytes + CHUNKS_AT_ONCE * CHUNK_BYTES));
         }
         let (now, at_once) = (rows.bytes, CHUNKS_AT_ONCE * CHUNK_BYTES);
-        let wanted = self.rows_wanted().clamp(now.saturating_sub(at_once), now + at_once);
+        let mut wanted = self.rows_wanted();
+        if !is_known {
+            // What they do not use is of use to pages, but for what they are about to fill.
+            wanted = wanted.min(now - rows.free_bytes.min(now) + at_once / 2);
+        }
+        let wanted = wanted.clamp(now.saturating_sub(at_once), now + at_once);
         if wanted < now {
             self.rows.set_capacity(wanted);
         } else if rows.free_bytes < CHUNK_BYTES {

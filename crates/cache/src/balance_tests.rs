@@ -91,6 +91,12 @@ fn the_split_follows_what_is_asked_for() {
     tier.hits(1_500_000, || rng.below(pages * ROWS_PER_PAGE));
     let second = tier.balance.rows_part();
     assert!(second < first - 0.1, "{second} after {first}, seed {seed}");
+    // And back, from a part so small that hardly a row goes.
+    tier.hits(1_000_000, || skewed(&mut rng));
+    let third = tier.balance.rows_part();
+    assert!(third > 0.55, "{third} after {second}, seed {seed}");
+    let again = tier.hits(50_000, || skewed(&mut rng));
+    assert!(again > warm - 0.02, "{again} after {warm}, seed {seed}");
     // Whoever needs memory gets it from both.
     let held = tier.budget.account("writes").charge(12 * MIB).unwrap();
     assert!(tier.rows.bytes() > 0 && tier.pages.bytes() > 0);

@@ -41,6 +41,8 @@ pub struct PageCache {
     index: FrameIndex,
     blocks: Blocks,
     shards: Box<[Padded]>,
+    /// What went last is remembered as far as it lay in so many bytes.
+    shadow_bytes: u64,
     data: Lookups,
     meta: Lookups,
     /// Where pages go that leave.
@@ -100,6 +102,7 @@ impl PageCache {
             index: FrameIndex::new(account, shards, slots, slots.saturating_mul(ROOM_TO_GROW))?,
             blocks: Blocks::new(account, capacity_bytes),
             shards: (0..shards).map(shard).collect(),
+            shadow_bytes: (shadow * PAGE_BYTES) as u64,
             data: Lookups::default(),
             meta: Lookups::default(),
             below: OnceLock::new(),
@@ -281,6 +284,10 @@ impl PageCache {
                 shard.0.lock().remove(key, hash, self.shared());
             }
         }
+    }
+
+    pub(crate) const fn shadow_bytes(&self) -> u64 {
+        self.shadow_bytes
     }
 
     /// The memory of pages, bytes.

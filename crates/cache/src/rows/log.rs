@@ -18,6 +18,7 @@ use base::{Account, Charge};
 use super::ghost::Ghost;
 use super::policy::{self, Admission, Fate, Queue};
 use super::row::{Row, RowFrom, RowRef};
+use super::row_cache::ROW_BYTES_LEAST;
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
 use crate::balance::SHADOW_PART;
@@ -48,8 +49,10 @@ pub(super) struct RowLog {
     main: VecDeque<Segment>,
     pub(super) bytes_max: u64,
     ghost: Ghost,
-    /// What went last, as much of it as lay in [`SHADOW_PART`] of the memory.
+    /// What went last or was not let in, as much of it as lies in `shadow_bytes`.
     shadow: Ghost,
+    /// As much memory as more or less of it is weighed by, whatever rows have now.
+    shadow_bytes: u64,
     /// For both (I10).
     charge: Charge,
     admission: Admission,
@@ -87,6 +90,7 @@ impl RowLog {
             bytes_max,
             ghost: Ghost::default(),
             shadow: Ghost::default(),
+            shadow_bytes: bytes_max / SHADOW_PART as u64,
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
@@ -101,6 +105,11 @@ impl RowLog {
 
     pub(super) fn free_bytes(&self) -> u64 {
         (self.segments.free() * SEGMENT_WORDS * arena::WORD_BYTES) as u64
+    }
+
+    /// Has what went last remembered as far as it lay in so many bytes.
+    pub(super) const fn set_shadow_bytes(&mut self, bytes: u64) {
+        self.shadow_bytes = bytes;
     }
 
     pub(super) fn ghost_bytes(&self) -> u64 {
@@ -124,8 +133,12 @@ impl RowLog {
             }
         }
         let recalled = self.ghost.recall(hash);
-        let Some(queue) = self.admission.queue(hash, recalled) else {
+        // Where a chunk lies unused, nothing has to go for what is let in.
+        let unused = || (self.segments.free() > CHUNK_SEGMENTS).then_some(Queue::New);
+        let Some(queue) = self.admission.queue(hash, recalled).or_else(unused) else {
             self.remember(shared, hash);
+            // With more memory it might have been let in: where rows are few, next to none go.
+            self.shadow.remember(hash);
             return Err(Refusal::Seldom);
         };
         let (place, words) =
@@ -144,10 +157,15 @@ impl RowLog {
         Ok(())
     }
 
+    /// What a row takes, about.
+    fn row_bytes(&self, shared: Shared<'_>) -> u64 {
+        (self.bytes() / shared.index.len().max(1) as u64).max(ROW_BYTES_LEAST as u64)
+    }
+
     fn remember(&mut self, shared: Shared<'_>, hash: u64) {
         let rows = policy::remembered(shared.index.len().max(GHOST_ROWS_MIN));
         if rows > self.ghost.rows() / 4 * 5 || rows < self.ghost.rows() / 4 {
-            let shadow = shared.index.len().max(GHOST_ROWS_MIN) / SHADOW_PART;
+            let shadow = (self.shadow_bytes / self.row_bytes(shared)) as usize;
             let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
             // Both are there while one is made of the other.
             let missing = (bytes + self.ghost_bytes()).saturating_sub(self.charge.bytes());

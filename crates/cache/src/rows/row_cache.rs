@@ -44,7 +44,7 @@ pub struct RowCache {
 }
 
 /// The least that a row takes on average, bytes: no more are indexed.
-const ROW_BYTES_LEAST: usize = 64;
+pub(super) const ROW_BYTES_LEAST: usize = 64;
 
 /// The address space asked for, in multiples of the capacity: a capacity may be raised.
 const ROOM_TO_GROW: u64 = 8;
@@ -163,6 +163,11 @@ impl RowCache {
                 return;
             }
         }
+    }
+
+    /// Has what went last remembered as far as it lay in so many bytes.
+    pub(crate) fn set_shadow_bytes(&self, bytes: u64) {
+        self.log.lock().set_shadow_bytes(bytes);
     }
 
     /// The memory of rows, bytes.
