@@ -41,8 +41,6 @@ pub struct PageCache {
     index: FrameIndex,
     blocks: Blocks,
     shards: Box<[Padded]>,
-    /// What went last is remembered as far as it lay in so many bytes.
-    shadow_bytes: u64,
     data: Lookups,
     meta: Lookups,
     /// Where pages go that leave.
@@ -102,7 +100,6 @@ impl PageCache {
             index: FrameIndex::new(account, shards, slots, slots.saturating_mul(ROOM_TO_GROW))?,
             blocks: Blocks::new(account, capacity_bytes),
             shards: (0..shards).map(shard).collect(),
-            shadow_bytes: (shadow * PAGE_BYTES) as u64,
             data: Lookups::default(),
             meta: Lookups::default(),
             below: OnceLock::new(),
@@ -147,11 +144,17 @@ impl PageCache {
         self.shards.get(self.part(hash)).map(|padded| &padded.0)
     }
 
+    /// The page of this hash, if it is cached. Takes no lock, and counts nothing.
+    #[inline]
+    fn look(&self, key: PageKey, hash: u64) -> Option<Frame> {
+        let name = key.into();
+        self.index.find(self.part(hash), hash, |place| self.pool.find(place, name))
+    }
+
     /// The page, if it is cached, and how warm it is now; a hit or a miss of `kind`.
     #[inline]
     fn find(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
-        let (hash, name) = (key.hash(), key.into());
-        let found = self.index.find(self.part(hash), hash, |place| self.pool.find(place, name));
+        let found = self.look(key, key.hash());
         let lookups = match kind {
             PageKind::Data => &self.data,
             PageKind::Meta => &self.meta,
@@ -273,21 +276,19 @@ impl PageCache {
         }
         for page in 0..pages {
             let key = PageKey { file, page };
-            let (hash, name) = (key.hash(), key.into());
-            let part = self.part(hash);
-            // A look takes no lock, and most pages of a file that goes are not cached.
-            let found = self.index.find(part, hash, |place| self.pool.find(place, name));
-            if found.is_some()
-                && let Some(shard) = self.shards.get(part)
-            {
-                drop(found);
-                shard.0.lock().remove(key, hash, self.shared());
+            let hash = key.hash();
+            // Most pages of a file that goes are not cached.
+            let is_cached = self.look(key, hash).is_some();
+            if let Some(shard) = self.shard(hash).filter(|_| is_cached) {
+                shard.lock().remove(key, hash, self.shared());
             }
         }
     }
 
-    pub(crate) const fn shadow_bytes(&self) -> u64 {
-        self.shadow_bytes
+    /// What went last is remembered as far as it lay in so many bytes.
+    pub(crate) fn shadow_bytes(&self) -> u64 {
+        let pages = self.shards.iter().map(|shard| shard.0.lock().shadow_pages());
+        (pages.sum::<usize>() * PAGE_BYTES) as u64
     }
 
     /// The memory of pages, bytes.

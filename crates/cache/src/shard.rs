@@ -466,6 +466,11 @@ impl Shard {
         }
     }
 
+    /// How many of the pages that went last are remembered.
+    pub(crate) const fn shadow_pages(&self) -> usize {
+        self.shadow.rows()
+    }
+
     /// See [`Turns`].
     pub(crate) const fn turns(&self) -> Turns {
         self.turns

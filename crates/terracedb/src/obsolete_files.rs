@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::TaskHandle;
+use base::limits::PAGE_BYTES;
 use cache::PageCache;
 use media::Medium;
 use parking_lot::Mutex;
@@ -70,6 +71,13 @@ impl ObsoleteFiles {
         purger.wake();
     }
 
+    /// What the files that wait take, bytes, as far as they could be opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        let waiting = self.waiting.lock();
+        let pages = waiting.files.iter().filter_map(|file| file.cached).map(|(_, pages)| pages);
+        pages.map(|pages| u64::from(pages) * PAGE_BYTES as u64).sum()
+    }
+
     /// Removes the file that waits longest; whether there was one.
     pub(crate) fn purge_one(&self) -> bool {
         let _purging = self.purging.lock();
@@ -118,7 +126,7 @@ mod tests {
     }
 
     fn file(number: u32) -> ObsoleteFile {
-        ObsoleteFile { name: number.to_string(), cached: None, open: None }
+        ObsoleteFile { name: number.to_string(), cached: Some((7, 3)), open: None }
     }
 
     #[test]
@@ -135,8 +143,9 @@ mod tests {
         obsolete.add(file(1));
         obsolete.add(file(9));
         assert_eq!(left(), 3, "whoever gave it up waits for nothing");
+        assert_eq!(obsolete.bytes(), 6 * PAGE_BYTES as u64);
         while executor.help() {}
-        assert_eq!(left(), 2, "one that is missing is no harm");
+        assert_eq!((left(), obsolete.bytes()), (2, 0), "one that is missing is no harm");
         obsolete.add(file(2));
         stop.store(true, Ordering::Release);
         purger.wake();

@@ -21,7 +21,6 @@ use super::row::{Row, RowFrom, RowRef};
 use super::row_cache::ROW_BYTES_LEAST;
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
-use crate::balance::SHADOW_PART;
 
 /// Segments that cleaning may need before it frees one.
 const SPARE_SEGMENTS: usize = 1;
@@ -51,7 +50,7 @@ pub(super) struct RowLog {
     ghost: Ghost,
     /// What went last or was not let in, as much of it as lies in `shadow_bytes`.
     shadow: Ghost,
-    /// As much memory as more or less of it is weighed by, whatever rows have now.
+    /// As much memory as more or less of it is weighed by, whatever rows have now; 0 where nobody weighs.
     shadow_bytes: u64,
     /// For both (I10).
     charge: Charge,
@@ -90,7 +89,7 @@ impl RowLog {
             bytes_max,
             ghost: Ghost::default(),
             shadow: Ghost::default(),
-            shadow_bytes: bytes_max / SHADOW_PART as u64,
+            shadow_bytes: 0,
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),

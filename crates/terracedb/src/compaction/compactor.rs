@@ -328,7 +328,9 @@ impl Compactor {
         drop(state);
         // A device that does not say how much is left is one on which merges find out by failing.
         let space = self.env.medium.space().ok().flatten();
-        let free_bytes = space.map(|space| space.free.saturating_sub(elsewhere));
+        // What is on its way out is free by the time that a merge has come so far.
+        let coming = self.env.obsolete.bytes();
+        let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
         let summary = plan::Summary {
             runs: summary::runs(&version),
             values: summary::values(&version),
