@@ -132,10 +132,10 @@ pub(crate) struct Bench {
     /// Where the store is, or is to be created [default: a directory that is removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Keys that fills and loads write, and others expect
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub(crate) num: u64,
-    /// Operations of all but fills and loads, without --duration [default: --num]
+    /// Keys that fills and loads write, and others expect [default: 1000000, or those of --trace]
+    #[arg(long, value_name = "N")]
+    pub(crate) num: Option<u64>,
+    /// Operations of all but fills and loads, without --duration [default: --num, or those of --trace]
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
     /// Bytes of a key [default: the first workload's: 16; ycsb 24, mixgraph and blobmeta 48, chat 27,
@@ -183,6 +183,8 @@ pub(crate) struct Bench {
     /// [default: a mix's own way, else uniform]
     #[arg(long, value_name = "NAME", value_parser = distribution)]
     pub(crate) distribution: Option<Distribution>,
+    #[command(flatten)]
+    pub(crate) replayed: crate::bench::Replayed,
     /// Make every write durable before it returns
     #[arg(long)]
     pub(crate) sync: bool,
@@ -206,9 +208,9 @@ pub(crate) struct Bench {
 pub(crate) struct Replay {
     /// The trace: plain, .xz or .zst
     pub(crate) file: PathBuf,
-    /// What the trace's bytes mean
+    /// What the trace's bytes mean [default: by its name, which ends with that]
     #[arg(long, value_name = "NAME", value_parser = one_of(Format::ALL, Format::name))]
-    pub(crate) format: Format,
+    pub(crate) format: Option<Format>,
     /// Where the store is, or is to be created; what it holds stays and counts
     /// [default: a directory that is removed afterwards]
     #[arg(long, value_name = "DIR")]

@@ -44,15 +44,16 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
 /// The trace; a YCSB workload with the sizes asked for.
 fn open(args: &args::Replay) -> Result<Box<dyn Trace>> {
     let args::Replay { records, operations, .. } = *args;
-    if args.format == Format::Ycsb {
+    let format = args.format.map_or_else(|| Format::of_name(&args.file), Ok)?;
+    if format == Format::Ycsb {
         return open_ycsb(&args.file, YcsbSize { records, operations }, args.seed);
     }
     for (flag, given) in [("--records", records), ("--operations", operations)] {
         if given.is_some() {
             return Err(Error::invalid(flag)
                 .expected("--format ycsb: a recorded trace has its own length; --limit cuts it")
-                .got(format_args!("--format {}", args.format)));
+                .got(format_args!("--format {format}")));
         }
     }
-    args.format.open(&args.file)
+    format.open(&args.file)
 }

@@ -13,6 +13,7 @@
 
 mod bits;
 mod chooser;
+mod draws;
 mod kind;
 mod layout;
 mod ledger;
@@ -39,8 +40,10 @@ pub use report::Report;
 pub use watch::{Event, Interval, Tick};
 
 use crate::figures::Meter;
+use crate::trace::KeyTrace;
 use crate::{Keys, Sampler, Sizes, Store, Values};
 use chooser::Chooser;
+use draws::{Draws, Replayed, Source};
 use layout::Layout;
 use ledger::{Effect, Ledger, Version};
 use pace::Pace;
@@ -54,6 +57,8 @@ const INSERTS_MAX: u64 = 1 << 32;
 pub struct Bench<'a> {
     store: &'a dyn Store,
     options: Options,
+    /// In place of the distribution.
+    trace: Option<Replayed>,
     keys: Keys,
     /// Whether the store's keys are scattered, once that is known.
     is_scattered: Option<bool>,
@@ -72,6 +77,7 @@ impl<'a> Bench<'a> {
         options.check()?;
         Ok(Self {
             store,
+            trace: None,
             keys: Keys::new(options.key_bytes)?,
             is_scattered: None,
             values: Values::new(options.compression_ratio)?,
@@ -82,11 +88,30 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Checks that the workload `name` can do what `options` ask for.
+    /// Has all runs from now on that draw keys ask for those of `trace` instead, one access after the
+    /// other, over and over; its key of number *n* is the store's.
+    pub fn replay(&mut self, trace: KeyTrace) {
+        self.trace = Some(Replayed::new(trace));
+    }
+
+    /// Checks that the workload `name` can do what `options` ask for, with the keys of `trace` where there
+    /// is one.
     ///
     /// # Errors
     /// `Invalid` where it cannot.
-    pub fn check(name: Name, options: &Options) -> Result<()> {
+    pub fn check(name: Name, options: &Options, trace: Option<&KeyTrace>) -> Result<()> {
+        if let Some(trace) = trace {
+            if trace.distinct() > options.num {
+                return Err(Error::invalid("number of keys")
+                    .expected(format_args!("as many as the trace names: {}", trace.distinct()))
+                    .got(options.num));
+            }
+            if name.load().is_some() {
+                return Err(Error::invalid("trace")
+                    .expected("a workload that has no way of its own to pick keys")
+                    .got(format_args!("`{name}`")));
+            }
+        }
         if options.rate.is_some() && !name.is_paced() {
             return Err(Error::invalid("rate")
                 .expected("a workload of single operations")
@@ -152,7 +177,7 @@ impl<'a> Bench<'a> {
     /// `Invalid` as [`Bench::check`], and where the store's keys are not as the workload needs
     /// them; the store's first error, which stops all threads.
     pub fn run(&mut self, name: Name, hear: &mut dyn FnMut(Event)) -> Result<Report> {
-        Self::check(name, &self.options)?;
+        Self::check(name, &self.options, self.trace.as_ref().map(|trace| &trace.keys))?;
         let is_scattered = name.layout().agree(self.is_scattered)?;
         self.is_scattered = Some(is_scattered);
         self.runs += 1;
@@ -172,11 +197,7 @@ impl<'a> Bench<'a> {
             is_known: self.ledger.live().is_some(),
             epoch: version.epoch,
             seed: self.options.seed.wrapping_add(self.runs << 32),
-            sampler: Sampler::new(
-                name.distribution(self.options.distribution),
-                self.options.num,
-                self.options.seed,
-            )?,
+            source: self.source(name)?,
             chooser,
             clock: &self.clock,
             barrier: Barrier::new(threads),
@@ -202,6 +223,15 @@ impl<'a> Bench<'a> {
         Ok(Report { bench: name, threads, figures })
     }
 
+    /// Where `name` has its keys from.
+    fn source(&self, name: Name) -> Result<Source<'_>> {
+        if let Some(trace) = self.trace.as_ref().filter(|_| name.takes_trace()) {
+            return Ok(Source::Replayed(trace));
+        }
+        let Options { distribution, num, seed, .. } = self.options;
+        Sampler::new(name.distribution(distribution), num, seed).map(Source::Drawn)
+    }
+
     /// Makes room in the ledger for what the workload is going to write.
     fn open_layer(&mut self, name: Name, version: Version) -> Result<()> {
         let inserts = match self.options.duration {
@@ -222,6 +252,9 @@ impl<'a> Bench<'a> {
 #[cfg(test)]
 #[path = "bench_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod draws_tests;
 
 #[cfg(test)]
 mod load_tests;

@@ -41,7 +41,7 @@ pub(crate) struct TestStore {
     fault: Fault,
     puts: AtomicU64,
     synced: AtomicU64,
-    gets: AtomicU64,
+    asked: Mutex<Vec<Vec<u8>>>,
     written: AtomicU64,
     flushed: AtomicU64,
     settled: AtomicU64,
@@ -56,7 +56,7 @@ impl TestStore {
             fault,
             puts: zero(),
             synced: zero(),
-            gets: zero(),
+            asked: Mutex::default(),
             written: zero(),
             flushed: zero(),
             settled: zero(),
@@ -74,6 +74,11 @@ impl TestStore {
 
     pub(crate) fn entries(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         self.map.lock().unwrap().clone()
+    }
+
+    /// The keys of all lookups so far.
+    pub(crate) fn asked(&self) -> Vec<Vec<u8>> {
+        self.asked.lock().unwrap().clone()
     }
 
     pub(crate) fn synced(&self) -> u64 {
@@ -143,7 +148,7 @@ impl Store for TestStore {
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.gets.fetch_add(1, SeqCst);
+        self.asked.lock().unwrap().push(key.to_vec());
         let value = self.seen(&self.map.lock().unwrap(), key);
         if let Some(value) = &value {
             visit(value);
@@ -160,7 +165,7 @@ impl Store for TestStore {
         assert!(depth > 0);
         // Last first: the order is the store's own.
         for (at, key) in keys.iter().enumerate().rev() {
-            self.gets.fetch_add(1, SeqCst);
+            self.asked.lock().unwrap().push(key.to_vec());
             let value = self.seen(&self.map.lock().unwrap(), key);
             visit(at, value.as_deref());
         }
@@ -222,7 +227,7 @@ impl Store for TestStore {
     }
 
     fn counters(&self) -> Counters {
-        let gets = self.gets.load(SeqCst);
+        let gets = self.asked.lock().unwrap().len() as u64;
         let log = Traffic {
             write_ops: self.puts.load(SeqCst),
             write_bytes: self.written.load(SeqCst),

@@ -5,6 +5,7 @@
 
 mod fixed;
 mod input;
+mod key_trace;
 mod lis;
 mod properties;
 mod twitter;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 
 use base::{Error, Result};
 
+pub use key_trace::KeyTrace;
 pub use ycsb::YcsbSize;
 
 use fixed::Fixed;
@@ -24,6 +26,9 @@ use input::Input;
 use lis::Lis;
 use twitter::Twitter;
 use ycsb::Ycsb;
+
+/// The most distinct keys of a trace where they are held: some 2 GiB of memory.
+pub(crate) const KEYS_MAX: usize = 1 << 24;
 
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +99,22 @@ pub trait Trace: Send {
     fn position(&self) -> Position;
 }
 
+/// Hands `each` the accesses of `trace` behind its load phase, at most `limit`.
+pub(crate) fn for_each(
+    trace: &mut dyn Trace,
+    limit: Option<u64>,
+    each: &mut dyn FnMut(&Access) -> Result<()>,
+) -> Result<()> {
+    let mut access = Access::default();
+    while trace.load(&mut access)? {}
+    let mut left = limit.unwrap_or(u64::MAX);
+    while left > 0 && trace.next(&mut access)? {
+        each(&access)?;
+        left -= 1;
+    }
+    Ok(())
+}
+
 /// The format of a trace file. Any but `ycsb` may be compressed, said by an ending of `.xz` or
 /// `.zst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +151,29 @@ impl Format {
             Self::U32 => "u32",
             Self::TwitterCsv => "twitter-csv",
             Self::Ycsb => "ycsb",
+        }
+    }
+
+    /// The format that the ending of `path` says, before one of a compression: `.lis`, `.u64be`, `.u32`,
+    /// `.csv`, `.ycsb`, `.oracleGeneral` or `.oracleGeneral.bin`, as the public traces are named.
+    ///
+    /// # Errors
+    /// `Invalid` where it says none.
+    pub fn of_name(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy();
+        let plain = [".xz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending));
+        let plain = plain.unwrap_or(&name).trim_end_matches(".bin");
+        match plain.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("oracleGeneral") => Ok(Self::OracleGeneral),
+            Some("lis") => Ok(Self::Lis),
+            Some("u64be") => Ok(Self::U64Be),
+            Some("u32") => Ok(Self::U32),
+            Some("csv") => Ok(Self::TwitterCsv),
+            Some("ycsb") => Ok(Self::Ycsb),
+            _ => Err(Error::invalid("trace")
+                .at(path.display())
+                .expected("a name that ends with its format, or --format")
+                .got("neither")),
         }
     }
 

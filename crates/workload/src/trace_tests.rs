@@ -267,6 +267,25 @@ fn ycsb_latest_follows_the_inserts() {
 }
 
 #[test]
+fn a_name_may_say_the_format() {
+    for (name, format) in [
+        ("OLTP.lis.zst", Format::Lis),
+        ("a/cloudPhysicsIO.oracleGeneral.bin", Format::OracleGeneral),
+        ("w.oracleGeneral.xz", Format::OracleGeneral),
+        ("zipfian.u64be.xz", Format::U64Be),
+        ("web.u32", Format::U32),
+        ("cluster52.csv.zst", Format::TwitterCsv),
+        ("a.ycsb", Format::Ycsb),
+    ] {
+        assert_eq!(Format::of_name(Path::new(name)).unwrap(), format, "{name}");
+    }
+    for name in ["web07.trace.xz", "lis", "", "x.bin", "u32.xz"] {
+        let error = Format::of_name(Path::new(name)).unwrap_err().to_string();
+        assert!(error.contains("--format"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn ycsb_refuses_what_it_cannot_run() {
     for text in [
         "requestdistribution=hotspot\n",

@@ -1,9 +1,11 @@
 //! `terrace bench`.
 
 mod tiers;
+mod trace;
 
 use terracedb::{Error, Result};
 use workload::bench::{Bench, Event, Name, Options, Report};
+use workload::trace::KeyTrace;
 
 use crate::engine::EngineStore;
 use crate::output::Output;
@@ -11,20 +13,29 @@ use crate::progress::Progress;
 use crate::{Outcome, args};
 
 pub(crate) use tiers::Args as Tiers;
+pub(crate) use trace::Replayed;
 
 pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     if let Some(args::BenchCommand::Tiers(args)) = &args.command {
         return tiers::run(args);
     }
-    let options = options(&args);
+    let trace = args.replayed.read()?;
+    let options = options(&args, trace.as_ref());
     options.check()?;
-    args.names.iter().try_for_each(|name| Bench::check(*name, &options))?;
+    args.names.iter().try_for_each(|name| Bench::check(*name, &options, trace.as_ref()))?;
     let store = EngineStore::open(args.data.as_deref(), Some(args.existing), &args.engine)?;
     let mut bench = Bench::new(store.engine(), options)?;
     let mut out = Output::new();
     if !args.json {
         out.line(format_args!("{}, seed {}", store.banner(), args.seed))?;
+        if let Some(trace) = &trace {
+            let (accesses, distinct) = (trace.accesses(), trace.distinct());
+            out.line(format_args!("trace of {accesses} accesses, {distinct} distinct keys"))?;
+        }
         out.flush()?;
+    }
+    if let Some(trace) = trace {
+        bench.replay(trace);
     }
     let mut wrong = 0;
     let last = args.verify.then_some(Name::Verify);
@@ -44,11 +55,11 @@ pub(crate) fn run(args: args::Bench) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn options(args: &args::Bench) -> Options {
+fn options(args: &args::Bench, trace: Option<&KeyTrace>) -> Options {
     let first = args.names.first().map(|name| name.key_bytes());
     Options {
-        num: args.num,
-        ops: args.ops,
+        num: args.num.or(trace.map(KeyTrace::distinct)).unwrap_or(Options::default().num),
+        ops: args.ops.or(trace.map(KeyTrace::accesses)),
         key_bytes: args.key_size.or(first).unwrap_or(Options::default().key_bytes),
         value_bytes: args.value_size,
         compression_ratio: args.compression_ratio,

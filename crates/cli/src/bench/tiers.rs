@@ -14,6 +14,7 @@ use terracedb::{Error, Placement, Result, Scm, format_bytes, parse_bytes};
 use workload::Distribution;
 use workload::bench::Name;
 
+use super::Replayed;
 use crate::output::Output;
 use crate::{Outcome, directory};
 
@@ -26,12 +27,12 @@ pub(crate) struct Args {
     /// 341MiB+3GiB@emulated:optane-ssd or 1GiB+4GiB@numa:1,by-kind; may be given more than once
     #[arg(long = "tier", value_name = "MEMORY[+SIZE@PLACE[,POLICY]]", required = true)]
     tiers: Vec<Configuration>,
-    /// The store; filled first where there is none
+    /// The store; filled first where there is none: at random, or with each key of --trace
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Keys in it
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    num: u64,
+    /// Keys in it [default: 1000000, or those of --trace]
+    #[arg(long, value_name = "N")]
+    num: Option<u64>,
     /// Bytes of a value [default: the workload's]
     #[arg(long, value_name = "B")]
     value_size: Option<usize>,
@@ -50,6 +51,8 @@ pub(crate) struct Args {
     /// How keys are picked, as in bench
     #[arg(long, value_name = "NAME", value_parser = crate::args::distribution)]
     distribution: Option<Distribution>,
+    #[command(flatten)]
+    replayed: Replayed,
     /// What the tier below may be written, bytes a second over any minute
     #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
     write_budget: Option<u64>,
@@ -139,7 +142,10 @@ fn bench(args: &Args, names: &[Name]) -> Result<Command> {
     let mut command = Command::new(program);
     command.arg("bench").args(names.iter().map(|name| name.name())).arg("--json");
     command.arg("--data").arg(&args.data);
-    command.args(["--num".to_owned(), args.num.to_string()]);
+    if let Some(num) = args.num {
+        command.args(["--num".to_owned(), num.to_string()]);
+    }
+    args.replayed.pass_on(&mut command);
     if let Some(bytes) = args.value_size {
         command.args(["--value-size".to_owned(), bytes.to_string()]);
     }
@@ -148,8 +154,8 @@ fn bench(args: &Args, names: &[Name]) -> Result<Command> {
 }
 
 fn fill(args: &Args) -> Result<()> {
-    let fill = [Name::FillRandom];
-    let mut command = bench(args, &fill)?;
+    let fill = if args.replayed.is_asked_for() { Name::FillSeq } else { Name::FillRandom };
+    let mut command = bench(args, &[fill])?;
     command.args(["--settle", "--memory", "512MiB"]);
     last_line(&mut command, "filling the store").map(drop)
 }

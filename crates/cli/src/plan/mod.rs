@@ -20,7 +20,7 @@ use crate::output::Output;
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct Args {
     /// Plan for a trace: plain, .xz or .zst
-    #[arg(long, value_name = "FILE", group = "source", requires = "format")]
+    #[arg(long, value_name = "FILE", group = "source")]
     trace: Option<PathBuf>,
     /// Plan for what a store measured: the file that `bench` or `replay` wrote by --stats
     #[arg(long, value_name = "FILE", group = "source")]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// With --stats, an earlier such file of the same run: only what came after it counts
     #[arg(long, value_name = "FILE", requires = "stats")]
     since: Option<PathBuf>,
-    /// What the trace's bytes mean
+    /// What the trace's bytes mean [default: by its name, which ends with that]
     #[arg(long, value_name = "NAME", requires = "trace",
           value_parser = args::one_of(Format::ALL, Format::name))]
     format: Option<Format>,
@@ -121,9 +121,10 @@ fn demand(args: &Args) -> Result<Demand> {
     if let Some(path) = &args.stats {
         return statistics::demand(path, args.since.as_deref());
     }
-    let (Some(path), Some(format)) = (&args.trace, args.format) else {
+    let Some(path) = &args.trace else {
         return Err(Error::invalid("terrace plan").expected("--trace or --stats").got("neither"));
     };
+    let format = args.format.map_or_else(|| Format::of_name(path), Ok)?;
     let layout = Layout {
         value_bytes: args.value_size,
         compression_ratio: args.compression_ratio,

@@ -239,3 +239,65 @@ fn mixes_go_on_with_an_existing_store() {
     let read = number(&again[0], "operations.read.count");
     assert_eq!((number(&again[0], "found"), number(&again[0], "wrong")), (read, 0.0));
 }
+
+/// A trace's keys: as many as it has where nothing else is said, the format told by the name.
+#[test]
+fn the_keys_of_a_trace_are_asked_for_in_its_order() {
+    let scratch = Scratch::new();
+    let (path, dir) = (scratch.arg("blocks.lis"), scratch.arg("store"));
+    fs::write(&path, "900 50 0 1\n10 25 0 2\n900 50 0 3\n").unwrap();
+    let trace = ["--trace", &path];
+    let names = ["fillseq", "readrandom", "--value-size", "50", "--data", &dir];
+    let out = bench(&[&names[..], &trace].concat()).good();
+    assert!(out.contains("trace of 125 accesses, 75 distinct keys"), "{out}");
+    assert!(out.contains("(125 of 125 found)"), "{out}");
+    for (args, status, said) in [
+        (&["readrandom", "--num", "74"][..], 2, "the trace names: 75"),
+        (&["ycsb-a", "--key-size", "16"], 2, "`ycsb-a`"),
+        (&["readrandom", "--distribution", "uniform"], 2, "--distribution"),
+        (&["readrandom", "--format", "oracle-general"], 1, "byte 24 of "),
+    ] {
+        let error = bench(&[args, &trace].concat()).bad(status);
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+    let error = bench(&["readrandom", "--format", "lis"]).bad(2);
+    assert!(error.contains("--trace"), "{error}");
+}
+
+/// Configurations side by side, on a store that is filled first, with the keys of a trace.
+#[test]
+fn tiers_are_compared_with_the_keys_of_a_trace() {
+    let scratch = Scratch::new();
+    let (path, dir) = (scratch.arg("blocks.lis"), scratch.arg("store"));
+    fs::write(&path, "900 500 0 1\n10 25 0 2\n900 500 0 3\n").unwrap();
+    let place = format!("64MiB+8MiB@{}", scratch.arg("tier"));
+    let out = terrace(&[
+        "bench",
+        "tiers",
+        "readrandom",
+        "--data",
+        &dir,
+        "--trace",
+        &path,
+        "--value-size",
+        "400",
+        "--threads",
+        "2",
+        "--duration",
+        "0.2",
+        "--rounds",
+        "1",
+        "--tier",
+        "64MiB",
+        "--tier",
+        &place,
+        "--json",
+    ]);
+    let reports = json_lines(&out.good());
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    for report in &reports {
+        assert_eq!((number(report, "missing"), number(report, "wrong")), (0.0, 0.0), "{report}");
+        assert!(number(report, "found") > 0.0, "{report}");
+    }
+    assert_eq!(reports[1]["tiers"], place);
+}

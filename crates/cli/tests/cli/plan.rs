@@ -115,7 +115,7 @@ fn prices_are_a_file_to_change() {
 #[test]
 fn what_is_asked_for_wrongly_is_told() {
     assert!(plan(&[]).bad(2).contains("--trace"));
-    assert!(plan(&["--trace", EXAMPLE]).bad(2).contains("--format"));
+    assert!(plan(&["--trace", "web.trace.xz"]).bad(2).contains("--format"));
     assert!(for_trace(&["--target", "speed=1"]).bad(2).contains("hit=0.9"));
     assert!(for_trace(&["--latency", "scm=fast"]).bad(2).contains("300ns"));
     assert!(plan(&["--trace", "none", "--format", "lis"]).bad(2).contains("none"));

@@ -107,7 +107,10 @@ fn a_rate_is_kept() {
         assert_eq!(report.figures.ops, 200);
     }
     for name in [Name::ReadSeq, Name::MultiReadRandom, Name::Compact] {
-        assert_eq!(Bench::check(name, &options).unwrap_err().kind(), base::ErrorKind::Invalid);
+        assert_eq!(
+            Bench::check(name, &options, None).unwrap_err().kind(),
+            base::ErrorKind::Invalid
+        );
     }
 }
 

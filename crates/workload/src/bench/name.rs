@@ -197,6 +197,20 @@ impl Name {
         matches!(self, Self::ReadSeq | Self::ReadReverse | Self::Verify)
     }
 
+    /// Whether its keys can be those of a trace: it draws them, from a store that does not grow.
+    pub(super) const fn takes_trace(self) -> bool {
+        matches!(
+            self,
+            Self::Overwrite
+                | Self::DeleteRandom
+                | Self::ReadRandom
+                | Self::ReadMissing
+                | Self::SeekRandom
+                | Self::MultiReadRandom
+                | Self::ReadWhileWriting
+        )
+    }
+
     /// Random fills are uniform whatever the distribution asked for, which is that of accesses to
     /// a filled store.
     pub(super) fn distribution(self, asked: Option<Distribution>) -> Distribution {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use base::{Result, Rng};
 
 use super::ledger::{Expected, Version};
-use super::{Kind, Name, Pace, Run};
+use super::{Draws, Kind, Name, Pace, Run};
 use crate::figures::Tally;
 use crate::{Direction, Values};
 
@@ -31,9 +31,9 @@ pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -
 
 /// Point lookups, of keys that may be there or of keys that never are.
 fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
-    let mut key = Vec::new();
+    let (mut draws, mut key) = (Draws::new(&run.source), Vec::new());
     for _ in 0..turns {
-        let number = run.sampler.draw(&mut rng);
+        let number = draws.draw(&mut rng);
         if run.name == Name::ReadMissing {
             run.look_up_missing(number, &mut key, pace)?;
         } else {
@@ -51,6 +51,7 @@ fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
 fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let depth = run.options.depth;
     let call = (depth * CALL_DEPTHS).min(CALL_BYTES_MAX / run.layout.key_bytes()).max(depth);
+    let mut draws = Draws::new(&run.source);
     let mut numbers = vec![0; call];
     let mut keys = vec![Vec::new(); call];
     let mut ends = VecDeque::with_capacity(depth + 1);
@@ -61,7 +62,7 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
         left -= count as u64;
         numbers.truncate(count);
         for (number, key) in numbers.iter_mut().zip(&mut keys) {
-            *number = run.sampler.draw(&mut rng);
+            *number = draws.draw(&mut rng);
             run.layout.write(*number, key);
         }
         let asked: Vec<&[u8]> = keys.iter().take(count).map(Vec::as_slice).collect();
@@ -92,9 +93,9 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
 fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let known = run.is_known;
     let entries = run.options.entries;
-    let mut from = Vec::new();
+    let (mut draws, mut from) = (Draws::new(&run.source), Vec::new());
     for _ in 0..turns {
-        let number = run.sampler.draw(&mut rng);
+        let number = draws.draw(&mut rng);
         run.layout.write(number, &mut from);
         // A ledger that knows nothing would look for the next key to its end.
         let mut next = known.then(|| run.ledger.next(number)).flatten();

@@ -10,9 +10,9 @@ use base::{Clock, Result, Rng};
 
 use super::ledger::Ledger;
 use super::watch::{Intervals, Progress};
-use super::{Chooser, Event, Layout, Name, Options, Pace, Tick, mixed, reads, writes};
+use super::{Chooser, Event, Layout, Name, Options, Pace, Source, Tick, mixed, reads, writes};
 use crate::figures::Tally;
-use crate::{Sampler, Sizes, Store, Values};
+use crate::{Sizes, Store, Values};
 
 /// How often the caller hears of a run's progress.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,8 +31,8 @@ pub(super) struct Run<'a> {
     pub(super) is_known: bool,
     pub(super) epoch: u8,
     pub(super) seed: u64,
-    pub(super) sampler: Sampler,
-    /// In a mixed workload, in place of the sampler.
+    pub(super) source: Source<'a>,
+    /// In a mixed workload, in place of the source.
     pub(super) chooser: Option<Chooser>,
     pub(super) clock: &'a dyn Clock,
     pub(super) barrier: Barrier,

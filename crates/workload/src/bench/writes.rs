@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use base::{Result, Rng};
 
-use super::{Kind, Name, Pace, Run};
+use super::{Draws, Kind, Name, Pace, Run};
 
 /// Writes or deletes the keys of `thread`, or for as long as the run lasts.
 pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
@@ -22,9 +22,10 @@ fn turns(run: &Run<'_>, thread: usize) -> Range<u64> {
 
 fn one_by_one(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let sync = run.options.sync || run.name == Name::FillSync;
+    let mut draws = Draws::new(&run.source);
     let (mut key, mut value) = (Vec::new(), Vec::new());
     for turn in turns(run, thread) {
-        let number = if run.name.is_fill_in_order() { turn } else { run.sampler.draw(&mut rng) };
+        let number = if run.name.is_fill_in_order() { turn } else { draws.draw(&mut rng) };
         run.layout.write(number, &mut key);
         if run.name == Name::DeleteRandom {
             value.clear();
@@ -46,13 +47,14 @@ fn one_by_one(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -
 /// the write it was part of.
 fn in_batches(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let sync = run.options.sync || run.name == Name::FillSync;
+    let mut draws = Draws::new(&run.source);
     let mut entries = vec![(0, Vec::new(), Vec::new()); run.options.batch];
     let mut turns = turns(run, thread);
     loop {
         let mut count = 0;
         for (entry, turn) in entries.iter_mut().zip(&mut turns) {
             let (number, key, value) = entry;
-            *number = if run.name.is_fill_in_order() { turn } else { run.sampler.draw(&mut rng) };
+            *number = if run.name.is_fill_in_order() { turn } else { draws.draw(&mut rng) };
             run.layout.write(*number, key);
             run.values.write(key, run.epoch, run.sizes.draw(&mut rng), value);
             count += 1;
@@ -75,9 +77,10 @@ fn in_batches(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -
 
 /// Overwrites keys until the readers beside it are done.
 pub(super) fn beside_readers(run: &Run<'_>, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+    let mut draws = Draws::new(&run.source);
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
-        let number = run.sampler.draw(&mut rng);
+        let number = draws.draw(&mut rng);
         run.layout.write(number, &mut key);
         run.values.write(&key, run.epoch, run.sizes.draw(&mut rng), &mut value);
         run.ledger.writing(number);

@@ -253,7 +253,7 @@ mod tests {
             for step in case.steps {
                 let options = step.options(case.options(scale, 1), scale);
                 options.check().unwrap();
-                Bench::check(step.bench, &options).unwrap();
+                Bench::check(step.bench, &options, None).unwrap();
             }
             assert!(case.load.is_none_or(|load| load.load().is_none() && load.writes()));
         }

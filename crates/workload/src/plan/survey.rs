@@ -13,10 +13,7 @@ use cache::curve::{Simulations, Subject};
 use cache::rows::{ROW_BYTES_MAX, row_bytes};
 
 use super::demand::{Behind, Demand};
-use crate::trace::{Access, Op, Trace};
-
-/// The most distinct keys of a trace: some 2 GiB of memory.
-const KEYS_MAX: usize = 1 << 24;
+use crate::trace::{KEYS_MAX, Op, Trace, for_each};
 
 /// Keys on sampled pages, about.
 const SAMPLED_KEYS: f64 = 50_000.0;
@@ -78,7 +75,7 @@ pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout)
     let mut caches = Caches::new(&places, pages);
     let mut operations = 0u64;
     let mut pages_asked = 0u64;
-    for_each(&mut *open()?, layout, &mut |access| {
+    for_each(&mut *open()?, layout.limit, &mut |access| {
         let Some(place) = places.get(&key_hash(&access.key)) else { return Ok(()) };
         match access.op {
             Op::Get | Op::GetOrPut | Op::Update => {
@@ -100,25 +97,10 @@ pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout)
     Ok(caches.demand(operations, pages_asked as f64 / operations as f64))
 }
 
-fn for_each(
-    trace: &mut dyn Trace,
-    layout: &Layout,
-    each: &mut dyn FnMut(&Access) -> Result<()>,
-) -> Result<()> {
-    let mut access = Access::default();
-    while trace.load(&mut access)? {}
-    let mut left = layout.limit.unwrap_or(u64::MAX);
-    while left > 0 && trace.next(&mut access)? {
-        each(&access)?;
-        left -= 1;
-    }
-    Ok(())
-}
-
 /// By the hash of each key, where it lies: in the order of keys, as many on a page as fit.
 fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>> {
     let mut keys: HashMap<Vec<u8>, u64> = HashMap::new();
-    for_each(trace, layout, &mut |access| {
+    for_each(trace, layout.limit, &mut |access| {
         let recorded = access.value_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let value = layout.value_bytes.or(recorded).unwrap_or(layout.default_value_bytes);
         let value = value.min(base::limits::VALUE_BYTES_MAX) as u64;
