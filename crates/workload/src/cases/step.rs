@@ -35,6 +35,8 @@ pub struct Step {
     pub batch: usize,
     /// Whether background work is waited for, as part of the step.
     pub settle: bool,
+    /// Writes a second that the writer of a mix offers; as many as the store takes where none is given.
+    pub write_rate: Option<f64>,
 }
 
 impl Step {
@@ -49,6 +51,7 @@ impl Step {
             entries: 1,
             batch: 1,
             settle: false,
+            write_rate: None,
         }
     }
 
@@ -87,6 +90,11 @@ impl Step {
         self
     }
 
+    pub(super) const fn write_rate(mut self, rate: f64) -> Self {
+        self.write_rate = Some(rate);
+        self
+    }
+
     /// Whether its figures are reported.
     #[must_use]
     pub const fn is_measured(&self) -> bool {
@@ -107,6 +115,7 @@ impl Step {
             batch: self.batch,
             duration,
             settle: self.settle,
+            write_rate: self.write_rate,
             distribution: self.distribution,
             ..case
         }
