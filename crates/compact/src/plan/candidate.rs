@@ -35,6 +35,8 @@ const SPACE_SCORE_MAX: f64 = 2.0;
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
 /// One piece is written anew where the garbage that goes with it is over this part of it.
 const DEAD_PART: u64 = 3;
+/// A run this many times as long as the newer ones of its level in a column is none of that level.
+const OUTSIZED: u64 = 4;
 /// Candidates tried until one fits the free space.
 const TRIES_MAX: usize = 64;
 
@@ -213,6 +215,7 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
     // A busy or damaged cell ends a group: nothing is merged past it.
     let groups = column.cells.chunk_by(|a, b| a.level == b.level && free(a.run) && free(b.run));
     let (group, score) = groups
+        .map(|group| of_one_length(shape, group))
         .filter(|group| group.len() >= options.fanout.max(2))
         .map(|group| (group, group.len() as f64 / options.fanout.max(2) as f64))
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -229,6 +232,18 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
         score,
         gain,
     })
+}
+
+/// The cells of a level in one column, but for the oldest where its run is far longer than the others'.
+/// Tables written in order, or ingested, sink to the oldest run as they are, and keep the level of what a
+/// flush wrote: merged with a dozen of those, all of them would be written anew for next to nothing. Whole
+/// runs are compared, since what a table has in one column is a rough guess; where the oldest is short
+/// just here, the slice takes it in all the same.
+fn of_one_length<'a, 'b>(shape: &Shape<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
+    let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
+    let Some((oldest, newer)) = group.split_last() else { return group };
+    let above: u64 = newer.iter().map(length).sum();
+    if length(oldest) > above.saturating_mul(OUTSIZED) { newer } else { group }
 }
 
 /// The runs of a column that a user asked to be merged.
@@ -259,4 +274,28 @@ fn settled(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Cand
     let (score, gain) = (0.5, over as f64);
     let reason = Reason::Settle;
     Some(Candidate { column: number, runs, reason, bottom: false, level, score, gain })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::tests::{table, tree};
+    use super::super::{Options, Summary};
+    use super::*;
+
+    /// Twelve flushed tables over what was loaded in order, `bytes` of it.
+    fn over_a_load(bytes: u64) -> Runs {
+        let mut runs: Vec<_> = (2..14).map(|id| vec![table(16 - id, 0, "a", "z", 10)]).collect();
+        runs.push(vec![table(1, 0, "a", "m", bytes / 2), table(2, 0, "m", "z", bytes / 2)]);
+        let summary = Summary { superseding: 0.0, ..tree(runs) };
+        let options = Options::default();
+        let shape = Shape::new(&summary, &options);
+        candidates(&shape, false).iter().find(|it| it.reason == Reason::Runs).unwrap().runs
+    }
+
+    #[test]
+    fn a_load_in_order_is_not_written_anew_with_a_dozen_short_tables() {
+        assert_eq!(over_a_load(10_000), Runs { newest: 0, oldest: 11 });
+        assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
+    }
 }

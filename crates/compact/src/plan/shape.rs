@@ -18,6 +18,8 @@ pub struct Shape<'a> {
     pub(super) live: u64,
     /// Of these, what pieces above the oldest of their columns hold.
     pub(super) newer: u64,
+    /// What each run holds, newest first.
+    pub(super) run_bytes: Vec<u64>,
     /// Of `stored`, versions that were kept for readers who are gone.
     superseded: u64,
 }
@@ -51,8 +53,14 @@ impl<'a> Shape<'a> {
         let (live, dead) = columns.live_and_dead();
         let newer = live - columns.all.iter().map(Column::oldest_weight).sum::<u64>();
         let cells = columns.all.iter().flat_map(|column| &column.cells);
-        let superseded = cells.map(|cell| cell.superseded).sum();
-        Self { summary, options, columns, slice, stored: live + dead, live, newer, superseded }
+        let mut run_bytes = vec![0; summary.runs.len()];
+        let mut superseded = 0;
+        for cell in cells {
+            superseded += cell.superseded;
+            run_bytes.get_mut(cell.run).into_iter().for_each(|bytes| *bytes += cell.bytes);
+        }
+        let stored = live + dead;
+        Self { summary, options, columns, slice, stored, live, newer, run_bytes, superseded }
     }
 
     /// What to do next, if anything.

@@ -145,6 +145,11 @@ fn table() {
         let mut tree = make(f64::INFINITY);
         ordered(&mut tree, ratio);
         println!("{}", line(&format!("fillseq {name}"), &mut tree));
+        let mut tree = make(keys);
+        ordered(&mut tree, ratio);
+        tree.figures = Default::default();
+        even(&mut tree, ratio / 4);
+        println!("{}", line(&format!("overwrite after fillseq {name}"), &mut tree));
         let mut tree = make(f64::INFINITY);
         queue(&mut tree, ratio);
         println!("{}", line(&format!("queue {name}"), &mut tree));
@@ -194,6 +199,16 @@ fn keys_in_order_are_never_rewritten() {
     ordered(&mut tree, 130);
     tree.settle();
     assert_eq!((tree.figures.jobs, tree.depth()), (0, 1));
+}
+
+/// What was written in order keeps the level of what a flush writes, and is none of those for it.
+#[test]
+fn keys_in_order_are_not_rewritten_for_a_dozen_flushes() {
+    let mut tree = Tree::new(UNIT, 130.0 * UNIT / ENTRY);
+    ordered(&mut tree, 130);
+    tree.figures = tree::Figures::default();
+    even(&mut tree, 26);
+    assert!(tree.figures.rewrites() < 2.0, "{:?}", tree.figures);
 }
 
 #[test]
