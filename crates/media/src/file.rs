@@ -11,6 +11,7 @@
 mod handle;
 mod lines;
 mod lone;
+mod poll_queues;
 mod pool;
 mod queue;
 mod ring;
@@ -31,11 +32,12 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatfs, fstatvfs};
 
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
 use lines::Lines;
+use poll_queues::PollQueues;
 
 pub(crate) use lone::LoneFile;
 pub use staging::Staging;
@@ -72,7 +74,7 @@ pub struct FileMedium {
     /// Allocated space may be mapped.
     mappable: bool,
     lines: Lines,
-    notice: Option<String>,
+    notices: Vec<String>,
 }
 
 impl FileMedium {
@@ -98,17 +100,20 @@ impl FileMedium {
         let mut notices = Vec::new();
         let read_only = options.read_only;
         let direct = options.direct && takes_direct(path, read_only, &mut notices)?;
-        let lines = Lines::new(options.io_uring, options.queue_depth, &mut notices);
+        let poll_queues = fstat(&directory)
+            .map_or_else(|_| PollQueues::known(false), |stat| PollQueues::of(stat.st_dev));
+        let lines = Lines::new(options.io_uring, options.queue_depth, poll_queues, &mut notices);
         let mappable = fstatfs(&directory).is_ok_and(|fs| keeps_allocated(fs.f_type as u64));
-        let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let path = path.to_owned();
-        Ok(Self { path, directory, read_only, direct, mappable, lines, notice })
+        Ok(Self { path, directory, read_only, direct, mappable, lines, notices })
     }
 
-    /// What the device does not do as well as it might, in one line, to be said once.
+    /// What the device does not do as well as it might, in one line; more of it may turn out in use.
     #[must_use]
-    pub fn notice(&self) -> Option<&str> {
-        self.notice.as_deref()
+    pub fn notice(&self) -> Option<String> {
+        let notices: Vec<_> =
+            self.notices.iter().map(String::as_str).chain(self.lines.notice()).collect();
+        (!notices.is_empty()).then(|| notices.join("; "))
     }
 
     fn place(&self, name: &str) -> Result<PathBuf> {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use base::Result;
 use base::limits::PAGE_BYTES;
 use parking_lot::Mutex;
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failed;
 use super::transfer::Transfer;
@@ -37,6 +38,7 @@ pub(super) struct DiskFile {
     name: String,
     file: fs::File,
     access: Access,
+    is_direct: bool,
     turns: Arc<Turns>,
     mapping: Mutex<Mapping>,
 }
@@ -88,7 +90,13 @@ impl DiskFile {
         turns: Arc<Turns>,
     ) -> Self {
         let mapping = Mutex::new(Mapping::new(allocated));
-        Self { name: name.to_owned(), file, access, turns, mapping }
+        let is_direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        Self { name: name.to_owned(), file, access, is_direct, turns, mapping }
+    }
+
+    /// Whether it is read and written past the system's cache.
+    pub(super) const fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// The operating system's handle.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 
+use super::poll_queues::PollQueues;
 use super::pool::Pool;
 use super::queue::FileQueue;
 use super::ring::Ring;
@@ -20,16 +21,22 @@ pub(super) struct Lines {
     /// Instead of rings.
     pool: Option<Arc<Pool>>,
     turns: Arc<Turns>,
+    poll_queues: Arc<PollQueues>,
     depth: usize,
 }
 
 impl Lines {
-    /// For a device that `depth` operations keep busy. What does not work as it might is added to
-    /// `notices`.
-    pub(super) fn new(io_uring: bool, depth: usize, notices: &mut Vec<String>) -> Self {
+    /// For a device with these poll queues that `depth` operations keep busy. What does not work as it
+    /// might is added to `notices`.
+    pub(super) fn new(
+        io_uring: bool,
+        depth: usize,
+        poll_queues: Arc<PollQueues>,
+        notices: &mut Vec<String>,
+    ) -> Self {
         let depth = depth.clamp(1, DEPTH_MAX);
         let pool = (!takes_ring(io_uring, depth, notices)).then(|| Pool::new(depth));
-        Self { pool, turns: Turns::new(depth), depth }
+        Self { pool, turns: Turns::new(depth), poll_queues, depth }
     }
 
     pub(super) fn turns(&self) -> Arc<Turns> {
@@ -45,9 +52,15 @@ impl Lines {
         self.pool.as_ref().map_or(0, |pool| pool.threads())
     }
 
+    /// What turned out not to work while it was used.
+    pub(super) fn notice(&self) -> Option<&str> {
+        self.poll_queues.notice()
+    }
+
     /// The name of it all, for statistics.
-    pub(super) const fn backend(&self, is_direct: bool) -> &'static str {
+    pub(super) fn backend(&self, is_direct: bool) -> &'static str {
         match (&self.pool, is_direct) {
+            (None, true) if self.poll_queues.are_used() => "io_uring polled",
             (None, true) => "io_uring",
             (None, false) => "io_uring cached",
             (Some(_), true) => "pread pool",
@@ -65,7 +78,7 @@ impl Lines {
         if let Some(pool) = &self.pool {
             return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
         }
-        match Ring::new(depth) {
+        match Ring::new(depth, Arc::clone(&self.poll_queues)) {
             Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
             Err(error) => Err(Error::retry("io_uring queue")
                 .at(place)

@@ -31,6 +31,8 @@ pub(super) struct Operation {
     /// Keeps `handle` open.
     file: Arc<dyn File>,
     handle: RawFd,
+    /// A read past the system's cache.
+    is_direct_read: bool,
     token: u64,
     class: Class,
     turn: Option<Turn>,
@@ -39,7 +41,7 @@ pub(super) struct Operation {
 impl Operation {
     /// # Errors
     /// The failed completion where the file is not a directory's, or the range not aligned.
-    fn new(request: Request) -> std::result::Result<Self, Completion> {
+    pub(super) fn new(request: Request) -> std::result::Result<Self, Completion> {
         let Request { file, op, purpose, token } = request;
         let transfer = match own(&*file) {
             Ok(own) => Transfer::new(own.name(), op).map(|transfer| (transfer, own)),
@@ -48,7 +50,8 @@ impl Operation {
         match transfer {
             Ok((transfer, own)) => {
                 let (handle, class) = (own.file().as_raw_fd(), purpose.class());
-                Ok(Self { transfer, file, handle, token, class, turn: None })
+                let is_direct_read = own.is_direct() && transfer.is_read();
+                Ok(Self { transfer, file, handle, is_direct_read, token, class, turn: None })
             }
             Err((buf, error)) => Err(Completion { token, buf, result: Err(error) }),
         }
@@ -57,6 +60,11 @@ impl Operation {
     /// The operating system's handle; open as long as the operation lives.
     pub(super) const fn handle(&self) -> RawFd {
         self.handle
+    }
+
+    /// Whether it may go to a ring that polls.
+    pub(super) const fn is_direct_read(&self) -> bool {
+        self.is_direct_read
     }
 
     pub(super) const fn class(&self) -> Class {

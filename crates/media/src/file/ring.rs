@@ -4,6 +4,9 @@
 //! registering saved too little to keep a fixed set of them (docs/media.md has the figures). The
 //! ring is not bound to the thread that made it, because a task moves between threads.
 //!
+//! Where the device has poll queues, and looking is worth it ([`super::strategy`]), direct reads go through a
+//! second ring, whose completions are seen by entering the kernel. What that ring refuses the first one does.
+//!
 //! Invariant: an operation's buffer and file live in `slots` from before the kernel sees them
 //! until its completion was reaped. Dropping the ring, in a panic too, waits for that; where even
 //! waiting fails they are leaked, never freed.
@@ -12,15 +15,16 @@ use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
 use std::num::NonZero;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use base::{Error, Result};
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
+use super::poll_queues::PollQueues;
 use super::queue::{Carrier, Operation};
 use super::strategy::{Plan, Slept, Waits};
 use super::transfer::Step;
@@ -37,11 +41,21 @@ const BATCH_PART: usize = 4;
 /// A ring and what is in flight on it.
 pub(super) struct Ring {
     ring: IoUring,
+    /// Made when the first read goes there.
+    polled: Option<Polled>,
+    poll_queues: Arc<PollQueues>,
     slots: Vec<Option<Operation>>,
     free: Vec<usize>,
     /// Slots whose next call is not in the submission queue yet.
     ready: VecDeque<usize>,
     waits: Waits,
+}
+
+/// The ring of the poll queues.
+struct Polled {
+    ring: IoUring,
+    /// Handed over and not taken in.
+    in_flight: usize,
 }
 
 /// Threads of this process that wait for a ring now.
@@ -72,13 +86,14 @@ impl Drop for Waiting {
 }
 
 impl Ring {
-    /// A ring for `depth` operations.
-    pub(super) fn new(depth: usize) -> io::Result<Self> {
+    /// A ring for `depth` operations on a device with these poll queues.
+    pub(super) fn new(depth: usize, poll_queues: Arc<PollQueues>) -> io::Result<Self> {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
         let ring = IoUring::builder().dontfork().build(entries)?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, ready) = ((0..depth).collect(), VecDeque::new());
-        Ok(Self { ring, slots, free, ready, waits: Waits::new() })
+        let (polled, waits) = (None, Waits::new());
+        Ok(Self { ring, polled, poll_queues, slots, free, ready, waits })
     }
 
     /// Whether the kernel lets this process use a ring, with the operations it takes.
@@ -93,13 +108,18 @@ impl Ring {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Moves the calls of `ready` slots to the submission queue, in order.
-    fn push_ready(&mut self) {
-        let mut queue = self.ring.submission();
+    /// Moves the calls of `ready` slots to the submission queues, in order: direct reads to the polled one
+    /// where the caller is going to `look` for completions.
+    fn push_ready(&mut self, look: bool) {
+        if look {
+            self.open_polled();
+        }
         while let Some(slot) = self.ready.pop_front() {
             let Some(operation) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
                 continue;
             };
+            let is_polled = look && operation.is_direct_read();
+            let polled = self.polled.as_mut().filter(|_| is_polled && self.poll_queues.are_used());
             let fd = types::Fd(operation.handle());
             let (priority, is_read) = (priority(operation.class()), operation.transfer.is_read());
             let (at, bytes) = operation.transfer.rest();
@@ -112,9 +132,16 @@ impl Ring {
                 opcode::Write::new(fd, start, len).offset(at).ioprio(priority).build()
             };
             let entry = entry.user_data(slot as u64);
+            let ring = match polled {
+                Some(polled) => {
+                    polled.in_flight += 1;
+                    &mut polled.ring
+                }
+                None => &mut self.ring,
+            };
             // SAFETY: the entry's file and bytes belong to the operation in `slots`, which stays
             // there, its heap buffer unmoved and untouched, until this entry's completion.
-            let pushed = unsafe { queue.push(&entry) };
+            let pushed = unsafe { ring.submission().push(&entry) };
             if pushed.is_err() {
                 // Full: cannot be, as there is an entry for each slot. Kept for the next round.
                 self.ready.push_front(slot);
@@ -123,54 +150,117 @@ impl Ring {
         }
     }
 
-    /// Hands what was started to the kernel and waits for `wanted` completions: by interrupt, or as
-    /// [`super::strategy`] says.
-    fn wait(&mut self, wanted: usize) -> io::Result<()> {
+    /// Makes the polled ring, unless there is none to be had.
+    fn open_polled(&mut self) {
+        if self.polled.is_some() || !self.poll_queues.are_used() {
+            return;
+        }
+        let entries = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        match IoUring::builder().dontfork().setup_iopoll().build(entries) {
+            Ok(ring) => self.polled = Some(Polled { ring, in_flight: 0 }),
+            Err(error) => self.poll_queues.refuse(&error),
+        }
+    }
+
+    /// Hands what is ready to the kernel and waits for `wanted` completions: by interrupt, or as
+    /// [`super::strategy`] says. There may be fewer.
+    fn hand_over(&mut self, wanted: usize) -> io::Result<()> {
         if wanted == 0 {
+            self.push_ready(false);
             return self.ring.submit().map(drop);
         }
         let _waiting = Waiting::begin();
         let in_flight = self.running();
         let start = Instant::now();
-        if let Plan::Look { sleep_ns, look_ns } = self.waits.plan(in_flight, free_cores()) {
+        let plan = self.waits.plan(in_flight, free_cores());
+        self.push_ready(plan != Plan::Block);
+        if let Plan::Look { sleep_ns, look_ns } = plan {
             self.ring.submit()?;
-            if self.ring.completion().is_empty() {
+            self.look()?;
+            if self.completed() == 0 {
                 let slept_ns = sleep_for(sleep_ns);
-                let is_over = !self.ring.completion().is_empty();
+                self.look()?;
+                let is_over = self.completed() > 0;
                 self.waits.slept(Slept { slept_ns, is_over });
             }
-            while self.ring.completion().len() < wanted && nanos(start.elapsed()) < look_ns {
+            while self.polled_in_flight() == 0
+                && self.completed() < wanted
+                && nanos(start.elapsed()) < look_ns
+            {
                 spin_loop();
             }
         }
-        if self.ring.completion().len() < wanted {
-            self.ring.submit_and_wait(wanted)?;
+        if self.completed() < wanted {
+            self.wait(wanted)?;
         }
-        if in_flight == 1 {
+        if in_flight == 1 && self.completed() > 0 {
             self.waits.took(nanos(start.elapsed()));
         }
         Ok(())
     }
 
+    /// Waits until there are `wanted` completions. While reads are polled it is theirs alone that are waited
+    /// for: they are the fast ones, and nothing tells of them but looking.
+    fn wait(&mut self, wanted: usize) -> io::Result<()> {
+        match &mut self.polled {
+            Some(polled) if polled.in_flight > 0 => {
+                self.ring.submit()?;
+                polled.ring.submit_and_wait(wanted.min(polled.in_flight)).map(drop)
+            }
+            _ => self.ring.submit_and_wait(wanted).map(drop),
+        }
+    }
+
+    /// Lets the kernel look for completions of polled reads, once.
+    fn look(&mut self) -> io::Result<()> {
+        match &mut self.polled {
+            Some(polled) if polled.in_flight > 0 => polled.ring.submit().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completions that can be taken in.
+    fn completed(&mut self) -> usize {
+        let polled = self.polled.as_mut().map_or(0, |polled| polled.ring.completion().len());
+        polled + self.ring.completion().len()
+    }
+
+    fn polled_in_flight(&self) -> usize {
+        self.polled.as_ref().map_or(0, |polled| polled.in_flight)
+    }
+
     /// Takes in at most `most` completions.
     fn drain(&mut self, most: usize, out: &mut Vec<Completion>) {
-        for entry in self.ring.completion().take(most) {
-            let Ok(slot) = usize::try_from(entry.user_data()) else { continue };
-            let Some(place) = self.slots.get_mut(slot) else { continue };
-            let Some(mut operation) = place.take() else { continue };
+        let Self { ring, polled, poll_queues, slots, free, ready, .. } = self;
+        let mut taken = 0;
+        let mut take = |entry: &cqueue::Entry, is_polled: bool| {
+            let Ok(slot) = usize::try_from(entry.user_data()) else { return };
+            let Some(place) = slots.get_mut(slot) else { return };
+            let Some(mut operation) = place.take() else { return };
             let outcome = usize::try_from(entry.result())
                 .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-            match operation.advance(outcome) {
+            let is_refused =
+                is_polled && outcome.as_ref().is_err_and(|error| poll_queues.is_refusal(error));
+            let step = if is_refused { Step::Again } else { operation.advance(outcome) };
+            match step {
                 Step::Again => {
                     *place = Some(operation);
-                    self.ready.push_back(slot);
+                    ready.push_back(slot);
                 }
                 Step::Done(result) => {
-                    self.free.push(slot);
+                    free.push(slot);
                     out.push(operation.complete(result));
                 }
             }
+        };
+        if let Some(Polled { ring, in_flight }) = polled {
+            for entry in ring.completion().take(most) {
+                *in_flight = in_flight.saturating_sub(1);
+                taken += 1;
+                take(&entry, true);
+            }
         }
+        ring.completion().take(most - taken).for_each(|entry| take(&entry, false));
     }
 }
 
@@ -190,14 +280,17 @@ impl Carrier for Ring {
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         let (before, mut interrupts) = (out.len(), 0);
         let most = least.max(self.slots.len() / BATCH_PART).max(1);
+        if least == 0 {
+            // A look that fails is made again by the next one.
+            drop(self.look());
+        }
         loop {
             self.drain(most, out);
-            self.push_ready();
             let wanted = least.saturating_sub(out.len() - before).min(self.running());
-            if wanted == 0 && self.ring.submission().is_empty() {
+            if wanted == 0 && self.ready.is_empty() && self.ring.submission().is_empty() {
                 return Ok(());
             }
-            match self.wait(wanted) {
+            match self.hand_over(wanted) {
                 Ok(()) => {}
                 // A full completion queue is emptied above; an interruption is waited out.
                 Err(error) if is_passing(&error) && interrupts < INTERRUPTS_MAX => interrupts += 1,
@@ -261,3 +354,6 @@ const fn priority(class: Class) -> u16 {
         Class::Scrub => IDLE,
     }
 }
+
+#[cfg(test)]
+mod tests;
