@@ -265,6 +265,7 @@ fn rows_to_json(statistics: &Statistics) -> Value {
             "written": rows.refused.written,
             "seldom": rows.refused.seldom,
             "memory": rows.refused.memory,
+            "busy": rows.refused.busy,
         },
         "chunks_given_back": rows.chunks_given_back,
     })

@@ -41,6 +41,7 @@ pub struct RowCache {
     log: Mutex<RowLog>,
     owners: AtomicU32,
     large: AtomicU64,
+    busy: AtomicU64,
 }
 
 /// The least that a row takes on average, bytes: no more are indexed.
@@ -66,7 +67,14 @@ impl RowCache {
         let words = Words::reserve(most.min(WORDS_MAX) as usize)?;
         let index = TagBuckets::new(account, words.len() * WORD_BYTES / ROW_BYTES_LEAST)?;
         let log = Mutex::new(RowLog::new(account, &words, capacity_bytes));
-        Ok(Self { words, index, log, owners: AtomicU32::new(1), large: AtomicU64::new(0) })
+        Ok(Self {
+            words,
+            index,
+            log,
+            owners: AtomicU32::new(1),
+            large: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        })
     }
 
     /// A new owner of rows.
@@ -142,7 +150,12 @@ impl RowCache {
             self.large.fetch_add(1, Relaxed);
             return Err(Refusal::Large);
         }
-        let mut log = self.log.lock();
+        // A reader never waits for another: with more threads than cores the one that holds the lock may not
+        // run for milliseconds. What is asked for often is asked for again.
+        let Some(mut log) = self.log.try_lock() else {
+            self.busy.fetch_add(1, Relaxed);
+            return Err(Refusal::Busy);
+        };
         let filled = log.fill(self.shared(), owner.number, hash, bucket, row);
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
@@ -195,6 +208,7 @@ impl RowCache {
         statistics.index_bytes = self.index.bytes() + log.ghost_bytes();
         statistics.bytes_max = log.bytes_max;
         statistics.refused.large = self.large.load(Relaxed);
+        statistics.refused.busy = self.busy.load(Relaxed);
         statistics
     }
 }

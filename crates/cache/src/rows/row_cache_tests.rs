@@ -254,3 +254,13 @@ fn no_reader_gets_anything_but_the_newest_version() {
         done.store(true, SeqCst);
     });
 }
+
+#[test]
+fn a_reader_does_not_wait_for_another_that_puts_a_row_in() {
+    let rows = Rows::unlimited(4 * MIB);
+    let putting_in = rows.cache.log.lock();
+    assert!(!rows.fill(1, 1, 1, 100));
+    drop(putting_in);
+    assert_eq!(rows.cache.statistics().refused.busy, 1);
+    assert!(rows.fill(1, 1, 1, 100) && rows.get(1, 1).is_some());
+}

@@ -48,6 +48,8 @@ pub struct Refused {
     pub seldom: u64,
     /// Without memory.
     pub memory: u64,
+    /// Another thread was putting in a row.
+    pub busy: u64,
 }
 
 /// Why a row is not put in.
@@ -61,6 +63,8 @@ pub enum Refusal {
     Seldom,
     /// There is no memory.
     Memory,
+    /// Another thread is putting in a row.
+    Busy,
 }
 
 impl Refused {
@@ -70,12 +74,13 @@ impl Refused {
             Refusal::Written => self.written += 1,
             Refusal::Seldom => self.seldom += 1,
             Refusal::Memory => self.memory += 1,
+            Refusal::Busy => self.busy += 1,
         }
     }
 
     /// All of them.
     #[must_use]
     pub const fn sum(&self) -> u64 {
-        self.large + self.written + self.seldom + self.memory
+        self.large + self.written + self.seldom + self.memory + self.busy
     }
 }
