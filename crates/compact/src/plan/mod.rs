@@ -14,7 +14,8 @@
 //! # The policy
 //! The planner looks at the tree in *columns*: ranges of keys in which the same pieces lie one above
 //! the other. A get looks through one column, so a column is what has to stay low. Runs are tiered:
-//! where a column holds [`Options::fanout`] pieces of one level they become one of the next. The space
+//! where a column holds [`Options::fanout`] pieces of one level they become one of the next; a run far longer
+//! than the others of its level is none of it. The space
 //! that superseded versions take is bounded apart from it: where the tree takes more than
 //! [`Options::space_max`] times its content, the column that gives most back for the bytes it costs is
 //! merged down to the oldest run. Merging column after column keeps the tree at half the space of one
