@@ -44,7 +44,7 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
 /// The trace; a YCSB workload with the sizes asked for.
 fn open(args: &args::Replay) -> Result<Box<dyn Trace>> {
     let args::Replay { records, operations, .. } = *args;
-    let format = args.format.map_or_else(|| Format::of_name(&args.file), Ok)?;
+    let format = Format::asked_or_of_name(args.format, &args.file)?;
     if format == Format::Ycsb {
         return open_ycsb(&args.file, YcsbSize { records, operations }, args.seed);
     }

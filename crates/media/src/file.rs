@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
@@ -100,8 +100,7 @@ impl FileMedium {
         let mut notices = Vec::new();
         let read_only = options.read_only;
         let direct = options.direct && takes_direct(path, read_only, &mut notices)?;
-        let poll_queues = fstat(&directory)
-            .map_or_else(|_| PollQueues::known(false), |stat| PollQueues::of(stat.st_dev));
+        let poll_queues = PollQueues::of(&directory);
         let lines = Lines::new(options.io_uring, options.queue_depth, poll_queues, &mut notices);
         let mappable = fstatfs(&directory).is_ok_and(|fs| keeps_allocated(fs.f_type as u64));
         let path = path.to_owned();

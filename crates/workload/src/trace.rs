@@ -177,6 +177,14 @@ impl Format {
         }
     }
 
+    /// `asked`, or where nobody asks [`Format::of_name`] of `path`.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn asked_or_of_name(asked: Option<Self>, path: &Path) -> Result<Self> {
+        asked.map_or_else(|| Self::of_name(path), Ok)
+    }
+
     /// Opens the trace at `path`.
     ///
     /// # Errors

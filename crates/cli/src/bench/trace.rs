@@ -25,7 +25,7 @@ impl Replayed {
     /// Its keys, where one is asked for.
     pub(super) fn read(&self) -> Result<Option<KeyTrace>> {
         let Some(path) = &self.trace else { return Ok(None) };
-        let format = self.format.map_or_else(|| Format::of_name(path), Ok)?;
+        let format = Format::asked_or_of_name(self.format, path)?;
         KeyTrace::read(&mut *format.open(path)?).map(Some)
     }
 

@@ -124,7 +124,7 @@ fn demand(args: &Args) -> Result<Demand> {
     let Some(path) = &args.trace else {
         return Err(Error::invalid("terrace plan").expected("--trace or --stats").got("neither"));
     };
-    let format = args.format.map_or_else(|| Format::of_name(path), Ok)?;
+    let format = Format::asked_or_of_name(args.format, path)?;
     let layout = Layout {
         value_bytes: args.value_size,
         compression_ratio: args.compression_ratio,

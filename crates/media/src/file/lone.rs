@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Result;
-use rustix::fs::{FileType, MemfdFlags, OFlags, fstat, memfd_create};
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 
 use super::handle::DiskFile;
 use super::lines::Lines;
@@ -61,14 +61,7 @@ impl LoneFile {
     }
 
     fn new(path: &Path, file: fs::File, queue_depth: usize, is_direct: bool) -> Self {
-        let poll_queues = fstat(&file).map_or_else(
-            |_| PollQueues::known(false),
-            |stat| match FileType::from_raw_mode(stat.st_mode) {
-                FileType::BlockDevice => PollQueues::of(stat.st_rdev),
-                _ => PollQueues::of(stat.st_dev),
-            },
-        );
-        let lines = Lines::new(true, queue_depth, poll_queues, &mut Vec::new());
+        let lines = Lines::new(true, queue_depth, PollQueues::of(&file), &mut Vec::new());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, lines.turns()));
         Self { path: path.to_owned(), file, lines, is_direct }

@@ -7,10 +7,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{Dev, major, minor};
+use rustix::fs::{Dev, FileType, fstat, major, minor};
 
 /// Where the kernel tells of its devices.
 const SYSFS: &str = "/sys";
@@ -23,9 +24,13 @@ pub(super) struct PollQueues {
 }
 
 impl PollQueues {
-    /// Of the block device with the number `device`; a file's is that of its file system.
-    pub(super) fn of(device: Dev) -> Arc<Self> {
-        Self::known(has(Path::new(SYSFS), device))
+    /// Of the block device that `file` is, or else lies on with its file system.
+    pub(super) fn of(file: impl AsFd) -> Arc<Self> {
+        let has = fstat(file).is_ok_and(|stat| {
+            let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+            has(Path::new(SYSFS), if is_device { stat.st_rdev } else { stat.st_dev })
+        });
+        Self::known(has)
     }
 
     /// Of a device that has them, or has not.
