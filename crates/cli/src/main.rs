@@ -47,10 +47,13 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let on_store = !matches!(
-        args.command,
-        Command::Replay(_) | Command::Plan(_) | Command::Inspect(_) | Command::Calibrate(_)
-    );
+    let on_store = match &args.command {
+        Command::Replay(_) | Command::Plan(_) | Command::Inspect(_) | Command::Calibrate(_) => {
+            false
+        }
+        Command::Bench(bench) => !bench.replayed.is_asked_for(),
+        _ => true,
+    };
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),

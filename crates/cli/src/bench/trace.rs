@@ -29,7 +29,7 @@ impl Replayed {
         KeyTrace::read(&mut *format.open(path)?).map(Some)
     }
 
-    pub(super) const fn is_asked_for(&self) -> bool {
+    pub(crate) const fn is_asked_for(&self) -> bool {
         self.trace.is_some()
     }
 

@@ -259,6 +259,7 @@ fn the_keys_of_a_trace_are_asked_for_in_its_order() {
     ] {
         let error = bench(&[args, &trace].concat()).bad(status);
         assert!(error.contains(said), "{args:?}: {error}");
+        assert!(!error.contains("terrace check"), "the trace is at fault: {error}");
     }
     let error = bench(&["readrandom", "--format", "lis"]).bad(2);
     assert!(error.contains("--trace"), "{error}");
