@@ -13,6 +13,10 @@ use crate::settings::Variant;
 use crate::trouble::{Outcome, Trouble};
 use crate::world::World;
 
+/// What is gone back to where the end of the process, or of the power, fell into a step that opened the
+/// store again: the writes, how often it was opened, and from when on a fault may have cost writes.
+type Before = (History, u64, Option<u64>);
+
 /// What a simulation that went well came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -105,7 +109,7 @@ impl World {
     /// One step, and what follows from it.
     fn live(&mut self, step: Step) -> Outcome {
         self.rng = base::Rng::new(step.seed);
-        let before = self.cut.map(|_| (self.history.clone(), self.opens));
+        let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
         let done = self.act(step.action);
         let done = self.judge(done, before.as_ref());
         self.note_device();
@@ -113,7 +117,7 @@ impl World {
     }
 
     /// Whether what a step ended with is what it may end with.
-    fn judge(&mut self, done: Outcome, before: Option<&(History, u64)>) -> Outcome {
+    fn judge(&mut self, done: Outcome, before: Option<&Before>) -> Outcome {
         if let Err(trouble) = done {
             match trouble {
                 Trouble::Refused(error) if self.broken && may_refuse(&error) => {
@@ -122,13 +126,13 @@ impl World {
                 trouble => return Err(trouble),
             }
         }
-        if let (Some((history, opens)), Some(left), true) =
+        if let (Some((history, opens, lossy_after)), Some(left), true) =
             (before, self.cut, self.device.is_frozen())
         {
             if self.opens == *opens {
                 self.history.cut_since(history);
             } else {
-                self.history = history.clone();
+                (self.history, self.lossy_after) = (history.clone(), *lossy_after);
             }
             return self.crash(left);
         }
