@@ -12,6 +12,7 @@
 mod blocks;
 mod facts;
 mod flush;
+mod kept;
 mod mapping;
 mod node;
 mod place;
@@ -22,6 +23,7 @@ mod sync;
 
 pub use blocks::Blocks;
 pub use facts::{Facts, Persistence};
+pub use kept::Kept;
 pub use place::Place;
 pub use region::Region;
 pub use slots::{Filling, Page, Pinned, Slots};

@@ -2,14 +2,14 @@
 //!
 //! A seed gives a [`Script`]: the steps that a store lives through on a simulated device, with users
 //! that interleave, background work that takes a step when a generator says so, a clock that jumps,
-//! a device that fails, and processes that die. Nothing else decides anything: one thread, no
-//! machine clock, no real device. So a seed gives the same history each time, to the last device
-//! operation, and what fails can be run again and made shorter.
+//! a device that fails, a tier below DRAM that loses and garbles what it likes, and processes that die.
+//! Nothing else decides anything: one thread, no machine clock, no real device. So a seed gives the same
+//! history each time, to the last device operation, and what fails can be run again and made shorter.
 //!
 //! ```text
-//!   seed -> Script -> run: World { Faulty device, ManualClock, Stepper, Db } -> Report or Failure
-//!                          each answer is held against a History (the model)         |
-//!                                                                    shrink <--------+
+//!   seed -> Script -> run: World { Faulty device, Place of a tier, ManualClock, Stepper, Db }
+//!                          each answer is held against a History (the model)
+//!                          -> Report, or Failure -> shrink
 //! ```
 //!
 //! The model: the writes in their order, which of them were acknowledged, and which were promised to
@@ -30,11 +30,14 @@ mod compare;
 mod digest;
 mod history;
 mod opening;
+mod place;
+mod process;
 mod reading;
 mod run;
 mod script;
 mod settings;
 mod shrink;
+mod tiering;
 mod transacting;
 mod trouble;
 mod troubling;
@@ -44,5 +47,6 @@ mod writing;
 
 pub use run::{Failure, Report, run, run_with, steps};
 pub use script::{Action, Script, Step};
-pub use settings::{Shape, Variant};
+pub use settings::{Below, Shape, Variant};
 pub use shrink::shrink;
+pub use tiering::TierSums;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::Rng;
-use terrace_sim::{Script, run, shrink, steps};
+use terrace_sim::{Script, TierSums, run, shrink, steps};
 
 const HELP: &str = "\
 usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
@@ -71,13 +71,16 @@ fn main() -> ExitCode {
     watch(&current);
     // A panic is part of a failure, which is told whole.
     std::panic::set_hook(Box::new(|_| ()));
-    let (mut done, mut opens, mut failures) = (0, 0, 0);
+    let (mut done, mut opens, mut failures, mut tiers) = (0, 0, 0, TierSums::default());
     while done < arguments.count && start.elapsed() < Duration::from_secs(arguments.seconds) {
         let seed = arguments.seed.wrapping_add(done);
         current.store(seed, Ordering::Relaxed);
         let script = Script::new(seed, arguments.steps);
         match run(&script) {
-            Ok(report) => opens += report.opens,
+            Ok(report) => {
+                opens += report.opens;
+                tiers += report.tiers;
+            }
             Err(failure) => {
                 failures += 1;
                 println!("{failure}");
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         "{done} scripts of {} steps, {opens} opens, {failures} failures, {took:.1?}",
         arguments.steps
     );
+    println!("{tiers:?}");
     if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

@@ -14,6 +14,7 @@ use crate::world::World;
 impl World {
     /// Opens the store, as often as a broken device makes it fail, and checks what is left.
     pub(crate) fn open(&mut self, left: Left) -> Outcome {
+        self.begin_process()?;
         for _ in 0..3 {
             let left = if self.is_lossy() { Left::Power } else { left };
             match self.try_open(left) {
@@ -45,7 +46,7 @@ impl World {
 
     fn try_open(&mut self, left: Left) -> Outcome<Db> {
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
-        let builder = Db::on_medium(medium).resources(&self.resources);
+        let builder = Db::on_medium(medium).resources(self.resources()).identity(self.identity);
         let db = self.variant.apply(builder).open()?;
         let recovery = db.recovery();
         if let Some(error) = recovery.damaged_tables.first() {
@@ -114,14 +115,15 @@ impl World {
         self.catch_up();
         self.end_users();
         self.db = None;
-        let usage = self.resources.memory_usage();
-        let kept = ["page cache", "row cache", "flushes"];
+        let usage = self.resources().memory_usage();
+        let kept = ["page cache", "row cache", "flushes", "SCM map"];
         let leak = usage
             .components
             .iter()
             .find(|component| component.used > 0 && !kept.contains(&component.name));
         ensure!(leak.is_none(), "a closed store holds memory: {leak:?}");
-        Ok(())
+        // Its process may go on.
+        if self.tier_rng().one_in(2) { Ok(()) } else { self.end_process() }
     }
 
     /// The process dies or the power goes: now, or at the moment the device was frozen.
@@ -132,8 +134,7 @@ impl World {
             Left::Power => self.device.crash_image(self.rng.next_u64())?,
         };
         let lossy = self.is_lossy();
-        self.end_users();
-        self.db = None;
+        self.die(left)?;
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64())?);
         (self.broken, self.lossy_after, self.cut) = (false, None, None);
         self.note(format!("  crash: {left:?}{}", if lossy { ", syncs failed" } else { "" }));
@@ -151,7 +152,7 @@ impl World {
     /// Opens a copy of the store and holds it against the present.
     pub(crate) fn check_copy(&mut self, medium: Arc<dyn Medium>, what: &str) -> Outcome {
         let db =
-            Db::on_medium(medium).resources(&self.resources).create_if_missing(false).open()?;
+            Db::on_medium(medium).resources(self.resources()).create_if_missing(false).open()?;
         ensure!(db.recovery().damaged_tables.is_empty(), "{what}: {:?}", db.recovery());
         let names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
         let live = self.history.live.clone();

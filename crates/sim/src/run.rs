@@ -10,6 +10,7 @@ use crate::compare;
 use crate::history::{History, Left};
 use crate::script::{Action, Script, Step};
 use crate::settings::Variant;
+use crate::tiering::TierSums;
 use crate::trouble::{Outcome, Trouble};
 use crate::world::World;
 
@@ -26,6 +27,8 @@ pub struct Report {
     pub everything: u64,
     /// How often the store was opened.
     pub opens: u64,
+    /// What tiers below DRAM did.
+    pub tiers: TierSums,
 }
 
 /// How a simulation broke.
@@ -93,8 +96,8 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
         }
         return Err(failure(number, why, trace));
     }
-    let World { answers, everything, opens, .. } = world;
-    Ok(Report { answers: answers.0, everything: everything.0, opens })
+    let World { answers, everything, opens, tier, .. } = world;
+    Ok(Report { answers: answers.0, everything: everything.0, opens, tiers: tier.sums })
 }
 
 /// What every script ends with.
@@ -112,6 +115,7 @@ impl World {
         let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
         let done = self.act(step.action);
         let done = self.judge(done, before.as_ref());
+        let done = done.and_then(|()| self.check_tier());
         self.note_device();
         done
     }

@@ -26,7 +26,7 @@ impl World {
         Ok(())
     }
 
-    /// From now on some operations fail.
+    /// From now on some operations fail, the tier's too.
     pub(crate) fn break_device(&mut self) -> Outcome {
         const PURPOSES: [Purpose; 6] = [
             Purpose::Log,
@@ -36,6 +36,7 @@ impl World {
             Purpose::Ingest,
             Purpose::Data,
         ];
+        self.break_tier()?;
         let on = [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Names];
         let on = on[self.rng.below(4) as usize];
         let fault = match on {
@@ -76,13 +77,15 @@ impl World {
     pub(crate) fn heal(&mut self) -> Outcome {
         self.device.heal();
         self.device.set_capacity(None);
+        self.heal_tier();
         self.broken = false;
         Ok(())
     }
 
-    /// A byte of a table is damaged: what is told is right, or that something is damaged. Then the
-    /// byte is right again.
+    /// A byte of a table is damaged, and bytes of the tier below: what is told is right, or that something
+    /// is damaged. Then the table's byte is right again.
     pub(crate) fn damage(&mut self) -> Outcome {
+        self.damage_tier()?;
         if self.broken || self.cut.is_some() {
             return Ok(());
         }

@@ -90,7 +90,7 @@ impl World {
     pub(crate) fn resize(&mut self) -> Outcome {
         if self.fixed.is_none() {
             let memory = (64 << 20) + self.rng.below(256 << 20);
-            let left = self.resources.set_memory(memory)?;
+            let left = self.resources().set_memory(memory)?;
             self.note(format!("  memory {memory}, {left} to come back"));
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Executor, ManualClock, Rng, Stepper};
+use base::{Clock, Executor, ManualClock, Rng, Stepper, StoreId};
 use media::{Faulty, Medium};
 use terracedb::{Db, Keyspace, Resources, Snapshot};
 
@@ -14,6 +14,7 @@ use crate::digest::Digest;
 use crate::history::{History, Incarnation, Left, State};
 use crate::reading::Held;
 use crate::settings::Variant;
+use crate::tiering::Tier;
 use crate::transacting::Pending;
 use crate::trouble::{Outcome, Trouble};
 use crate::upkeep::Filling;
@@ -29,7 +30,12 @@ pub(crate) struct World {
     pub(crate) device: Arc<Faulty>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) executor: Arc<Stepper>,
-    pub(crate) resources: Resources,
+    /// Of the process that runs.
+    pub(crate) resources: Option<Resources>,
+    /// What the store is.
+    pub(crate) identity: StoreId,
+    /// The tier below DRAM.
+    pub(crate) tier: Tier,
     /// The same for the whole script where set.
     pub(crate) fixed: Option<Variant>,
     pub(crate) variant: Variant,
@@ -73,15 +79,13 @@ impl World {
         let variant = fixed.clone().unwrap_or(drawn);
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let executor = Arc::new(Stepper::new(variant.order, Arc::clone(&clock) as _));
-        let resources = Resources::builder()
-            .memory(variant.memory)
-            .executor(Arc::clone(&executor) as Arc<dyn Executor>)
-            .build()?;
         let mut world = Self {
             device,
             clock,
             executor,
-            resources,
+            resources: None,
+            identity: StoreId(u128::from(seed) << 64 | 1),
+            tier: Tier::default(),
             fixed,
             variant,
             db: None,
@@ -156,12 +160,7 @@ impl World {
 
     /// Something happened: it is told if the simulation fails.
     pub(crate) fn note(&mut self, what: String) {
-        // Sums are of what holds a store's identity, and each store draws its own.
-        let parts = what.split("0x").enumerate().map(|(at, part)| match at {
-            0 => part,
-            _ => part.trim_start_matches(|letter: char| letter.is_ascii_hexdigit()),
-        });
-        parts.for_each(|part| self.everything.add(part.as_bytes()));
+        self.everything.add(what.as_bytes());
         if self.loud {
             println!("    {what}");
         }

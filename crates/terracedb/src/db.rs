@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Codec, Durability, Result};
+use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, Operators};
 use media::{FileMedium, FileOptions, Medium};
 
@@ -47,6 +47,8 @@ pub struct Db {
 pub struct Builder {
     place: Place,
     create: bool,
+    /// What a store that is created is to be; drawn where it is not said.
+    identity: Option<StoreId>,
     /// Where no resources are given.
     own: ResourcesBuilder,
     resources: Option<Resources>,
@@ -65,13 +67,23 @@ impl Builder {
     fn new(place: Place) -> Self {
         let settings = Settings::default();
         let (own, resources, merge_operators, listeners) = Default::default();
-        Self { place, create: true, own, resources, settings, merge_operators, listeners }
+        let identity = None;
+        Self { place, create: true, identity, own, resources, settings, merge_operators, listeners }
     }
 
     /// Whether to create a store where there is none; so by default.
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// What a store that is created is to be, for simulations: which page lies where in a tier below DRAM
+    /// follows from it. No two stores may have the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn identity(mut self, id: StoreId) -> Self {
+        self.identity = Some(id);
         self
     }
 
@@ -218,7 +230,12 @@ impl Builder {
             operators.add(operator)?;
         }
         let events = Arc::new(Events::new(self.listeners));
-        let store = open(medium, resources, self.settings, operators, events, self.create)?;
+        let create = match (self.create, self.identity) {
+            (false, _) => None,
+            (true, Some(id)) => Some(id),
+            (true, None) => Some(StoreId::random()?),
+        };
+        let store = open(medium, resources, self.settings, operators, events, create)?;
         Ok(Db { store: Arc::new(store) })
     }
 }

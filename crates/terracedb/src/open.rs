@@ -84,7 +84,7 @@ pub(crate) fn open(
     settings: Settings,
     operators: Operators,
     events: Arc<Events>,
-    create: bool,
+    create: Option<StoreId>,
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
     let metered = Arc::new(Metered::new(medium));
@@ -338,7 +338,7 @@ fn start_background(
 
 fn open_manifest(
     medium: &Arc<dyn Medium>,
-    create: bool,
+    create: Option<StoreId>,
     recovery: &mut Recovery,
 ) -> Result<(StoreId, Arc<Manifest>)> {
     let listed = medium.list()?;
@@ -358,11 +358,11 @@ fn open_manifest(
                     .expected("a manifest")
                     .got(format_args!("none, beside `{}`", file.name)));
             }
-            if !create {
+            let Some(id) = create else {
                 return Err(Error::invalid("store").expected("one to exist").got("none"));
-            }
+            };
             recovery.created = true;
-            (StoreId::random()?, State::default(), number, None)
+            (id, State::default(), number, None)
         }
     };
     let next = number

@@ -42,6 +42,8 @@ struct Inner {
     balance: Arc<Balance>,
     scm: Option<ScmCache>,
     has_rows: bool,
+    /// What the page cache may take, whatever the memory number, bytes.
+    page_cache_max: u64,
     /// Memory of memtables that were flushed, for the next ones.
     regions: Arc<RegionPool>,
     /// What flushes work with: set aside, since a flush is what gives memory back.
@@ -66,6 +68,7 @@ pub struct ResourcesBuilder {
     executor: Option<Arc<dyn Executor>>,
     scm: Option<Scm>,
     no_rows: bool,
+    page_cache_max: Option<u64>,
 }
 
 impl ResourcesBuilder {
@@ -102,6 +105,14 @@ impl ResourcesBuilder {
         self
     }
 
+    /// Keeps the page cache small whatever the memory number, for simulations: at most so many bytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn page_cache_max(mut self, bytes: u64) -> Self {
+        self.page_cache_max = Some(bytes);
+        self
+    }
+
     /// Where background work runs, and the clock it follows; threads and the machine's clock where
     /// it is not set.
     #[must_use]
@@ -119,7 +130,9 @@ impl ResourcesBuilder {
         let plan = MemoryPlan::new(self.memory.unwrap_or_else(default_memory))?;
         let budget = Budget::new(plan.budget);
         apply(&plan, &budget);
-        let cache = PageCache::new(&budget.spare_account("page cache"), plan.budget)?;
+        let page_cache_max = self.page_cache_max.unwrap_or(u64::MAX);
+        let account = budget.spare_account("page cache");
+        let cache = PageCache::new(&account, plan.budget.min(page_cache_max))?;
         let cache = Arc::new(cache);
         let rows = budget.spare_account("row cache");
         let rows = Arc::new(RowCache::new(&rows, Balance::first_rows(plan.budget))?);
@@ -150,6 +163,7 @@ impl ResourcesBuilder {
             balance,
             scm,
             has_rows: !self.no_rows,
+            page_cache_max,
             regions,
             flush,
             _flush_charge,
@@ -241,7 +255,7 @@ impl Resources {
         let _resizing = self.0.resizing.lock();
         self.0.plan.store(Arc::new(plan));
         apply(&plan, &self.0.budget);
-        self.0.cache.set_capacity(plan.budget);
+        self.0.cache.set_capacity(plan.budget.min(self.0.page_cache_max));
         self.0.regions.set_bytes_max(regions_kept(&plan));
         Ok(self.0.budget.set_limit(plan.budget))
     }

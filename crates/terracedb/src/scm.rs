@@ -7,9 +7,10 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use base::{Account, Clock, Executor, Progress, Result, StoreId, Task};
+use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
 use cache::{PageCache, Placement, ScmOptions, ScmStatistics, ScmTier};
 use media::scm::Place;
+use parking_lot::Mutex;
 
 /// A second cache tier on storage-class memory, for [`crate::ResourcesBuilder::scm`].
 ///
@@ -26,8 +27,7 @@ use media::scm::Place;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scm {
-    place: Place,
-    size: u64,
+    source: Source,
     placement: Placement,
     write_budget: Option<u64>,
 }
@@ -40,7 +40,17 @@ impl Scm {
     /// `Invalid` where `path` is none of these.
     pub fn new(path: &str, size: u64) -> Result<Self> {
         let (placement, write_budget) = Default::default();
-        Ok(Self { place: path.parse()?, size, placement, write_budget })
+        Ok(Self { source: Source::At(path.parse()?, size), placement, write_budget })
+    }
+
+    /// On what was `opened` already, for the first that uses it, where `id` is drawn for a place that is
+    /// taken over: for simulations, in which nothing but their seed decides.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn given(id: u64, opened: Result<media::scm::Scm>) -> Self {
+        let (placement, write_budget) = Default::default();
+        let opened = Arc::new(Mutex::new(Some(opened)));
+        Self { source: Source::Given(id, opened), placement, write_budget }
     }
 
     /// Where pages go; [`Placement::Adaptive`] by default.
@@ -58,11 +68,37 @@ impl Scm {
         self
     }
 
-    fn open(&self, account: &Account) -> Result<ScmTier> {
+    fn open(&self, account: &Account, clock: &Arc<dyn Clock>) -> Result<ScmTier> {
         let (placement, write_budget) = (self.placement, self.write_budget);
-        let id = StoreId::random()?.0 as u64;
+        let (id, opened) = match &self.source {
+            Source::At(place, size) => {
+                (StoreId::random()?.0 as u64, media::scm::Scm::open(place, *size)?)
+            }
+            Source::Given(id, opened) => {
+                let opened = opened.lock().take();
+                (*id, opened.unwrap_or_else(|| Err(Error::closed("place of an SCM tier")))?)
+            }
+        };
         let options = ScmOptions { placement, write_budget, id, ..ScmOptions::default() };
-        ScmTier::open(media::scm::Scm::open(&self.place, self.size)?, options, account)
+        ScmTier::open(opened, options, account, clock)
+    }
+}
+
+/// Where a tier comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// A place, and how many bytes of it.
+    At(Place, u64),
+    /// What was opened, and a number for a place that is taken over.
+    Given(u64, Arc<Mutex<Option<Result<media::scm::Scm>>>>),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(place, _) => place.fmt(f),
+            Self::Given(..) => f.write_str("given"),
+        }
     }
 }
 
@@ -104,12 +140,11 @@ impl ScmCache {
         cache: &Arc<PageCache>,
         executor: &dyn Executor,
     ) -> Self {
-        let opened = scm.open(account).map(Arc::new);
+        let opened = scm.open(account, executor.clock()).map(Arc::new);
         if let Ok(tier) = &opened {
             cache.set_below(tier);
-            let clock = Arc::clone(executor.clock());
             let (tier, cache) = (Arc::downgrade(tier), Arc::downgrade(cache));
-            let task = ScmTask { tier: Weak::clone(&tier), cache, clock };
+            let task = ScmTask { tier: Weak::clone(&tier), cache };
             let handle = executor.spawn("SCM tier", Box::new(task));
             if let Some(tier) = tier.upgrade() {
                 tier.on_work(Box::new(move || handle.wake()));
@@ -126,7 +161,7 @@ impl ScmCache {
             Err(error) => Some(error.clone()),
         };
         ScmStatus {
-            place: self.scm.place.to_string(),
+            place: self.scm.source.to_string(),
             backend: facts.map_or("none", |facts| facts.backend),
             emulated: facts.and_then(|facts| facts.emulated),
             wait_cpu_seconds: tier
@@ -151,7 +186,6 @@ impl fmt::Debug for ScmCache {
 struct ScmTask {
     tier: Weak<ScmTier>,
     cache: Weak<PageCache>,
-    clock: Arc<dyn Clock>,
 }
 
 /// How long a few pages wait, at most.
@@ -162,7 +196,7 @@ impl Task for ScmTask {
         let (Some(tier), Some(cache)) = (self.tier.upgrade(), self.cache.upgrade()) else {
             return Progress::Done;
         };
-        match tier.step(self.clock.monotonic(), &cache) {
+        match tier.step(&cache) {
             true => Progress::Again,
             false => Progress::IdleFor(INTERVAL),
         }

@@ -13,7 +13,7 @@ mod streams;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Account, Result};
+use base::{Account, Clock, ManualClock, Result};
 use cache::scm::Admission;
 use cache::{PageCache, PageKey, PageKind, Placement, ScmHit, ScmOptions, ScmTier};
 use media::scm::{Region, Scm};
@@ -84,7 +84,10 @@ fn run(
     let options = ScmOptions { placement: Placement::DramFirst, write_budget, admission, id: 1 };
     // Beside the slots, their map.
     let bytes = (slots + slots / 256 + 18) as u64 * PAGE;
-    let tier = Arc::new(ScmTier::open(Scm::Mapped(Region::anonymous(bytes)?), options, &account)?);
+    let scm = Scm::Mapped(Region::anonymous(bytes)?);
+    let clock = Arc::new(ManualClock::default());
+    let time = Arc::clone(&clock) as Arc<dyn Clock>;
+    let tier = Arc::new(ScmTier::open(scm, options, &account, &time)?);
     // A frame costs a little more than its page.
     let dram = (slots / 4) as u64 * (PAGE + 128);
     let cache = PageCache::new(&account, dram.max(64 * PAGE))?;
@@ -97,14 +100,14 @@ fn run(
             start = (hits, tier.statistics().bytes_written);
         }
         hits += u64::from(ask(&cache, &tier, PageKey { file: *key, page: 0 }));
-        let now = ACCESS * number as u32;
-        tier.step(now, &cache);
+        tier.step(&cache);
         if write_budget.is_some() {
-            seconds.resize(now.as_secs() as usize + 1, 0);
+            seconds.resize(clock.monotonic().as_secs() as usize + 1, 0);
             if let Some(second) = seconds.last_mut() {
                 *second = tier.statistics().bytes_written;
             }
         }
+        clock.advance(ACCESS);
     }
     let whole = |budget: u64| {
         let from = |end: usize| end.checked_sub(60).and_then(|at| seconds.get(at)).copied();

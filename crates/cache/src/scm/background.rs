@@ -1,7 +1,7 @@
 //! The tier's background work, one bounded step at a time: pages are written below and copied up, those
 //! of dead files go, and the map is written where it changed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,8 +95,9 @@ impl Desk {
 }
 
 impl ScmTier {
-    /// Does a bounded piece of what waits at `now`; whether more does. `cache` is the tier above.
-    pub fn step(&self, now: Duration, cache: &PageCache) -> bool {
+    /// Does a bounded piece of what waits; whether more does. `cache` is the tier above.
+    pub fn step(&self, cache: &PageCache) -> bool {
+        let now = self.now();
         let mut desk = self.desk.lock();
         if self.is_off() {
             drop(self.offers.take_staged(usize::MAX));
@@ -124,7 +125,7 @@ impl ScmTier {
         for (key, kind) in self.offers.take_rising() {
             let hash = key.hash();
             let Some(slot) = self.map.find(hash) else { continue };
-            let began = Instant::now();
+            let began = self.now();
             let held = self.backing.hold(self.layout.page_of(slot));
             if let Some(Held::InPlace(page)) = held
                 && self.map.holds(slot, hash)
@@ -132,10 +133,10 @@ impl ScmTier {
             {
                 // What a page costs to get from here, and not what DRAM takes to put it in.
                 let copy = *page;
-                self.measured.hit(began.elapsed());
-                let began = Instant::now();
+                self.measured.hit(self.now().saturating_sub(began));
+                let began = self.now();
                 let put = cache.insert_warm(key, kind, &copy);
-                self.measured.put(began.elapsed());
+                self.measured.put(self.now().saturating_sub(began));
                 if put.is_some() {
                     self.map.promoted(slot);
                     count(&self.counters.promoted);
@@ -166,7 +167,7 @@ impl ScmTier {
             return Ok(());
         }
         let mut placed = Vec::with_capacity(staged.len());
-        let began = Instant::now();
+        let began = self.now();
         for page in &staged {
             // It may have left DRAM twice before it was written.
             if placed.iter().any(|(_, other): &(usize, &Staged)| other.hash == page.hash) {
@@ -179,7 +180,7 @@ impl ScmTier {
             }
         }
         desk.writer.finish()?;
-        if let Some(each) = began.elapsed().checked_div(placed.len() as u32) {
+        if let Some(each) = self.now().saturating_sub(began).checked_div(placed.len() as u32) {
             self.measured.write(each);
         }
         for (slot, page) in placed {

@@ -1,6 +1,8 @@
 //! Opening a tier: what was there before is found again, where it is this tier's.
 
-use base::{Account, Error, Result, hash64};
+use std::sync::Arc;
+
+use base::{Account, Clock, Error, Result, hash64};
 use media::scm::Scm;
 
 use super::admission::Admission;
@@ -27,12 +29,17 @@ pub struct ScmOptions {
 
 impl ScmTier {
     /// A tier on `scm`. What an earlier one left there is found again; anything else that is there
-    /// counts for nothing.
+    /// counts for nothing. What things cost is measured by `clock`.
     ///
     /// # Errors
     /// `Invalid` where it is too small, `Retry` where the account has no memory for its map, and as the
     /// device's.
-    pub fn open(scm: Scm, options: ScmOptions, account: &Account) -> Result<Self> {
+    pub fn open(
+        scm: Scm,
+        options: ScmOptions,
+        account: &Account,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self> {
         let backing = Backing::new(scm, account)?;
         let pages = backing.pages();
         let layout = Layout::of(pages).ok_or_else(|| {
@@ -51,7 +58,7 @@ impl ScmTier {
         }
         let desk = Desk::new(writer, layout, WriteBudget::new(options.write_budget));
         let policies = (options.placement, options.admission);
-        let tier = Self::new((backing, layout, id), policies, desk, charge);
+        let tier = Self::new((backing, layout, id), policies, desk, charge, Arc::clone(clock));
         if is_found {
             tier.restore();
         }

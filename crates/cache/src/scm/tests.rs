@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicBool;
 
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Rng};
+use base::{Account, Clock, ManualClock, Rng};
 use media::scm::{Blocks, Facts, Persistence, Region, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 
@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-const NOW: Duration = Duration::from_secs(1);
 
 fn key(page: u64) -> PageKey {
     PageKey { file: 0x9d8a_7b11 + (page >> 10), page: page as u32 & 0x3ff }
@@ -60,7 +59,17 @@ fn options(placement: Placement) -> ScmOptions {
 }
 
 fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
-    Arc::new(ScmTier::open(scm, options, &account()).unwrap())
+    timed(scm, options, &still())
+}
+
+/// Of which the time is `clock`'s.
+fn timed(scm: Scm, options: ScmOptions, clock: &Arc<dyn Clock>) -> Arc<ScmTier> {
+    Arc::new(ScmTier::open(scm, options, &account(), clock).unwrap())
+}
+
+/// Time that does not pass.
+fn still() -> Arc<dyn Clock> {
+    Arc::new(ManualClock::default())
 }
 
 fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
@@ -138,7 +147,7 @@ fn every_access_is_as_the_reference_says_under_every_policy() {
                 let page = phase + skewed(&mut rng, 6000);
                 let kind = if page.is_multiple_of(40) { PageKind::Meta } else { PageKind::Data };
                 let found = read(&cache, key(page), kind);
-                while tier.step(NOW, &cache) {}
+                while tier.step(&cache) {}
                 assert_eq!(found, reference.access(key(page), kind), "{name} {seed} turn {turn}");
                 counts[found as usize] += 1;
             }
@@ -154,7 +163,7 @@ fn admission_keeps_the_hits_and_a_part_of_the_writes() {
     let cache = above(&tier, 2 * MIB + 200_000);
     for _ in 0..400_000 {
         read(&cache, key(skewed(&mut rng, 20_000)), PageKind::Data);
-        tier.step(NOW, &cache);
+        tier.step(&cache);
     }
     let counts = tier.statistics();
     assert!(counts.refused.cold + counts.refused.churn > counts.demoted, "{counts:?}");
@@ -175,7 +184,7 @@ fn a_device_serves_what_memory_does() {
         for _ in 0..60_000 {
             let page = skewed(&mut rng, 6000);
             found[read(&cache, key(page), PageKind::Data) as usize] += 1;
-            tier.step(NOW, &cache);
+            tier.step(&cache);
         }
         assert!(found[1] > 5000, "{name}: {found:?}");
         assert_eq!(tier.statistics().damaged, 0);
@@ -190,7 +199,7 @@ fn restarted(is_clean: bool) -> f64 {
     let cache = above(&first, 2 * MIB);
     for page in 0..1800 {
         read(&cache, key(page), PageKind::Data);
-        first.step(NOW, &cache);
+        first.step(&cache);
     }
     let lay = |tier: &ScmTier| -> Vec<u64> {
         (0..1800).filter(|page| tier.map.find(key(*page).hash()).is_some()).collect()
@@ -235,7 +244,7 @@ fn a_place_of_anothers_bytes_is_taken_over_and_damaged_pages_are_dropped() {
     let cache = above(&first, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
-        first.step(NOW, &cache);
+        first.step(&cache);
     }
     // The middle of the slots is overwritten behind its back.
     (40..80).for_each(|at| noise(at * 16 * 4096, at));
@@ -259,7 +268,7 @@ fn a_device_that_fails_is_left_alone() {
     let run = |from: u64, to: u64| {
         (from..to).for_each(|page| {
             read(&cache, key(page), PageKind::Data);
-            tier.step(NOW, &cache);
+            tier.step(&cache);
         });
     };
     run(0, 1000);
@@ -277,14 +286,16 @@ fn a_device_that_fails_is_left_alone() {
 fn no_minute_has_more_writes_than_its_budget() {
     let rate = 200_000;
     let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
-    let tier = tier(memory(32 * MIB), limited);
+    let clock = Arc::new(ManualClock::default());
+    let tier = timed(memory(32 * MIB), limited, &(Arc::clone(&clock) as _));
     let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(5));
     let mut written = vec![0; 300];
-    for (second, written) in written.iter_mut().enumerate() {
+    for written in &mut written {
         for _ in 0..600 {
             read(&cache, key(skewed(&mut rng, 40_000)), PageKind::Data);
-            tier.step(Duration::from_secs(second as u64), &cache);
+            tier.step(&cache);
         }
+        clock.advance(Duration::from_secs(1));
         *written = tier.statistics().bytes_written;
     }
     for window in written.windows(61) {
@@ -300,10 +311,10 @@ fn pages_of_files_that_are_gone_go() {
     let cache = above(&tier, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
-        while tier.step(NOW, &cache) {}
+        while tier.step(&cache) {}
     }
     cache.remove_file(key(0).file, 1024);
-    while tier.step(NOW, &cache) {}
+    while tier.step(&cache) {}
     let left = |from: u64, to: u64| {
         (from..to).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
     };
@@ -334,7 +345,7 @@ fn readers_get_their_pages_and_no_others_while_slots_are_written() {
         let (tier, cache, done) = (&tier, &cache, &done);
         scope.spawn(move || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                if !tier.step(NOW, cache) {
+                if !tier.step(cache) {
                     std::thread::yield_now();
                 }
             }
@@ -352,7 +363,8 @@ fn readers_get_their_pages_and_no_others_while_slots_are_written() {
 #[test]
 fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
     let taken = account();
-    let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken).unwrap();
+    let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken, &still());
+    let tier = tier.unwrap();
     let slots = tier.statistics().slots;
     let beside_ghost = taken.used() - ScmTier::ghost_bytes(slots as usize);
     assert!(beside_ghost <= 12 * slots, "{} a slot", beside_ghost as f64 / slots as f64);

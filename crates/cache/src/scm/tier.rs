@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use arena::Frame;
-use base::{Charge, Error, Result};
+use base::{Charge, Clock, Error, Result};
 use media::emulated::Emulation;
 use media::scm::{Facts, Pinned};
 use media::{File, Queue};
@@ -29,6 +29,7 @@ use crate::{PageKey, PageKind};
 
 /// A tier of 4 KiB slots below DRAM, shared by any number of threads and stores.
 pub struct ScmTier {
+    clock: Arc<dyn Clock>,
     pub(super) backing: Backing,
     pub(super) layout: Layout,
     /// Drawn when the place was taken over; what is found of another is not this one's.
@@ -132,6 +133,7 @@ impl ScmTier {
         (placement, admission): (Placement, Admission),
         desk: Desk,
         charge: Charge,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let map = SlotMap::new(layout.sets);
         let (measured, counters) =
@@ -139,6 +141,7 @@ impl ScmTier {
         measured.reckon(&counters);
         let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
         Self {
+            clock,
             ghosts: (0..GHOSTS).map(|_| ghost()).collect(),
             backing,
             layout,
@@ -168,6 +171,12 @@ impl ScmTier {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         self.backing.facts()
+    }
+
+    /// The time by which it measures what things cost.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
     }
 
     /// What its emulation did so far; none of a real one.

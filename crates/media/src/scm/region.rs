@@ -48,7 +48,13 @@ impl Region {
         };
         let len = usize::try_from(len).unwrap_or(usize::MAX) / PAGE_BYTES * PAGE_BYTES;
         let mapping = Mapping::anonymous(len.max(PAGE_BYTES)).map_err(failed)?;
-        let facts = Facts {
+        let facts = Self::in_memory();
+        Ok(Self::new(mapping, Durability::Never, facts, None))
+    }
+
+    /// What memory of this process is.
+    pub(super) const fn in_memory() -> Facts {
+        Facts {
             backend: "memory",
             byte_addressable: true,
             persistence: Persistence::Process,
@@ -56,8 +62,7 @@ impl Region {
             read_latency: Duration::from_nanos(100),
             numa_node: None,
             emulated: None,
-        };
-        Ok(Self::new(mapping, Durability::Never, facts, None))
+        }
     }
 
     pub(super) fn new(

@@ -5,7 +5,6 @@
 //! off, and no read with it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use base::limits::PAGE_BYTES;
 use base::{PageSeed, Result};
@@ -108,9 +107,9 @@ impl<'a> Below<'a> {
         span: Span,
         buf: Buf,
     ) -> (Buf, Option<Pages>) {
-        let began = Instant::now();
+        let began = self.tier.now();
         let (buf, result) = read.file().read(read.at(), buf, Purpose::Data);
-        self.tier.read_took(began.elapsed());
+        self.tier.read_took(self.tier.now().saturating_sub(began));
         let pages = self.arrived(read, seed, span, &buf, result);
         (buf, pages)
     }

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
@@ -151,10 +150,10 @@ impl PageReader {
             pages => Buf::pages(pages as usize),
         };
         let at = u64::from(span.first) * PAGE_BYTES as u64;
-        let began = self.cache.below().map(|tier| (tier, Instant::now()));
+        let began = self.cache.below().map(|tier| (tier, tier.now()));
         let (buf, result) = file.file.read(at, buf, purpose(span));
         if let Some((tier, began)) = began.filter(|_| span.pages == 1) {
-            tier.flash_took(began.elapsed());
+            tier.flash_took(tier.now().saturating_sub(began));
         }
         result
             .inspect_err(|_| self.counters.damaged.add(1))

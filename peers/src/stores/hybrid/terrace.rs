@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::{Account, Result};
+use base::{Account, Clock, Result, SystemClock};
 use cache::{PageCache, PageKey, PageKind, ScmHit, ScmOptions, ScmTier};
 use media::scm::{Place, Scm};
 use media::{Buf, Purpose};
@@ -35,7 +35,9 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
     std::fs::File::create(setup.dir.join("tier"))
         .map(drop)
         .map_err(|error| base::Error::io("create", setup.dir.display(), error))?;
-    let tier = ScmTier::open(Scm::open(&place, below)?, ScmOptions::default(), &account)?;
+    let clock = Arc::new(SystemClock::new()) as Arc<dyn Clock>;
+    let scm = Scm::open(&place, below)?;
+    let tier = ScmTier::open(scm, ScmOptions::default(), &account, &clock)?;
     option(&mut options, "placement", ScmOptions::default().placement);
     let tier = Arc::new(tier);
     let cache = PageCache::new(&account, memory.saturating_sub(account.used()))?;
@@ -43,10 +45,9 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
     let (cache, stop) = (Arc::new(cache), Arc::new(AtomicBool::new(false)));
     let background = {
         let (cache, tier, stop) = (Arc::clone(&cache), Arc::clone(&tier), Arc::clone(&stop));
-        let began = Instant::now();
         thread::spawn(move || {
             while !stop.load(Relaxed) {
-                if !tier.step(began.elapsed(), &cache) {
+                if !tier.step(&cache) {
                     thread::park_timeout(Duration::from_millis(20));
                 }
             }

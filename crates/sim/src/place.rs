@@ -1,0 +1,192 @@
+//! Where the tier below DRAM lies: memory or a device, what each end of a process leaves of it, and what
+//! becomes of it before the next one looks.
+//!
+//! Nothing of it is promised to anyone (I6): pages may be lost, old, damaged, another tier's. So no answer
+//! depends on it, and the store never fails for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, ManualClock, Result, Rng};
+use media::emulated::{Device, Profile};
+use media::scm::{Blocks, Facts, Kept, Persistence, Scm};
+use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Pace, Rule};
+
+use crate::history::Left;
+use crate::settings::Below;
+
+/// The file of a device.
+pub(crate) const FILE: &str = "tier";
+
+/// A part of memory that is written back as one, bytes.
+const LINE: usize = 64;
+
+/// What the processes of a simulation find, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// As the last one left it.
+    left: Image,
+    /// As one before left it: it is put there again now and then.
+    older: Image,
+    /// What the one that runs has.
+    pub(crate) live: Option<Live>,
+    /// What the one that runs reads there may not be what its tier wrote: pages may turn out damaged.
+    pub(crate) is_doubtful: bool,
+}
+
+/// What lies there while no process runs.
+#[derive(Debug, Default)]
+struct Image {
+    bytes: Vec<u8>,
+    /// As [`Place::is_doubtful`].
+    is_doubtful: bool,
+}
+
+/// A place in use.
+#[derive(Debug)]
+pub(crate) enum Live {
+    Memory(Kept),
+    Device(Arc<Faulty>),
+    /// There is none to be had.
+    Missing,
+}
+
+impl Place {
+    /// Gets it ready for `below`, with what is left there, or with what someone made of that meanwhile; what
+    /// happened to it.
+    pub(crate) fn prepare(
+        &mut self,
+        below: &Below,
+        clock: &Arc<ManualClock>,
+        rng: &mut Rng,
+    ) -> Result<&'static str> {
+        let (fate, mut fails) = (self.meet_fate(rng), false);
+        self.left.bytes.resize(below.pages * PAGE_BYTES, 0);
+        self.is_doubtful = self.left.is_doubtful;
+        self.live = Some(if rng.one_in(16) {
+            Live::Missing
+        } else if below.is_mapped {
+            Live::Memory(Kept::new(&self.left.bytes)?)
+        } else {
+            let image = MemoryMedium::new();
+            image.insert(FILE, self.left.bytes.clone())?;
+            let pace = Pace::manual(Arc::clone(clock));
+            let device = Faulty::over(&image, rng.next_u64())?.with_pace(pace);
+            fails = rng.one_in(16);
+            if fails {
+                let on = if rng.one_in(2) { OpKind::Read } else { OpKind::Write };
+                device.inject(Rule::new(on, Fault::Io).after(rng.below(3)))?;
+            }
+            Live::Device(Arc::new(device))
+        });
+        Ok(match &self.live {
+            Some(Live::Missing) => "missing",
+            _ if fails => "failing",
+            _ => fate,
+        })
+    }
+
+    /// What becomes of it while no process runs.
+    fn meet_fate(&mut self, rng: &mut Rng) -> &'static str {
+        let Image { bytes, is_doubtful } = &mut self.left;
+        match rng.below(16) {
+            0 => {
+                self.left = Image::default();
+                "empty"
+            }
+            1 | 2 => {
+                std::mem::swap(&mut self.left, &mut self.older);
+                "an older one"
+            }
+            3 => {
+                let from = rng.below(bytes.len() as u64 + 1) as usize;
+                rng.fill(bytes.get_mut(from..).unwrap_or_default());
+                *is_doubtful = true;
+                "overwritten"
+            }
+            4 | 5 if !bytes.is_empty() => {
+                for _ in 0..1 + rng.below(40) {
+                    let at = rng.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << rng.below(8);
+                }
+                *is_doubtful = true;
+                "damaged"
+            }
+            _ => "as it was left",
+        }
+    }
+
+    /// What a process leaves: that ended, its tier with it, or dies, whose tier has not yet written what it
+    /// writes at its end.
+    pub(crate) fn leave(&mut self, died: Option<Left>, rng: &mut Rng) -> Result<()> {
+        let mut bytes = match self.live.take() {
+            None | Some(Live::Missing) => return Ok(()),
+            Some(Live::Memory(kept)) => kept.content()?,
+            Some(Live::Device(device)) => {
+                let image = match died {
+                    Some(Left::Power) => device.crash_image(rng.next_u64())?,
+                    Some(Left::Process) | None => device.process_death_image()?,
+                };
+                self.is_doubtful |= device.struck() > 0;
+                image.content(FILE).unwrap_or_default()
+            }
+        };
+        // What the map says may be out of date.
+        self.is_doubtful |= died.is_some();
+        if died == Some(Left::Power) {
+            // Some lines that were not written back are as the process found them.
+            for (line, old) in bytes.chunks_mut(LINE).zip(self.left.bytes.chunks(LINE)) {
+                if rng.one_in(200) && line.len() == old.len() {
+                    line.copy_from_slice(old);
+                }
+            }
+        }
+        let image = Image { bytes, is_doubtful: self.is_doubtful };
+        self.older = std::mem::replace(&mut self.left, image);
+        Ok(())
+    }
+
+    /// Whether something that was done to it explains that a tier is off.
+    pub(crate) fn may_fail(&self) -> bool {
+        match &self.live {
+            Some(Live::Device(device)) => device.struck() > 0,
+            Some(Live::Memory(_)) => false,
+            None | Some(Live::Missing) => true,
+        }
+    }
+}
+
+impl Live {
+    /// Opens it, as a tier does.
+    pub(crate) fn open(&self, below: &Below) -> Result<Scm> {
+        // Its time is its own: nobody waits.
+        let profile = |name| Profile::named(name).filter(|_| below.is_emulated);
+        match self {
+            Self::Missing => Err(Error::invalid("device").expected("one").got("none")),
+            Self::Memory(kept) => Ok(Scm::Mapped(match profile("cxl-dram") {
+                Some(profile) => kept.region()?.emulated(Device::virtual_time(profile)),
+                None => kept.region()?,
+            })),
+            Self::Device(device) => {
+                let device = Arc::clone(device);
+                let file = device.open(FILE, Access::Direct)?;
+                let facts = Facts {
+                    backend: "simulated",
+                    byte_addressable: false,
+                    persistence: Persistence::Power,
+                    write_unit: PAGE_BYTES,
+                    read_latency: Duration::from_micros(10),
+                    numa_node: None,
+                    emulated: None,
+                };
+                let len = (below.pages * PAGE_BYTES) as u64;
+                let blocks = Blocks::new(file, len, facts, move |depth| device.queue(depth));
+                Ok(Scm::Blocks(match profile("optane-ssd") {
+                    Some(profile) => blocks.emulated(Device::virtual_time(profile)),
+                    None => blocks,
+                }))
+            }
+        }
+    }
+}
