@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, ErrorKind, Result, StoreId};
+use base::{Error, ErrorKind, Result, Seqno, StoreId};
 use log::{Extent, Start, extents};
 use media::{Access, Hold, Medium, Purpose};
 
@@ -34,6 +34,9 @@ pub(crate) struct Capture {
     pub(crate) log: Vec<Extent>,
     /// Where the log begins, as the manifest says.
     pub(crate) log_start: Start,
+    /// The last number in the log. None needs to be found where nothing was appended since the store was
+    /// opened: the opening made durable what it read.
+    log_last: Seqno,
     /// A manifest that names all of this, in whole pages.
     pub(crate) manifest: Vec<u8>,
     hold: Hold,
@@ -54,7 +57,8 @@ impl Capture {
         manifest.resize(manifest.len().next_multiple_of(PAGE_BYTES), 0);
         let medium = Arc::clone(&store.medium);
         let (files, log_start) = (state.files(), state.log_start);
-        Ok(Self { store: store.id, medium, files, log, log_start, manifest, hold })
+        let log_last = end.map_or(Seqno::ZERO, |end| end.last);
+        Ok(Self { store: store.id, medium, files, log, log_start, log_last, manifest, hold })
     }
 
     /// The name that the manifest goes by.
@@ -65,6 +69,25 @@ impl Capture {
     /// Lets go of the log, and of whatever was not captured.
     pub(crate) fn log_is_copied(&self) {
         self.hold.narrow(self.files.iter().cloned());
+    }
+
+    /// Reads the log's copy on `copy` as recovery would, up to the moment. The store may have been opened
+    /// past damage; and the device may have dropped what it could not sync, which readers of the store
+    /// still get from memtables.
+    ///
+    /// # Errors
+    /// `Corrupt` where the copy is damaged or ends too early, `Poisoned` where a failed sync is why.
+    pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
+        let account = store.resources.account("copies");
+        let copied = log::check(copy, Some(self.store), &self.log_start, &account)?.last;
+        if copied >= self.log_last {
+            return Ok(());
+        }
+        let short = match store.log.poisoned() {
+            Some(first) => Error::poisoned_by("copy of the commit log", &first),
+            None => Error::corrupt("copy of the commit log"),
+        };
+        Err(short.expected(format_args!("writes up to {}", self.log_last)).got(copied))
     }
 
     /// The length of a file that the manifest names.

@@ -2,8 +2,9 @@
 //!
 //! Tables never change, so the checkpoint shares them with the store, by second names of the same
 //! files, and takes no space of its own but for the log; where the two directories cannot share
-//! files, they are copied and verified. The log is copied up to the moment. The manifest comes last:
-//! before it is there, the directory is no store (I3), and nobody sees it under its name.
+//! files, they are copied and verified. The log is copied up to the moment, and the copy read as
+//! recovery would. The manifest comes last: before it is there, the directory is no store (I3), and
+//! nobody sees it under its name.
 //!
 //! Both stores go on on their own. They have one store id, which seeds the checksums of the pages
 //! they share; the cache tells them apart by the number each gets when it is opened.
@@ -61,9 +62,9 @@ impl Db {
     ///
     /// # Errors
     /// `Invalid` where `path` is there and not an empty directory; `Corrupt` where a file of the
-    /// store is missing or, where it must be copied, damaged; `NoSpace`. Nothing is left at `path`
-    /// then. A process that dies leaves `<path>.terrace-unfinished`, which the next checkpoint to
-    /// `path` clears.
+    /// store is missing or, where it must be copied, damaged; `Poisoned` where the device dropped what
+    /// a failed sync of the log was to make durable; `NoSpace`. Nothing is left at `path` then. A
+    /// process that dies leaves `<path>.terrace-unfinished`, which the next checkpoint to `path` clears.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.checkpoint_with(path, CheckpointOptions::default())
     }
@@ -78,7 +79,7 @@ impl Db {
         options: CheckpointOptions,
     ) -> Result<CheckpointReport> {
         let staging = Staging::begin(path)?;
-        let report = write(self.store(), options, &*staging.medium())?;
+        let report = write(self.store(), options, &staging.medium())?;
         staging.finish()?;
         Ok(report)
     }
@@ -94,11 +95,16 @@ impl Db {
         options: CheckpointOptions,
     ) -> Result<CheckpointReport> {
         let _lock = medium.lock()?;
-        write(self.store(), options, &**medium)
+        write(self.store(), options, medium)
     }
 }
 
-fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<CheckpointReport> {
+fn write(
+    store: &Store,
+    options: CheckpointOptions,
+    copy: &Arc<dyn Medium>,
+) -> Result<CheckpointReport> {
+    let to = &**copy;
     let start = store.resources.clock().monotonic();
     if let Some(file) = to.list()?.first() {
         return Err(Error::invalid("place of a checkpoint")
@@ -133,6 +139,7 @@ fn write(store: &Store, options: CheckpointOptions, to: &dyn Medium) -> Result<C
         capture.is_copied(name);
     }
     to.sync_names(&[])?;
+    capture.check_log(store, copy)?;
     capture.write_manifest(to)?;
     report.elapsed = store.resources.clock().monotonic().saturating_sub(start);
     let CheckpointReport { files_linked, files_copied, bytes_copied, .. } = report;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind};
 use common::{Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty};
-use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::Backup;
 
 const FAULTS: [(OpKind, Fault); 6] = [
@@ -166,4 +166,32 @@ fn a_restore_that_fails_leaves_nothing_and_is_begun_again() {
         struck
     });
     assert!(failures > 20, "{failures}");
+}
+
+/// Scenario: the store's log cannot be synced, and the device drops what it could not sync, or some of it,
+/// or nothing, as seen from then on or by a power cut alone. A backup has what readers see, or is refused.
+#[test]
+fn a_backup_has_what_a_failed_sync_left_to_readers_or_is_refused() {
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..20 {
+        let why = format!("seed {seed}");
+        let source = Source::new(seed);
+        source.device.inject(Rule::new(OpKind::Sync, Fault::Io).purpose(Purpose::Log)).unwrap();
+        let repository = Backup::on_medium(common::memory());
+        match repository.create(&source.db, "of a poisoned store") {
+            Ok(report) => {
+                assert_restores(&repository, report.id, &source.model, &why);
+                made += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Poisoned, "{why}: {error}");
+                assert!(error.to_string().contains("sync"), "the first failure: {error}");
+                assert!(repository.list().unwrap().backups.is_empty(), "{why}");
+                refused += 1;
+            }
+        }
+        assert!(source.db.statistics().poisoned.is_some(), "{why}");
+        assert_same(&source.db.keyspace("k").unwrap(), &source.model, &why);
+    }
+    assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use base::{ErrorKind, Rng};
 use common::{MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded};
-use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Rule};
+use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{CheckpointOptions, Db, Resources};
 
 #[test]
@@ -248,4 +248,32 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     let error = db.checkpoint_on(&common::memory(), CheckpointOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(&table.name), "{error}");
+}
+
+/// Scenario: the store's log cannot be synced, and the device drops what it could not sync, or some of it,
+/// or nothing. A checkpoint has what readers see, or is no store.
+#[test]
+fn a_checkpoint_has_what_a_failed_sync_left_to_readers_or_is_refused() {
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..20 {
+        let why = format!("seed {seed}");
+        let (device, medium) = faulty(seed);
+        let db = Stepped::new(seed).on(medium).open().unwrap();
+        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        fill(&db, &mut rng, &mut model, 100, false);
+        device.inject(Rule::new(OpKind::Sync, Fault::Io).purpose(Purpose::Log)).unwrap();
+        db.sync().unwrap_err();
+        let (to, copy) = faulty(seed);
+        match db.checkpoint_on(&copy, CheckpointOptions::default()) {
+            Ok(_) => made += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Poisoned, "{why}: {error}");
+                refused += 1;
+            }
+        }
+        if let Some(copy) = open_if_whole(to.process_death_image().unwrap(), seed, &why) {
+            assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+        }
+    }
+    assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }

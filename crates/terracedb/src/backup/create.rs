@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
-use log::{Extent, Start};
+use log::Extent;
 use media::{Access, Buf, Medium, Purpose};
 use table::Dictionary;
 
@@ -31,9 +31,9 @@ impl Backup {
     ///
     /// # Errors
     /// `Corrupt` where a file of the store is damaged, naming its pages and keys: nothing damaged
-    /// is ever backed up, and older backups stay as they are. `NoSpace`. `Invalid` where the label
-    /// is over 255 bytes, or another operation on the repository is under way. What was copied
-    /// stays for the next one.
+    /// is ever backed up, and older backups stay as they are. `Poisoned` where the device dropped what a
+    /// failed sync of the log was to make durable. `NoSpace`. `Invalid` where the label is over 255
+    /// bytes, or another operation on the repository is under way. What was copied stays for the next one.
     pub fn create(&self, db: &Db, label: &str) -> Result<BackupReport> {
         if label.len() > LABEL_BYTES_MAX {
             return Err(Error::invalid("label of a backup")
@@ -69,7 +69,7 @@ impl Backup {
             files: making.files,
         };
         index.files.sort_by(|one, other| one.name.cmp(&other.name));
-        self.check_log(store, &index, &capture.log_start)?;
+        capture.check_log(store, &(Arc::new(View::new(&self.medium, &index)) as _))?;
         self.add(&index)?;
         report.id = index.id;
         report.files = index.files.len();
@@ -78,12 +78,6 @@ impl Backup {
         let BackupReport { id, bytes_copied, .. } = report;
         store.events.tell(|| Event::BackupEnded { id, bytes_copied });
         Ok(report)
-    }
-
-    /// Reads the log's copy as recovery would: the store may have been opened past damage.
-    fn check_log(&self, store: &Store, index: &Index, start: &Start) -> Result<()> {
-        let view = Arc::new(View::new(&self.medium, index)) as Arc<dyn Medium>;
-        log::check(&view, Some(index.store), start, &store.resources.account("copies")).map(drop)
     }
 
     /// Makes the names of objects durable. A sync of names that failed is final: a later one succeeds
