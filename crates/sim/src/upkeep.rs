@@ -15,6 +15,8 @@ use crate::world::World;
 /// A bulk ingest under way.
 pub(crate) struct Filling {
     ingest: Ingest,
+    /// How often the device had failed when it began.
+    struck: u64,
     incarnation: Incarnation,
     /// The number of the next key.
     next: u64,
@@ -127,8 +129,8 @@ impl World {
         if self.ingests.len() < 2 && (self.ingests.is_empty() || self.rng.one_in(3)) {
             let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
             let ingest = self.keyspace(name)?.ingest()?;
-            let next = self.rng.below(self.keys);
-            self.ingests.push(Filling { ingest, incarnation, next, added: Vec::new() });
+            let (struck, next) = (self.device.struck(), self.rng.below(self.keys));
+            self.ingests.push(Filling { ingest, struck, incarnation, next, added: Vec::new() });
         }
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
         let mut filling = self.ingests.swap_remove(number);
@@ -164,7 +166,7 @@ impl World {
 
     pub(crate) fn finish_ingest(&mut self) -> Outcome {
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
-        let Filling { ingest, incarnation, added, .. } = self.ingests.swap_remove(number);
+        let Filling { ingest, struck, incarnation, added, .. } = self.ingests.swap_remove(number);
         if self.rng.one_in(8) {
             drop(ingest);
             return Ok(());
@@ -172,6 +174,12 @@ impl World {
         let gone = !self.history.live.values().any(|live| *live == incarnation);
         let finished = ingest.finish();
         self.note(format!("  ingest of {}: {finished:?}", added.len()));
+        let is_corrupt = |e: &terracedb::Error| e.kind() == ErrorKind::Corrupt;
+        if finished.as_ref().is_err_and(is_corrupt) && self.device.struck() > struck {
+            // A sync of names that failed meanwhile may have lost its files', though the device is well
+            // again: nothing was added, and whoever needs it ingests anew.
+            return Ok(());
+        }
         if gone {
             let closed = |e: &terracedb::Error| e.kind() == ErrorKind::Closed;
             ensure!(added.is_empty() || finished.is_err(), "an ingest into a dropped keyspace");

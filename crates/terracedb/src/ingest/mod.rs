@@ -199,8 +199,10 @@ impl Ingest {
     ///
     /// # Errors
     /// `NoSpace` where the device is full, `Retry` where memory is short, `Poisoned` after a failed
-    /// write of the log or the manifest, `Closed` where the keyspace was dropped. Nothing was
-    /// added then, except that after `Poisoned` all of it may be there at the next opening.
+    /// write of the log or the manifest, `Closed` where the keyspace was dropped, `Corrupt` where the
+    /// device fails, or a sync of the directory failed since this was begun, which may have lost its
+    /// files: ingest anew. Nothing was added then, except that after `Poisoned` all of it may be
+    /// there at the next opening.
     pub fn finish(self) -> Result<Ingested> {
         self.finish_after(ROUNDS_MAX)
     }
