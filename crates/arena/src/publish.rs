@@ -13,28 +13,21 @@
 //! involved are `SeqCst`, so both cannot miss. A batch enters the ring when its first seqno lies
 //! within one ring of the visible one, so no two batches in the ring share a slot.
 //!
-//! Waiting is a short spin, a few yields, then a park on one of several condition variables; only
-//! those who wait for the batches just passed are woken. Cost at the head: two atomic exchanges.
+//! Waiting is a short spin, yields ([`base::Patience`]), then a park on one of several condition variables;
+//! only those who wait for the batches just passed are woken. Cost at the head: two atomic exchanges.
 
 use std::fmt;
 
 use base::Seqno;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, Padded, lock, spin_loop, yield_now};
+use crate::sync::{Condvar, Mutex, Padded, Patience, lock};
 
 /// How far, in seqnos, a batch's first may lie after the visible one.
 const SLOTS: usize = if cfg!(any(miri, all(test, feature = "shuttle"))) { 8 } else { 4096 };
 
 /// Condition variables; with more waiters than this some are woken in vain.
 const PARKS: usize = 32;
-
-/// Polls of the visible seqno before giving the core away: about 1 us.
-const SPINS: u32 = 30;
-
-/// Times the core is given away before parking: with few cores the writer that is waited for is
-/// often preempted, and then every spin delays it.
-const YIELDS: u32 = 3;
 
 /// Orders the publication of batches.
 pub struct PublishRing {
@@ -139,17 +132,14 @@ struct Park {
 
 impl Park {
     fn wait(&self, ready: impl Fn() -> bool) {
-        for _ in 0..SPINS {
+        let mut patience = Patience::default();
+        loop {
             if ready() {
                 return;
             }
-            spin_loop();
-        }
-        for _ in 0..YIELDS {
-            if ready() {
-                return;
+            if !patience.wait() {
+                break;
             }
-            yield_now();
         }
         self.waiting.fetch_add(1, SeqCst);
         let mut guard = lock(&self.mutex);

@@ -4,6 +4,8 @@
 //! every interleaving. Everything else runs on `std`. Whatever threads share goes through here.
 
 #[cfg(not(all(test, feature = "shuttle")))]
+pub(crate) use base::Patience;
+#[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use std::{
     hint::spin_loop,
     sync::atomic,
@@ -18,6 +20,19 @@ pub(crate) use shuttle::{
     sync::{Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };
+
+/// As [`base::Patience`], over shuttle's scheduler: a look again, then sleep.
+#[cfg(all(test, feature = "shuttle"))]
+#[derive(Default)]
+pub(crate) struct Patience(bool);
+
+#[cfg(all(test, feature = "shuttle"))]
+impl Patience {
+    pub(crate) fn wait(&mut self) -> bool {
+        spin_loop();
+        !std::mem::replace(&mut self.0, true)
+    }
+}
 
 use std::sync::PoisonError;
 

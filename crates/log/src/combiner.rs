@@ -1,24 +1,26 @@
 //! The combiner: many callers, one writer at a time, and no queue for the lock.
 //!
-//! A caller that finds the lane free writes its own record, then every record that others
-//! published meanwhile, as one group. A caller that finds it busy copies its record into the open
-//! group, spins for a moment, and parks until the group is written, or takes the lane itself.
+//! A caller that finds the lane free writes its own record, then those that others left in their slots
+//! meanwhile, as one group. A caller that finds it busy leaves its record in a [`Slot`], looks at that for a
+//! moment, and sleeps until the record is written, or takes the lane itself (flat combining: Hendler et al.,
+//! SPAA 2010).
 //!
 //! Invariants
-//! - Whoever lets the lane go looks into the open group afterwards. A publisher looks at the lane
-//!   after it published. So no group waits without someone who will write it.
+//! - Whoever lets the lane go looks into the slots afterwards. A caller looks at the lane after its record
+//!   is in its slot. So no record waits without someone who will write it.
 //! - A group is written whole or fails whole, by one call of [`Writer::write`].
 //!
-//! Bounds: the open group holds at most `group_bytes` (a caller whose record does not fit waits
-//! for the lane as for any mutex), and a caller writes at most [`ROUNDS`] groups of others before
-//! it hands the lane to one of them.
+//! Bounds: records in slots are no longer than `slot_bytes`, so that those of all slots are one group (a
+//! caller whose record is longer, or that finds no slot, waits for the lane as for any mutex), and a caller
+//! writes at most [`ROUNDS`] groups of others before it hands the lane to one of them.
 //!
-//! Lock order: a ticket's outcome, then (by trying only) the writer, then the open group. The
-//! holder of the writer takes any ticket's outcome.
+//! Lock order: the desk of a caller's own slot, then (by trying only) the lane. The holder of the lane takes
+//! any desk.
 
 use base::{Result, Seqno, crc32c};
 
-use super::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, SPINS, spin_loop, wait};
+use super::slot::Slot;
+use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, Patience, SLOTS, fence, home};
 use crate::group::{Group, encoded_bytes};
 use crate::options::Batch;
 
@@ -36,7 +38,10 @@ pub(crate) trait Writer {
 #[derive(Debug)]
 pub(crate) struct Combiner<W> {
     lane: Mutex<Lane<W>>,
-    open: Mutex<Open>,
+    slots: Box<[Slot]>,
+    /// Only the first so many slots were ever used: a store with one writer looks at none.
+    used: AtomicUsize,
+    /// The longest record, and group, that is copied.
     group_bytes: usize,
 }
 
@@ -46,45 +51,15 @@ struct Lane<W> {
     writer: W,
     /// The holder's own record, or the group it writes. Empty while the lane is free.
     group: Group,
-}
-
-/// Records published and not yet taken by the lane's holder.
-#[derive(Debug, Default)]
-struct Open {
-    group: Group,
-    ticket: Option<Arc<Ticket>>,
-}
-
-/// What becomes of one group: its publishers wait on it.
-#[derive(Debug, Default)]
-struct Ticket {
-    /// Set behind `outcome`, so that spinning publishers need no lock. `Release` by the writer
-    /// and `Acquire` by the publishers, though the lock that follows orders the outcome anyway.
-    decided: AtomicBool,
-    /// The group's first seqno.
-    outcome: Mutex<Option<Result<Seqno>>>,
-    changed: Condvar,
-}
-
-impl Ticket {
-    fn decide(&self, outcome: Result<Seqno>) {
-        *self.outcome.lock() = Some(outcome);
-        self.decided.store(true, Ordering::Release);
-        self.changed.notify_all();
-    }
-
-    /// Makes one parked publisher look at the lane again. Under the lock: a publisher that found
-    /// the lane busy is parked before the lock is free.
-    fn hand_over(&self) {
-        let _outcome = self.outcome.lock();
-        self.changed.notify_one();
-    }
+    /// The slots whose records are in it, each with the operations before its own.
+    taken: Vec<(usize, u64)>,
 }
 
 impl<W: Writer> Combiner<W> {
     pub(crate) fn new(writer: W, group_bytes: usize) -> Self {
-        let lane = Mutex::new(Lane { writer, group: Group::default() });
-        Self { lane, open: Mutex::default(), group_bytes }
+        let lane = Lane { writer, group: Group::default(), taken: Vec::with_capacity(SLOTS) };
+        let slots = (0..SLOTS).map(|_| Slot::default()).collect();
+        Self { lane: Mutex::new(lane), slots, used: AtomicUsize::new(0), group_bytes }
     }
 
     /// Has `batch` written; its first seqno.
@@ -93,10 +68,15 @@ impl<W: Writer> Combiner<W> {
         if let Some(lane) = self.lane.try_lock() {
             return self.write_own(lane, batch, body_crc);
         }
-        let Some((ticket, before)) = self.publish(batch, body_crc) else {
-            return self.write_own(self.lane.lock(), batch, body_crc);
+        let fits = encoded_bytes(batch) <= self.group_bytes / SLOTS;
+        let Some(slot) = fits.then(|| self.claim()).flatten() else {
+            return self.write_own(self.lane(), batch, body_crc);
         };
-        self.outcome(&ticket).map(|first| first.plus(before))
+        slot.publish(batch, body_crc);
+        // Between the slot and the look at the lane, as between the lane and the look at slots in `serve`:
+        // one of the two sees the other.
+        fence(Ordering::SeqCst);
+        self.outcome(slot)
     }
 
     /// As [`Combiner::append`], if `check` agrees once no other record can come between.
@@ -106,7 +86,7 @@ impl<W: Writer> Combiner<W> {
         check: impl FnOnce(&mut W) -> Result<()>,
     ) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
-        let mut lane = self.lane.lock();
+        let mut lane = self.lane();
         match check(&mut lane.writer) {
             Ok(()) => self.write_own(lane, batch, body_crc),
             Err(error) => {
@@ -118,10 +98,21 @@ impl<W: Writer> Combiner<W> {
 
     /// Runs `work` while no record is being written. Every record is wholly before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
-        let mut lane = self.lane.lock();
+        let mut lane = self.lane();
         let result = work(&mut lane.writer);
         self.serve(lane);
         result
+    }
+
+    fn lane(&self) -> MutexGuard<'_, Lane<W>> {
+        let mut patience = Patience::default();
+        loop {
+            match self.lane.try_lock() {
+                Some(lane) => return lane,
+                None if patience.wait() => {}
+                None => return self.lane.lock(),
+            }
+        }
     }
 
     fn write_own<'a>(
@@ -130,7 +121,7 @@ impl<W: Writer> Combiner<W> {
         batch: &Batch<'_>,
         body_crc: u32,
     ) -> Result<Seqno> {
-        let Lane { writer, group } = &mut *lane;
+        let Lane { writer, group, .. } = &mut *lane;
         let result = if encoded_bytes(batch) > self.group_bytes {
             group.push_head(batch, body_crc);
             writer.write(group, batch.body)
@@ -143,77 +134,92 @@ impl<W: Writer> Combiner<W> {
         result
     }
 
-    /// Adds the batch to the open group, if it fits: the group's ticket, and how many operations
-    /// stand before the batch's.
-    fn publish(&self, batch: &Batch<'_>, body_crc: u32) -> Option<(Arc<Ticket>, u64)> {
-        let mut open = self.open.lock();
-        if open.group.image().len() + encoded_bytes(batch) > self.group_bytes {
-            return None;
+    /// A slot for the calling thread, most likely the same as before.
+    fn claim(&self) -> Option<&Slot> {
+        let home = home();
+        let found = (home..home + SLOTS).map(|number| number % SLOTS);
+        let mut free = found.filter_map(|number| self.slots.get(number).map(|slot| (number, slot)));
+        let (number, slot) = free.find(|(_, slot)| slot.claim())?;
+        if self.used.load(Ordering::Relaxed) <= number {
+            self.used.fetch_max(number + 1, Ordering::Relaxed);
         }
-        let before = open.group.push(batch, body_crc);
-        let ticket = Arc::clone(open.ticket.get_or_insert_default());
-        Some((ticket, before))
+        Some(slot)
     }
 
-    /// Waits for what becomes of a group, writing it if the lane comes free first.
-    fn outcome(&self, ticket: &Ticket) -> Result<Seqno> {
-        for _ in 0..SPINS {
-            if ticket.decided.load(Ordering::Acquire) {
+    /// Waits for what becomes of a slot's record, writing it if the lane comes free first.
+    fn outcome(&self, slot: &Slot) -> Result<Seqno> {
+        let mut patience = Patience::default();
+        loop {
+            if let Some(outcome) = slot.outcome() {
+                return outcome;
+            }
+            if let Some(lane) = self.lane.try_lock() {
+                self.serve(lane);
+            } else if !patience.wait() {
                 break;
             }
+        }
+        let mut desk = slot.lock();
+        while slot.is_pending() {
             if let Some(lane) = self.lane.try_lock() {
+                drop(desk);
                 self.serve(lane);
+                desk = slot.lock();
             } else {
-                spin_loop();
+                desk = slot.sleep(desk);
             }
         }
-        let mut outcome = ticket.outcome.lock();
-        loop {
-            if let Some(outcome) = &*outcome {
-                return outcome.clone();
-            }
-            if let Some(lane) = self.lane.try_lock() {
-                drop(outcome);
-                self.serve(lane);
-                outcome = ticket.outcome.lock();
-            } else {
-                outcome = wait(&ticket.changed, outcome);
-            }
-        }
+        drop(desk);
+        slot.outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
     }
 
-    /// Writes what others published, and lets the lane go.
+    /// Writes what others left, and lets the lane go.
     fn serve<'a>(&'a self, mut lane: MutexGuard<'a, Lane<W>>) {
         for _ in 0..ROUNDS {
-            if let Some(ticket) = self.take_open(&mut lane.group) {
-                let Lane { writer, group } = &mut *lane;
-                let outcome = writer.write(group, &[]);
-                group.clear();
-                ticket.decide(outcome);
-            }
+            self.write_others(&mut lane);
             drop(lane);
-            if self.open.lock().ticket.is_none() {
+            fence(Ordering::SeqCst);
+            if self.pending().is_none() {
                 return;
             }
-            // Someone published after the group was taken. If the lane is busy again, its new
-            // holder comes by here.
+            // Someone came after the slots were looked at. If the lane is busy again, its new holder
+            // comes by here.
             match self.lane.try_lock() {
                 Some(taken) => lane = taken,
                 None => return,
             }
         }
         drop(lane);
-        let ticket = self.open.lock().ticket.clone();
-        if let Some(ticket) = ticket {
-            ticket.hand_over();
+        fence(Ordering::SeqCst);
+        if let Some(slot) = self.pending() {
+            slot.wake();
         }
     }
 
-    /// Takes the open group in exchange for the empty `group`.
-    fn take_open(&self, group: &mut Group) -> Option<Arc<Ticket>> {
-        let mut open = self.open.lock();
-        let ticket = open.ticket.take()?;
-        std::mem::swap(&mut open.group, group);
-        Some(ticket)
+    /// Writes the records in slots as one group.
+    fn write_others(&self, lane: &mut Lane<W>) {
+        let Lane { writer, group, taken } = lane;
+        for (number, slot) in self.slots.iter().take(self.used()).enumerate() {
+            taken.extend(slot.take(group).map(|before| (number, before)));
+        }
+        if taken.is_empty() {
+            return;
+        }
+        let outcome = writer.write(group, &[]);
+        group.clear();
+        for (number, before) in taken.drain(..) {
+            if let Some(slot) = self.slots.get(number) {
+                slot.decide(outcome.clone().map(|first| first.plus(before)));
+            }
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// A slot with a record in it.
+    fn pending(&self) -> Option<&Slot> {
+        self.slots.iter().take(self.used()).find(|slot| slot.is_pending())
     }
 }

@@ -70,6 +70,18 @@ impl Group {
         before
     }
 
+    /// Takes in the records of `other`, which is empty then; how many operations stand before them.
+    pub(crate) fn take_in(&mut self, other: &mut Self) -> u64 {
+        let (before, start) = (self.ops, self.image.len());
+        self.image.extend_from_slice(&other.image);
+        self.keyspaces.extend_from_slice(&other.keyspaces);
+        let moved = other.entries.drain(..);
+        self.entries.extend(moved.map(|entry| Entry { start: start + entry.start, ..entry }));
+        self.ops += other.ops;
+        other.clear();
+        before
+    }
+
     /// Gives every record its place, from `sequence` and `seqno` on, in the segment of `seed`.
     pub(crate) fn finish(&mut self, seed: u32, mut sequence: u64, mut seqno: u64) {
         for entry in &self.entries {

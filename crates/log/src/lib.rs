@@ -24,6 +24,7 @@ mod record;
 mod recover;
 mod retention;
 mod shared;
+mod slot;
 mod start;
 mod statistics;
 mod supply;

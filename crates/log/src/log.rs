@@ -66,7 +66,7 @@ pub struct Log {
     syncer: Syncer,
     /// Held while segments are removed; what recovery left to remove.
     freeing: Mutex<Vec<String>>,
-    /// The two groups of the combiner.
+    /// What the combiner copies: a group, and as much again in slots.
     _groups: Charge,
 }
 
@@ -94,7 +94,7 @@ impl Log {
     ) -> Result<(Self, Recovery)> {
         options.check()?;
         let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
-        // Two groups, whose vectors may be half empty.
+        // A group and what waits to be one, in vectors that may be half empty.
         let groups = account.charge(4 * group_bytes)?;
         let source = Source {
             medium: Arc::clone(&medium),

@@ -1,9 +1,12 @@
-//! The combiner and the syncer, compiled over shuttle's scheduler, which picks every
+//! The combiner, its slots and the syncer, compiled over shuttle's scheduler, which picks every
 //! interleaving.
 
 #[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
 #[path = "combiner.rs"]
 mod combiner;
+#[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
+#[path = "slot.rs"]
+mod slot;
 #[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
 #[path = "syncer.rs"]
 mod syncer;
@@ -21,11 +24,26 @@ use syncer::Syncer;
 
 /// The twin of `crate::sync`.
 mod sync {
-    pub(crate) use shuttle::hint::spin_loop;
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use shuttle::sync::{Arc, Condvar, MutexGuard};
 
-    pub(crate) const SPINS: u32 = 2;
+    /// Fewer than callers: some find none.
+    pub(crate) const SLOTS: usize = 2;
+
+    pub(crate) fn home() -> usize {
+        0
+    }
+
+    /// A look again, then sleep.
+    #[derive(Default)]
+    pub(crate) struct Patience(bool);
+
+    impl Patience {
+        pub(crate) fn wait(&mut self) -> bool {
+            shuttle::hint::spin_loop();
+            !std::mem::replace(&mut self.0, true)
+        }
+    }
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
@@ -96,7 +114,7 @@ fn explore(runs: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
 
 /// Four threads append; a fifth looks in under the barrier; a sixth appends if it likes what it
 /// sees there. Every batch is written once, with the seqno its caller got, nothing comes between a
-/// check and its batch, and nobody waits for ever. `group_bytes` bounds the open group.
+/// check and its batch, and nobody waits for ever. `group_bytes` bounds what is copied.
 fn appends_and_barriers(group_bytes: usize) {
     let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, group_bytes));
     let writers = (1..=4u32).map(|ops| {
@@ -140,8 +158,8 @@ fn every_published_batch_is_written_once_and_told_its_seqno() {
 }
 
 #[test]
-fn callers_whose_batch_does_not_fit_the_open_group_wait_for_the_lane() {
-    // One record of 26 bytes fits, two do not; and none at all.
+fn callers_whose_batch_does_not_fit_a_slot_wait_for_the_lane() {
+    // A record of 26 bytes fits a group, and no slot; and nothing.
     explore(1000, || appends_and_barriers(30));
     explore(1000, || appends_and_barriers(10));
 }

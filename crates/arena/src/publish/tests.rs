@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::sync::yield_now;
 
 /// What a batch stored before it was published: its own seqnos, each in its cell.
 struct Board(Vec<AtomicU64>);
