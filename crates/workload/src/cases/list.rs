@@ -58,6 +58,27 @@ pub const CASES: &[Case] = &[
         ..SMALL
     },
     Case {
+        name: "scaling",
+        rows: &[15],
+        summary: "gets and overwrites of 1 to 16 threads, all in memory: on a machine with the cores",
+        // Overwrites come last: they leave a tree that is not settled.
+        steps: &[
+            Step::prepare(Name::FillSeq).batch(100),
+            Step::prepare(Name::Overwrite).settled(),
+            Step::prepare(Name::ReadRandom).threads(2),
+            Step::new("get uniform, 1 thread", Name::ReadRandom).seconds(5),
+            Step::new("get uniform, 4 threads", Name::ReadRandom).threads(4).seconds(5),
+            Step::new("get uniform, 8 threads", Name::ReadRandom).threads(8).seconds(5),
+            Step::new("get uniform, 16 threads", Name::ReadRandom).threads(16).seconds(5),
+            Step::new("get zipfian, 1 thread", Name::ReadRandom).zipfian().seconds(5),
+            Step::new("get zipfian, 16 threads", Name::ReadRandom).zipfian().threads(16).seconds(5),
+            Step::new("overwrite, 1 thread", Name::Overwrite).seconds(5),
+            Step::new("overwrite, 4 threads", Name::Overwrite).threads(4).seconds(5),
+            Step::new("overwrite, 16 threads", Name::Overwrite).threads(16).seconds(5),
+        ],
+        ..SMALL
+    },
+    Case {
         name: "fill-large",
         rows: &[4, 12, 13],
         summary: "20 M x 400 B in random order with 512 MiB, until no debt is left",
@@ -235,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_case_and_every_figure_a_name() {
-        for row in 1..=14 {
+        for row in 1..=15 {
             assert!(CASES.iter().any(|case| case.rows.contains(&row)), "row {row}");
         }
         for case in CASES {
