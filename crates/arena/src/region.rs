@@ -26,13 +26,13 @@ pub(crate) const UNIT_BYTES: usize = 8;
 
 /// The size of a region, bytes of address space: what 31 bits of places reach, far above any
 /// memtable, so that filling one up is not a normal event.
-const REGION_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 16 << 30 };
+const REGION_BYTES: usize = if cfg!(miri) { 2 << 20 } else { 16 << 30 };
 
 /// The size below which reserving is not tried again: the address space is as good as full.
 const REGION_BYTES_MIN: usize = 1 << 20;
 
 /// The step in which a small region is charged, bytes.
-const SMALL_STEP_BYTES: u64 = 64 << 10;
+const SMALL_STEP_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 64 << 10 };
 
 /// A place in a region, in units from its start. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

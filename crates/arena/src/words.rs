@@ -157,6 +157,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri fills all that is asked for, for minutes")]
     fn more_than_there_is_becomes_less() {
         let words = Words::reserve(usize::MAX / 16).unwrap();
         assert!(words.len() >= CHUNK_WORDS);
