@@ -219,3 +219,46 @@ fn a_queue_is_cleaned_where_it_is_deleted() {
     assert!(tree.stored() / tree.distinct() < 1.3);
     assert!(tree.figures.rewrites() < 2.0, "{:?}", tree.figures);
 }
+
+/// Overwriting all of a settled tree twice, with merges of `speed` bytes for each byte that writers flush
+/// when nobody has them wait.
+fn outrun(ratio: usize, speed: f64) -> tree::Figures {
+    let mut tree = Tree::new(UNIT, ratio as f64 * UNIT / ENTRY);
+    even(&mut tree, ratio * 3);
+    tree.settle();
+    (tree.merge_speed, tree.is_delayed) = (speed, true);
+    even(&mut tree, ratio * 2);
+    tree.figures = tree::Figures::default();
+    even(&mut tree, ratio * 2);
+    tree.figures
+}
+
+#[test]
+#[ignore = "prints the second table of docs/performance.md; minutes"]
+fn outrun_merges() {
+    println!(
+        "| merge speed | of full speed | rewrites | space mean | peak | runs mean | peak | MB a job"
+    );
+    for speed in [1.0, 1.5, 2.0, 3.0] {
+        let figures = outrun(260, speed);
+        println!(
+            "| {speed} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {} | {:.0} |",
+            figures.throughput(),
+            figures.rewrites(),
+            figures.space_mean(),
+            figures.space_max,
+            figures.depth_mean(),
+            figures.depth_max,
+            figures.merged_in / figures.jobs as f64 / 1e6
+        );
+    }
+}
+
+/// Where merges are far behind, writers come to rest at what these can do, and neither runs nor garbage grow
+/// on and on.
+#[test]
+fn writers_that_outrun_merges_come_to_rest() {
+    let figures = outrun(60, 1.0);
+    assert!(figures.space_max < 4.0 && figures.depth_max < 100, "{figures:?}");
+    assert!((0.1..0.9).contains(&figures.throughput()), "{figures:?}");
+}

@@ -83,6 +83,8 @@ pub(crate) struct Tree {
     pub(crate) population: f64,
     /// Bytes merged for each byte flushed; jobs share them.
     pub(crate) merge_speed: f64,
+    /// Whether writers wait for merges, as the engine has them.
+    pub(crate) is_delayed: bool,
     pub(crate) jobs_max: usize,
     runs: BTreeMap<u64, Vec<Piece>>,
     contents: BTreeMap<u64, (Arc<FileSummary>, Content)>,
@@ -104,7 +106,10 @@ pub(crate) struct Figures {
     pub(crate) largest_job: f64,
     pub(crate) depth_max: usize,
     depths: f64,
+    spaces: f64,
     flushes: f64,
+    /// In memtables' worth of writing at full speed.
+    time: f64,
     /// Stored bytes, outputs of running jobs included, over the bytes of distinct keys: at most.
     pub(crate) space_max: f64,
     /// Bytes that are in no piece, and outputs of running jobs, over the rest: at most.
@@ -114,6 +119,15 @@ pub(crate) struct Figures {
 impl Figures {
     pub(crate) fn rewrites(&self) -> f64 {
         self.merged_out / self.flushed
+    }
+
+    /// Of what writers would write if nobody waited.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.flushes / self.time
+    }
+
+    pub(crate) fn space_mean(&self) -> f64 {
+        self.spaces / self.flushes
     }
 
     pub(crate) fn depth_mean(&self) -> f64 {
@@ -129,6 +143,7 @@ impl Tree {
             unit,
             population: population / GRID as f64,
             merge_speed: 6.0,
+            is_delayed: false,
             jobs_max: 2,
             runs: BTreeMap::new(),
             contents: BTreeMap::new(),
@@ -191,10 +206,21 @@ impl Tree {
         pieces.sort_by(|a, b| a.first.cmp(&b.first));
         self.figures.flushed += bytes;
         self.turnover.flushed(bytes as u64, self.stored() as u64);
-        self.work(bytes * self.merge_speed);
+        let time = if self.is_delayed { self.delayed() } else { 1.0 };
+        self.figures.time += time;
+        self.work(bytes * self.merge_speed * time);
+        self.figures.spaces += self.stored() / self.distinct();
         self.figures.flushes += 1.0;
         self.figures.depths += self.depth() as f64;
         self.measure();
+    }
+
+    /// How many times as long a memtable takes to fill, by the rule of the engine's `pace`.
+    fn delayed(&self) -> f64 {
+        let way = |value: f64, from: f64, to: f64| ((value - from) / (to - from)).clamp(0.0, 0.98);
+        let debt = Shape::new(&self.summary(), &self.options).debt();
+        let way = way(debt.fullness, 2.0, 6.0).max(way(debt.space_fullness, 1.15, 2.0));
+        1.0 + way / (1.0 - way)
     }
 
     fn measure(&mut self) {
