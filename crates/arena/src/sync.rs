@@ -3,6 +3,8 @@
 //! Tests built with the feature `shuttle` run the same code on shuttle's scheduler, which picks
 //! every interleaving. Everything else runs on `std`. Whatever threads share goes through here.
 
+use std::sync::PoisonError;
+
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use base::Patience;
 #[cfg(not(all(test, feature = "shuttle")))]
@@ -33,8 +35,6 @@ impl Patience {
         !std::mem::replace(&mut self.0, true)
     }
 }
-
-use std::sync::PoisonError;
 
 /// Locks; a panic elsewhere does not poison, since no critical section here can panic half-way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,7 @@
 //! How long a thread looks again before it sleeps.
 //!
-//! What writers wait for in one another takes about a microsecond; to sleep and be woken takes both sides ten
-//! times as long, and whoever is behind them waits too. So a waiter spins for a moment, then gives its core
+//! What writers wait for in one another takes about a microsecond; to sleep and be woken takes both sides far
+//! longer, and whoever is behind them waits too. So a waiter spins for a moment, then gives its core
 //! away and looks again, as long as cores come back at once: then nobody else wants them. Where they do not,
 //! or it takes long, it is time to sleep.
 
@@ -9,7 +9,7 @@ use std::hint::spin_loop;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// Looks before the core is given away: some 2 us.
+/// Looks before the core is given away: a microsecond or two.
 const SPINS: u32 = 50;
 /// A core that comes back later was wanted by another.
 const SLOW: Duration = Duration::from_micros(5);

@@ -234,7 +234,7 @@ fn outrun(ratio: usize, speed: f64) -> tree::Figures {
 }
 
 #[test]
-#[ignore = "prints the second table of docs/performance.md; minutes"]
+#[ignore = "prints the table of writers that outrun merges, docs/performance.md; minutes"]
 fn outrun_merges() {
     println!(
         "| merge speed | of full speed | rewrites | space mean | peak | runs mean | peak | MB a job"

@@ -209,10 +209,9 @@ impl Tree {
         let time = if self.is_delayed { self.delayed() } else { 1.0 };
         self.figures.time += time;
         self.work(bytes * self.merge_speed * time);
-        self.figures.spaces += self.stored() / self.distinct();
         self.figures.flushes += 1.0;
         self.figures.depths += self.depth() as f64;
-        self.measure();
+        self.figures.spaces += self.stored() / self.measure();
     }
 
     /// How many times as long a memtable takes to fill, by the rule of the engine's `pace`.
@@ -223,7 +222,8 @@ impl Tree {
         1.0 + way / (1.0 - way)
     }
 
-    fn measure(&mut self) {
+    /// Notes what it takes; the bytes of distinct keys.
+    fn measure(&mut self) -> f64 {
         self.figures.depth_max = self.figures.depth_max.max(self.depth());
         let running: f64 = self.running.iter().map(|(job, left)| job.bytes as f64 - left).sum();
         let stored = self.stored() + running;
@@ -235,6 +235,7 @@ impl Tree {
             let temporary = stored - self.live();
             self.figures.temporary_max = self.figures.temporary_max.max(temporary / distinct);
         }
+        distinct
     }
 
     /// Bytes of files.

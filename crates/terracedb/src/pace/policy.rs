@@ -39,6 +39,7 @@ impl Cause {
 /// Where delays begin, and where they would grow beyond all bounds. Half of the write buffers are in
 /// use whenever one memtable fills while another is flushed: nothing is behind then.
 const BUFFERS: (f64, f64) = (0.6, 1.0);
+/// `crates/compact/tests/shapes/tree.rs` says these two again.
 const RUNS: (f64, f64) = (2.0, 6.0);
 const SPACE: (f64, f64) = (1.15, 2.0);
 /// The most of the way between the two that counts: writers are never stopped, but go 50 times slower
