@@ -1,8 +1,9 @@
 //! A counter many threads add to without sharing a cache line.
 
-use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::thread_number;
 
 const STRIPES: usize = 16;
 
@@ -14,29 +15,11 @@ struct Stripe(AtomicU64);
 #[derive(Default)]
 pub struct Counter([Stripe; STRIPES]);
 
-static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// The thread's stripe, once it counted.
-    static STRIPE: Cell<usize> = const { Cell::new(STRIPES) };
-}
-
-/// The stripe of the calling thread: dealt out in turn.
-#[inline]
-fn own_stripe() -> usize {
-    STRIPE.with(|own| {
-        if own.get() == STRIPES {
-            own.set(NEXT_STRIPE.fetch_add(1, Relaxed) % STRIPES);
-        }
-        own.get()
-    })
-}
-
 impl Counter {
     #[inline]
     /// Adds `count`.
     pub fn add(&self, count: u64) {
-        if let Some(Stripe(counter)) = self.0.get(own_stripe()) {
+        if let Some(Stripe(counter)) = self.0.get(thread_number() % STRIPES) {
             counter.fetch_add(count, Relaxed);
         }
     }

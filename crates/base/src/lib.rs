@@ -20,6 +20,7 @@ pub mod limits;
 mod patience;
 mod rng;
 mod seqno;
+mod thread_number;
 mod units;
 
 pub use account::{Account, Charge};
@@ -36,4 +37,5 @@ pub use kind::{Codec, Durability, EntryKind};
 pub use patience::Patience;
 pub use rng::Rng;
 pub use seqno::{Seqno, Trailer};
+pub use thread_number::thread_number;
 pub use units::{format_bytes, format_count, parse_bytes};

@@ -1,8 +1,6 @@
 //! The primitives of [`crate::combiner`], [`crate::slot`] and [`crate::syncer`]. Their tests compile the
 //! same files over a scheduler that explores interleavings, with a twin of this module.
 
-use std::cell::Cell;
-
 pub(crate) use base::Patience;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -16,18 +14,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> Mu
     guard
 }
 
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static HOME: Cell<usize> = const { Cell::new(SLOTS) };
-}
-
-/// The slot that the calling thread tries first: dealt out in turn.
+/// The slot that the calling thread tries first.
 pub(crate) fn home() -> usize {
-    HOME.with(|home| {
-        if home.get() == SLOTS {
-            home.set(THREADS.fetch_add(1, Ordering::Relaxed) % SLOTS);
-        }
-        home.get()
-    })
+    base::thread_number() % SLOTS
 }
