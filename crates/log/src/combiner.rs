@@ -10,9 +10,9 @@
 //!   is in its slot. So no record waits without someone who will write it.
 //! - A group is written whole or fails whole, by one call of [`Writer::write`].
 //!
-//! Bounds: a record in a slot takes its part of `group_bytes` at most, so that those of all slots are one group
-//! (a caller whose record is longer, or that finds no slot, waits for the lane as for any mutex), and a caller
-//! writes at most [`ROUNDS`] groups of others before it hands the lane to one of them.
+//! Bounds: a record in a slot takes its part of `group_bytes` at most, so that those of all slots are one
+//! group (a caller whose record is longer, or that finds no slot, waits for the lane as for any mutex), and a
+//! caller writes at most [`ROUNDS`] groups of others before it hands the lane to one of them.
 //!
 //! Lock order: the desk of a caller's own slot, then (by trying only) the lane. The holder of the lane takes
 //! any desk.
