@@ -1,8 +1,9 @@
 //! What could be done in each column, and which of it is worth most.
 //!
 //! A candidate is a column and the runs of it to merge; [`mod@slice`] makes a job of it by taking the
-//! columns beside it too. Scores compare urgencies: 1 is where something becomes due, so what is most
-//! overdue is done first and nothing waits for ever; what only a quiet tree does stays below 1.
+//! columns beside it too, or, for space, of the [`mod@window`] that gives most back. Scores compare
+//! urgencies: 1 is where something becomes due, so what is most overdue is done first and nothing waits for
+//! ever; what only a quiet tree does stays below 1.
 
 use super::action::{Plan, Reason};
 use super::columns::{Cell, Column, Edge, Runs};
@@ -29,8 +30,9 @@ pub(super) struct Candidate {
 
 /// More urgent than what has just become due: somebody waits for it.
 const MANUAL_SCORE: f64 = 1.5;
-/// However much space is wasted.
-const SPACE_SCORE_MAX: f64 = 2.0;
+/// How much faster space grows urgent than runs: about as the delays of writers do (`pace`), so that
+/// neither waits for the other while both are over. At most: a column of so many runs costs every read.
+const SPACE_URGENCY: (f64, f64) = (3.0, 5.0);
 /// A delete of a range weighs as many deletes: it hides more than one entry.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
 /// One piece is written anew where the garbage that goes with it is over this part of it.
@@ -62,7 +64,15 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
     found.sort_by(|a, b| {
         b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
     });
-    let merge = found.iter().take(TRIES_MAX).find_map(|candidate| slice::grow(shape, candidate));
+    // All that are for space come to the same job.
+    let mut is_tried = false;
+    let is_new =
+        |it: &&Candidate| it.reason != Reason::Space || !std::mem::replace(&mut is_tried, true);
+    let found = found.iter().filter(is_new);
+    let merge = found.take(TRIES_MAX).find_map(|candidate| match candidate.reason {
+        Reason::Space => slice::reclaim(shape, candidate.runs),
+        _ => slice::grow(shape, candidate),
+    });
     if let Some(mut merge) = merge {
         let inputs = merge.inputs.iter().flat_map(|(_, pieces)| pieces);
         let used = inputs.flat_map(|piece| piece.file.values.iter().copied());
@@ -143,8 +153,9 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
         };
         if is_reducible(column.within(whole)) && column.is_free(whole) {
             if over_space > 1.0 {
-                // Not before a column that is far too high: that costs every read.
-                offer(bottom(Reason::Space, whole, over_space.min(SPACE_SCORE_MAX)));
+                let (times, most) = SPACE_URGENCY;
+                let score = (1.0 + (over_space - 1.0) * times).min(most);
+                offer(bottom(Reason::Space, whole, score));
             } else if settle_space {
                 offer(bottom(Reason::Settle, whole, 0.9));
             }
@@ -168,12 +179,17 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     found
 }
 
-/// What merging all of a column gives back, as far as is known, for each byte it holds.
-pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
-    let (all, oldest) = (column.weight(), column.oldest_weight());
-    let superseded = (all - oldest) as f64 * shape.summary.superseding;
+/// What merging all of a column gives back, as far as is known, bytes.
+pub(super) fn reclaimed(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+    let superseded = (column.weight() - column.oldest_weight()) as f64 * shape.summary.superseding;
     let known: u64 = column.cells.iter().map(Cell::garbage).sum();
-    if all == 0 { 0.0 } else { (superseded + known as f64) / all as f64 }
+    superseded + known as f64
+}
+
+/// The same for each byte that the column holds.
+pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+    let all = column.weight();
+    if all == 0 { 0.0 } else { reclaimed(shape, column) / all as f64 }
 }
 
 /// Whether merging cells gives something back: of several what is superseded, of one that was cut

@@ -17,10 +17,10 @@
 //! where a column holds [`Options::fanout`] pieces of one level they become one of the next; a run far longer
 //! than the others of its level is none of it. The space
 //! that superseded versions take is bounded apart from it: where the tree takes more than
-//! [`Options::space_max`] times its content, the column that gives most back for the bytes it costs is
-//! merged down to the oldest run. Merging column after column keeps the tree at half the space of one
-//! that merges whole runs at the same cost, since only the next column holds the full share of garbage
-//! and the last one none. What was kept for snapshots is garbage of the table that holds it once no
+//! [`Options::space_max`] times its content, the columns beside each other that give most back for what
+//! it costs are merged down to the oldest run. Merging column after column keeps the tree at half the
+//! space of one that merges whole runs at the same cost, since only the next column holds the full share
+//! of garbage and the last one none. What was kept for snapshots is garbage of the table that holds it once no
 //! snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
 //! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the
 //! shapes that were compared.
@@ -43,6 +43,7 @@ mod summary;
 mod thin;
 mod turnover;
 mod values;
+mod window;
 
 #[cfg(test)]
 #[allow(

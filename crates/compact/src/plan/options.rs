@@ -15,8 +15,8 @@ pub struct Options {
     pub deletes_share: f64,
     /// The share of a value file that is dead above which it is collected.
     pub dead_values_max: f64,
-    /// About how much one job takes in, bytes, of a tree of up to 256 times as much; of a larger one a
-    /// 256th, up to eight times as much, so that tables do not become too many.
+    /// About how much one job takes in, bytes, of a tree of up to 64 times as much; of a larger one a 64th,
+    /// up to eight times as much, so that tables and jobs do not become too many.
     pub slice_bytes: u64,
     /// The most runs one job takes in.
     pub runs_max: usize,
@@ -51,7 +51,7 @@ impl Options {
     /// About how much one job of a tree of `bytes` takes in, bytes.
     pub(super) fn slice_of(&self, bytes: u64) -> u64 {
         let least = self.slice_bytes.max(1);
-        (bytes / 256).clamp(least, least.saturating_mul(8))
+        (bytes / 64).clamp(least, least.saturating_mul(8))
     }
 }
 

@@ -10,7 +10,7 @@ use super::candidate::{Candidate, asked, deletes_share, deletes_share_max, gain,
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
-use super::{Options, Piece};
+use super::{Options, Piece, window};
 
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
 pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
@@ -36,8 +36,7 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
     from += region.iter().position(is_used)?;
-    let frees = candidate.bottom && candidate.reason == Reason::Space;
-    let room = if frees { shape.room_to_free() } else { shape.room() };
+    let room = shape.room();
     let most = shape.slice.min(room);
     let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
     let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
@@ -57,6 +56,17 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
         region,
         (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?),
     )
+}
+
+/// The merge of `whole` columns that gives most back for what it costs; none where there is no room for any.
+pub(super) fn reclaim(shape: &Shape<'_>, whole: Runs) -> Option<Merge> {
+    let columns = &shape.columns.all;
+    let room = shape.room_to_free();
+    let window = window::best(shape, whole, room)?;
+    let most = shape.slice.min(room);
+    let (from, end) = with_whole_pointers(columns, whole, (window.start, window.end), most);
+    let edges = (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?);
+    make(shape, Reason::Space, whole, columns.get(from..end)?, edges)
 }
 
 /// The merge of two runs in one column that gives most back for each byte it costs: where there is no

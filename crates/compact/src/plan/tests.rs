@@ -314,8 +314,10 @@ fn garbage_goes_where_it_is_most() {
     let upper = vec![table(5, 1, "a", "c", 10), table(6, 1, "m", "p", 60)];
     let oldest = vec![table(1, 2, "a", "c", 60), table(2, 2, "m", "p", 60)];
     let summary = tree(vec![upper, oldest]);
-    let job = merge(&summary, &Options::default());
+    let job = merge(&summary, &Options { slice_bytes: 40, ..Options::default() });
     assert_eq!((job.reason, &*job.first, job.oldest), (Reason::Space, &b"m"[..], true));
+    // Of a tree as small as this beside a slice, all is merged at once.
+    assert_eq!(&*merge(&summary, &Options::default()).first, b"a");
     // New keys are no garbage.
     let fresh = Summary { superseding: 0.0, ..summary };
     assert_eq!(plan(&fresh, &Options::default()), None);

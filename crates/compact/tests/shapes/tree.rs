@@ -83,6 +83,10 @@ pub(crate) struct Tree {
     pub(crate) population: f64,
     /// Bytes merged for each byte flushed; jobs share them.
     pub(crate) merge_speed: f64,
+    /// What of it filling a memtable and flushing it take away, in the same bytes.
+    pub(crate) writing: f64,
+    /// What a job costs beside its bytes, and for each piece, in bytes merged.
+    pub(crate) job_costs: (f64, f64),
     /// Whether writers wait for merges, as the engine has them.
     pub(crate) is_delayed: bool,
     pub(crate) jobs_max: usize,
@@ -143,6 +147,8 @@ impl Tree {
             unit,
             population: population / GRID as f64,
             merge_speed: 6.0,
+            writing: 0.0,
+            job_costs: (0.0, 0.0),
             is_delayed: false,
             jobs_max: 2,
             runs: BTreeMap::new(),
@@ -208,7 +214,7 @@ impl Tree {
         self.turnover.flushed(bytes as u64, self.stored() as u64);
         let time = if self.is_delayed { self.delayed() } else { 1.0 };
         self.figures.time += time;
-        self.work(bytes * self.merge_speed * time);
+        self.work(bytes * (self.merge_speed * time - self.writing));
         self.figures.flushes += 1.0;
         self.figures.depths += self.depth() as f64;
         self.figures.spaces += self.stored() / self.measure();
@@ -218,14 +224,15 @@ impl Tree {
     fn delayed(&self) -> f64 {
         let way = |value: f64, from: f64, to: f64| ((value - from) / (to - from)).clamp(0.0, 0.98);
         let debt = Shape::new(&self.summary(), &self.options).debt();
-        let way = way(debt.fullness, 2.0, 6.0).max(way(debt.space_fullness, 1.15, 2.0));
+        let way = way(debt.fullness, 2.0, 6.0).max(way(debt.space_fullness, 1.11, 1.56));
         1.0 + way / (1.0 - way)
     }
 
     /// Notes what it takes; the bytes of distinct keys.
     fn measure(&mut self) -> f64 {
         self.figures.depth_max = self.figures.depth_max.max(self.depth());
-        let running: f64 = self.running.iter().map(|(job, left)| job.bytes as f64 - left).sum();
+        let written = |(job, left): &(Merge, f64)| (job.bytes as f64 - left).max(0.0);
+        let running: f64 = self.running.iter().map(written).sum();
         let stored = self.stored() + running;
         let distinct = self.distinct();
         // A young tree is all temporary.
@@ -321,8 +328,11 @@ impl Tree {
                             let runs = other.into <= job.newest() && job.into <= other.newest();
                             assert!(!(keys && runs), "two jobs meet");
                         }
-                        let bytes = job.bytes.max(1) as f64;
-                        self.running.push((job, bytes));
+                        let pieces =
+                            job.inputs.iter().map(|(_, pieces)| pieces.len()).sum::<usize>();
+                        let (once, each) = self.job_costs;
+                        let cost = job.bytes.max(1) as f64 + once + each * pieces as f64;
+                        self.running.push((job, cost));
                     }
                     Some(Plan::Drop(pieces)) => {
                         for (run, piece) in pieces {

@@ -1,0 +1,162 @@
+//! The columns that give most back for what it costs to merge them.
+//!
+//! A merge down to the oldest run frees what is superseded in its columns, and their share of what cut
+//! files hold for nobody. Beside the bytes that it takes in, a job costs what does not depend on them: a
+//! plan, an opened table for each run, a record of the manifest. So columns are not judged one by one: a
+//! sliver between two cuts seems to give back many times its bytes, since it is all that is left of its
+//! files, and thousands of jobs for slivers free nothing.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::candidate::{is_reducible, reclaimed};
+use super::columns::{Column, Runs};
+use super::shape::Shape;
+
+/// What a job costs beside the bytes that it takes in, as a part of a slice.
+const JOB_PART: u64 = 4;
+
+/// The columns to merge whole in one job that may write `room` bytes; none where nothing is given back.
+pub(super) fn best(shape: &Shape<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
+    let runs_max = shape.options.runs_max.max(2);
+    let columns: Vec<Option<Worth>> = shape
+        .columns
+        .all
+        .iter()
+        .map(|column| {
+            let is_part = column.is_free(whole) && column.bytes() <= room;
+            is_part.then(|| Worth::of(shape, column, runs_max))
+        })
+        .collect();
+    let (job, most) = (shape.slice / JOB_PART, shape.slice.min(room));
+    let mut best: Option<(f64, Range<usize>)> = None;
+    for start in 0..columns.len() {
+        let mut sum = Worth { bytes: 0, cost: job.max(1), given: 0.0 };
+        let rest = columns.iter().enumerate().skip(start);
+        for (number, column) in rest.map_while(|(number, column)| Some((number, column.as_ref()?)))
+        {
+            sum.add(column);
+            if number > start && sum.bytes > most {
+                break;
+            }
+            let gain = sum.given / sum.cost as f64;
+            if gain > best.as_ref().map_or(0.0, |(best, _)| *best) {
+                best = Some((gain, start..number + 1));
+            }
+        }
+    }
+    let window = best?.1;
+    let columns = shape.columns.all.get(window.clone())?;
+    // With more runs than there is memory for, none is merged down to the oldest.
+    let mut runs = BTreeSet::new();
+    let fitting = columns.iter().take_while(|column| {
+        runs.extend(column.cells.iter().map(|cell| cell.run));
+        runs.len() <= runs_max
+    });
+    let columns = columns.get(..fitting.count().max(1))?;
+    let is_worth_it = columns.iter().any(|column| is_reducible(column.within(whole)));
+    is_worth_it.then_some(window.start..window.start + columns.len())
+}
+
+/// What a merge of columns takes, and what it gives back.
+struct Worth {
+    /// Bytes that it takes in.
+    bytes: u64,
+    /// These, as often as they are merged.
+    cost: u64,
+    /// Bytes that it frees, as far as is known.
+    given: f64,
+}
+
+impl Worth {
+    fn of(shape: &Shape<'_>, column: &Column<'_>, runs_max: usize) -> Self {
+        let bytes = column.bytes();
+        // More runs than there is memory for are merged in turns.
+        let turns = column.cells.len().div_ceil(runs_max) as u64;
+        Self { bytes, cost: bytes.saturating_mul(turns), given: reclaimed(shape, column) }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.cost = self.cost.saturating_add(other.cost);
+        self.given += other.given;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::columns::Edge;
+    use super::super::tests::{table, tree};
+    use super::super::{Options, Piece, Summary};
+    use super::*;
+
+    /// The edges of what is best in slices of `slice_bytes` and jobs of at most four runs.
+    fn best_of(summary: &Summary, slice_bytes: u64) -> Option<String> {
+        let options = Options { slice_bytes, runs_max: 4, ..Options::default() };
+        let shape = Shape::new(summary, &options);
+        let whole = Runs { newest: 0, oldest: summary.runs.len() - 1 };
+        let window = best(&shape, whole, u64::MAX)?;
+        let edges = shape.columns.edges.get(window.start..=window.end)?.iter();
+        let keys = edges.filter_map(|edge| match edge {
+            Edge::Key(key) => std::str::from_utf8(key).ok(),
+            Edge::End => None,
+        });
+        Some(keys.collect())
+    }
+
+    fn run(id: u64, bytes: u64, ranges: &[(&str, &str)]) -> Vec<Piece> {
+        let tables = ranges.iter().zip(id..);
+        tables.map(|((from, to), id)| table(id, 1, from, to, bytes)).collect()
+    }
+
+    /// One byte is left, before `b`, of a file of 21.
+    fn sliver() -> Piece {
+        let mut sliver = table(9, 1, "a", "b", 21);
+        Arc::make_mut(&mut sliver.file).splits = vec![("b".into(), 1)];
+        sliver
+    }
+
+    #[test]
+    fn a_sliver_is_taken_along_and_not_alone() {
+        let ranges = [("c", "d"), ("d", "e"), ("e", "f")];
+        let newer = || run(20, 60, &ranges).into_iter();
+        let beside = tree(vec![newer().chain([sliver()]).collect(), run(1, 60, &ranges)]);
+        assert_eq!(best_of(&beside, 400), Some("abcdef".to_owned()));
+        // Nor is it taken from afar.
+        let content = run(30, 500, &[("b", "c")]);
+        let afar =
+            tree(vec![newer().chain([sliver()]).chain(content).collect(), run(1, 60, &ranges)]);
+        assert_eq!(best_of(&afar, 400), Some("cdef".to_owned()));
+        // Where there is nothing else, it is worth a job.
+        let alone = tree(vec![vec![sliver()]]);
+        assert_eq!(best_of(&alone, 400), Some("ab".to_owned()));
+    }
+
+    #[test]
+    fn no_longer_than_a_slice_and_where_most_is_given_back() {
+        let ranges = [("c", "d"), ("d", "e"), ("e", "f")];
+        let newer = run(20, 50, &ranges[..2]).into_iter().chain(run(22, 60, &ranges[2..]));
+        let summary = tree(vec![newer.collect(), run(1, 60, &ranges)]);
+        assert_eq!(best_of(&summary, 1000), Some("cdef".to_owned()));
+        assert_eq!(best_of(&summary, 230), Some("def".to_owned()));
+        assert_eq!(best_of(&summary, 40), Some("ef".to_owned()));
+    }
+
+    #[test]
+    fn not_more_runs_than_are_merged_down_to_the_oldest() {
+        // Three runs in each column, five in both.
+        let upper = |id, range| run(id, 60, &[range]);
+        let (left, right) = (("a", "c"), ("c", "e"));
+        let runs = vec![upper(9, left), upper(8, left), upper(7, right), upper(6, right)];
+        let summary = tree(runs.into_iter().chain([run(1, 60, &[left, right])]).collect());
+        assert_eq!(best_of(&summary, 1000), Some("ac".to_owned()));
+        // More than four in one column: in turns, which is dear.
+        let newer: Vec<_> = (0..4).map(|id| run(9 - id, 60, &[left])).collect();
+        let older = vec![upper(5, right), run(1, 60, &[left, right])];
+        let summary = tree(newer.into_iter().chain(older).collect());
+        assert_eq!(best_of(&summary, 100), Some("ce".to_owned()));
+    }
+}
