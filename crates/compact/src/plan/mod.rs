@@ -20,8 +20,8 @@
 //! [`Options::space_max`] times its content, the columns beside each other that give most back for what
 //! it costs are merged down to the oldest run. Merging column after column keeps the tree at half the
 //! space of one that merges whole runs at the same cost, since only the next column holds the full share
-//! of garbage and the last one none. What was kept for snapshots is garbage of the table that holds it once no
-//! snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
+//! of garbage and the last one none. What was kept for snapshots is garbage of the table that holds it once
+//! no snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
 //! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the
 //! shapes that were compared.
 //!
