@@ -1,9 +1,9 @@
 //! What could be done in each column, and which of it is worth most.
 //!
 //! A candidate is a column and the runs of it to merge; [`mod@slice`] makes a job of it by taking the
-//! columns beside it too, or, for space, of the [`mod@window`] that gives most back. Scores compare
-//! urgencies: 1 is where something becomes due, so what is most overdue is done first and nothing waits for
-//! ever; what only a quiet tree does stays below 1.
+//! columns beside it too, or, for space, of the [`window`](mod@super::window) that gives most back.
+//! Scores compare urgencies: 1 is where something becomes due, so what is most overdue is done first and
+//! nothing waits for ever; what only a quiet tree does stays below 1.
 
 use super::action::{Plan, Reason};
 use super::columns::{Cell, Column, Edge, Runs};
