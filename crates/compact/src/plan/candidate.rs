@@ -31,8 +31,10 @@ pub(super) struct Candidate {
 /// More urgent than what has just become due: somebody waits for it.
 const MANUAL_SCORE: f64 = 1.5;
 /// How much faster space grows urgent than runs: about as the delays of writers do (`pace`), so that
-/// neither waits for the other while both are over. At most: a column of so many runs costs every read.
-const SPACE_URGENCY: (f64, f64) = (3.0, 5.0);
+/// neither waits for the other while both are over.
+const SPACE_URGENCY: f64 = 3.0;
+/// However much space is wasted: columns that are as far too high cost every read.
+const SPACE_SCORE_MAX: f64 = 5.0;
 /// A delete of a range weighs as many deletes: it hides more than one entry.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
 /// One piece is written anew where the garbage that goes with it is over this part of it.
@@ -153,9 +155,8 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
         };
         if is_reducible(column.within(whole)) && column.is_free(whole) {
             if over_space > 1.0 {
-                let (times, most) = SPACE_URGENCY;
-                let score = (1.0 + (over_space - 1.0) * times).min(most);
-                offer(bottom(Reason::Space, whole, score));
+                let score = 1.0 + (over_space - 1.0) * SPACE_URGENCY;
+                offer(bottom(Reason::Space, whole, score.min(SPACE_SCORE_MAX)));
             } else if settle_space {
                 offer(bottom(Reason::Settle, whole, 0.9));
             }

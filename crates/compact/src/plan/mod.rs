@@ -30,7 +30,8 @@
 //! work gives back is the cleaner of "LFS" (Rosenblum and Ousterhout, 1991).
 //!
 //! # Cost
-//! O(pieces x depth) time and memory, a few milliseconds for a thousand tables.
+//! O(pieces x depth) time and memory: a few milliseconds for a thousand tables of which few lie over each
+//! other, some 25 on a busy machine for 600 that lie forty deep.
 
 mod action;
 mod candidate;

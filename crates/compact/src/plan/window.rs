@@ -16,21 +16,22 @@ use super::shape::Shape;
 /// What a job costs beside the bytes that it takes in, as a part of a slice.
 const JOB_PART: u64 = 4;
 
-/// The columns to merge whole in one job that may write `room` bytes; none where nothing is given back.
+/// The columns to merge whole in one job that may write `room` bytes; none where none can be reduced.
+///
+/// They begin with one that can be: so wherever there is such a column there is a job, and it frees something
+/// or makes runs fewer.
 pub(super) fn best(shape: &Shape<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
     let runs_max = shape.options.runs_max.max(2);
-    let columns: Vec<Option<Worth>> = shape
-        .columns
-        .all
-        .iter()
-        .map(|column| {
-            let is_part = column.is_free(whole) && column.bytes() <= room;
-            is_part.then(|| Worth::of(shape, column, runs_max))
-        })
-        .collect();
+    let all = &shape.columns.all;
+    let worth = |column: &Column<'_>| {
+        let is_part = column.is_free(whole) && column.bytes() <= room;
+        is_part.then(|| Worth::of(shape, column, runs_max))
+    };
+    let columns: Vec<Option<Worth>> = all.iter().map(worth).collect();
     let (job, most) = (shape.slice / JOB_PART, shape.slice.min(room));
     let mut best: Option<(f64, Range<usize>)> = None;
-    for start in 0..columns.len() {
+    let starts = all.iter().enumerate().filter(|(_, column)| is_reducible(column.within(whole)));
+    for (start, _) in starts {
         let mut sum = Worth { bytes: 0, cost: job.max(1), given: 0.0 };
         let rest = columns.iter().enumerate().skip(start);
         for (number, column) in rest.map_while(|(number, column)| Some((number, column.as_ref()?)))
@@ -40,22 +41,19 @@ pub(super) fn best(shape: &Shape<'_>, whole: Runs, room: u64) -> Option<Range<us
                 break;
             }
             let gain = sum.given / sum.cost as f64;
-            if gain > best.as_ref().map_or(0.0, |(best, _)| *best) {
+            if best.as_ref().is_none_or(|(best, _)| gain > *best) {
                 best = Some((gain, start..number + 1));
             }
         }
     }
     let window = best?.1;
-    let columns = shape.columns.all.get(window.clone())?;
     // With more runs than there is memory for, none is merged down to the oldest.
     let mut runs = BTreeSet::new();
-    let fitting = columns.iter().take_while(|column| {
+    let fitting = all.get(window.clone())?.iter().take_while(|column| {
         runs.extend(column.cells.iter().map(|cell| cell.run));
         runs.len() <= runs_max
     });
-    let columns = columns.get(..fitting.count().max(1))?;
-    let is_worth_it = columns.iter().any(|column| is_reducible(column.within(whole)));
-    is_worth_it.then_some(window.start..window.start + columns.len())
+    Some(window.start..window.start + fitting.count().max(1))
 }
 
 /// What a merge of columns takes, and what it gives back.
@@ -133,6 +131,21 @@ mod tests {
         // Where there is nothing else, it is worth a job.
         let alone = tree(vec![vec![sliver()]]);
         assert_eq!(best_of(&alone, 400), Some("ab".to_owned()));
+    }
+
+    /// What gives most back for its bytes may be nothing that a merge would be made for.
+    #[test]
+    fn what_cannot_be_reduced_keeps_nothing_else_from_being_merged() {
+        let mut cut = table(30, 1, "a", "b", 130);
+        Arc::make_mut(&mut cut.file).splits = vec![("b".into(), 100)];
+        // Between both, nothing; and more runs than fit one job where there is something.
+        let runs = (0..5).map(|number| run(20 - number, 10, &[("c", "d")]));
+        let oldest = run(1, 600, &[("c", "d")]).into_iter().chain([cut]).collect();
+        let summary = tree(runs.chain([oldest]).collect());
+        assert_eq!(best_of(&summary, 400), Some("cd".to_owned()));
+        // Not even where it seems to give nothing back: there would be no end to what is left to do.
+        let nothing = Summary { superseding: 0.0, ..summary };
+        assert_eq!(best_of(&nothing, 400), Some("cd".to_owned()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Finds what to merge, and keeps count: shared by the tasks that merge and by those who ask.
 //!
 //! Concurrency: `state` is a short lock, taken after a tree's shape and never before it. Planning
-//! happens under the shape of the tree it is about: a few milliseconds for a thousand tables, in
-//! which a flush of the same keyspace waits to be installed; readers and writers never wait.
+//! happens under the shape of the tree it is about: a few milliseconds for a thousand tables, some 25
+//! where they lie forty deep, in which a flush of the same keyspace waits to be installed; readers and
+//! writers never wait.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
