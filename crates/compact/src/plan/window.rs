@@ -47,13 +47,17 @@ pub(super) fn best(shape: &Shape<'_>, whole: Runs, room: u64) -> Option<Range<us
         }
     }
     let window = best?.1;
-    // With more runs than there is memory for, none is merged down to the oldest.
+    // With more runs than there is memory for, none is merged down to the oldest. Where one column has more,
+    // it takes turns anyway: as long ones as can be.
     let mut runs = BTreeSet::new();
     let fitting = all.get(window.clone())?.iter().take_while(|column| {
         runs.extend(column.cells.iter().map(|cell| cell.run));
         runs.len() <= runs_max
     });
-    Some(window.start..window.start + fitting.count().max(1))
+    match fitting.count() {
+        0 => Some(window),
+        columns => Some(window.start..window.start + columns),
+    }
 }
 
 /// What a merge of columns takes, and what it gives back.
@@ -171,5 +175,9 @@ mod tests {
         let older = vec![upper(5, right), run(1, 60, &[left, right])];
         let summary = tree(newer.into_iter().chain(older).collect());
         assert_eq!(best_of(&summary, 100), Some("ce".to_owned()));
+        // Where all are so high, the turns are as long as a slice.
+        let newer: Vec<_> = (0..4).map(|id| run(20 - 2 * id, 60, &[left, right])).collect();
+        let summary = tree(newer.into_iter().chain([run(1, 60, &[left, right])]).collect());
+        assert_eq!(best_of(&summary, 1000), Some("ace".to_owned()));
     }
 }

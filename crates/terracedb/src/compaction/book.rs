@@ -90,6 +90,13 @@ impl Book {
         now < self.next_look
     }
 
+    /// A merge that might have written `bytes` ended, however it did. What a look was in vain for, its memory
+    /// or its keys, may be there now.
+    pub(super) fn job_ended(&mut self, bytes: u64) {
+        self.working = self.working.saturating_sub(bytes);
+        self.next_look = Duration::ZERO;
+    }
+
     /// Whether a look at the same found nothing just before.
     pub(super) fn was_fruitless(&self, seen: &Seen) -> bool {
         self.fruitless.as_ref().is_some_and(|last| last.is_same(seen))
@@ -115,5 +122,22 @@ impl Book {
             self.not_before = now + PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
             self.failures = self.failures.saturating_add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_in_vain_holds_until_a_merge_ends() {
+        let mut book = Book { working: 10, ..Book::default() };
+        let (start, took) = (Duration::from_secs(1), Duration::from_millis(10));
+        book.looked_in_vain(start, took);
+        assert!(book.is_looked_at_enough(start + took * (LOOK_PART - 1)));
+        assert!(!book.is_looked_at_enough(start + took * LOOK_PART));
+        book.job_ended(4);
+        assert!(!book.is_looked_at_enough(start + took));
+        assert_eq!(book.working, 6);
     }
 }

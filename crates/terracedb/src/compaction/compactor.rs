@@ -386,7 +386,7 @@ impl Compactor {
     /// A job of `keyspace` ended, which might have written `bytes`.
     fn job_ended(&self, mut state: MutexGuard<'_, State>, keyspace: KeyspaceId, bytes: u64) {
         if let Some(book) = state.books.get_mut(&keyspace) {
-            book.working = book.working.saturating_sub(bytes);
+            book.job_ended(bytes);
         }
         state.running -= 1;
         state.ended += 1;
