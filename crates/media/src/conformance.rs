@@ -101,10 +101,10 @@ conformance! {
         let device = Device::real(Profile::named("optane-ssd").unwrap());
         (Arc::new(Emulated::new(disk, Arc::new(device))), directory)
     };
-    metered_memory: (Arc::new(Metered::new(Arc::new(MemoryMedium::new()))), None);
+    metered_memory: (Arc::new(Metered::still(Arc::new(MemoryMedium::new()))), None);
     metered_twice: {
         let (disk, directory) = on_disk(FileOptions::default());
-        (Arc::new(Metered::new(Arc::new(Metered::new(disk)))), directory)
+        (Arc::new(Metered::still(Arc::new(Metered::still(disk)))), directory)
     };
 }
 
@@ -142,7 +142,7 @@ fn space_is_what_the_device_underneath_says() {
     let device = Arc::new(Faulty::new(1));
     let pace = Pace::manual(Arc::new(ManualClock::default()));
     let throttled = Throttled::new(Arc::clone(&device) as _, Rate::default(), Duration::ZERO, pace);
-    let medium = Metered::new(Arc::new(Holding::new(Arc::new(throttled))));
+    let medium = Metered::still(Arc::new(Holding::new(Arc::new(throttled))));
     assert_eq!(medium.space().unwrap(), None);
     medium.create("a", Access::Bytes, 3 * PAGE_BYTES as u64).unwrap();
     device.set_capacity(Some(10 * PAGE_BYTES as u64));
@@ -163,7 +163,7 @@ fn space_is_what_the_device_underneath_says() {
 fn devices_of_different_kinds_share_no_files() {
     let (disk, _directory) = on_disk(FileOptions::default());
     let media: [Arc<dyn Medium>; 3] =
-        [Arc::new(MemoryMedium::new()), Arc::new(Metered::new(Arc::new(Faulty::new(1)))), disk];
+        [Arc::new(MemoryMedium::new()), Arc::new(Metered::still(Arc::new(Faulty::new(1)))), disk];
     for (number, from) in media.iter().enumerate() {
         from.create("a", Access::Bytes, 0).unwrap();
         for (other, to) in media.iter().enumerate() {

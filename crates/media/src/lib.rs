@@ -20,6 +20,7 @@ mod pace;
 mod purpose;
 pub mod scm;
 mod throttled;
+mod under_way;
 mod usage;
 
 #[cfg(test)]
@@ -39,4 +40,5 @@ pub use naming::Naming;
 pub use pace::Pace;
 pub use purpose::{Class, Purpose};
 pub use throttled::{Rate, Throttled};
+pub use under_way::Pending;
 pub use usage::{Counts, Usage};

@@ -1,20 +1,21 @@
-//! A medium that counts every operation and byte by purpose.
+//! A medium that counts every operation and byte by purpose, and knows what has not returned.
 //!
 //! Counted is what was handed to the device underneath, whether or not it succeeded; a request
 //! that was refused before (a bad name, a full queue) is not. A store counts the pages it touches
 //! that no earlier store touched since the file's last sync: that is what the device writes when
 //! stores go forward through a file, as those of a log do.
 //!
-//! Concurrency: relaxed atomics, no lock. Cost: two additions an operation.
+//! Concurrency: relaxed atomics, no lock but that of [`crate::under_way`]. Cost: two additions a read.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use base::Result;
 use base::limits::PAGE_BYTES;
+use base::{Clock, Result};
 
+use crate::under_way::{Pending, UnderWay};
 use crate::{
     Access, Buf, Capabilities, Completion, Counts, File, Listing, Medium, Op, Purpose, Queue,
     Refused, Request, Space, Usage,
@@ -28,10 +29,24 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Counts from zero.
+    /// Counts from zero; how long operations take, `clock` says.
     #[must_use]
-    pub fn new(inner: Arc<dyn Medium>) -> Self {
-        Self { inner, meter: Arc::default() }
+    pub fn new(inner: Arc<dyn Medium>, clock: Arc<dyn Clock>) -> Self {
+        let (by_purpose, name_ops, name_syncs) = Default::default();
+        let under_way = UnderWay::new(clock);
+        Self { inner, meter: Arc::new(Meter { by_purpose, name_ops, name_syncs, under_way }) }
+    }
+
+    /// The operation that has taken longest without returning, reads and what is queued aside.
+    #[must_use]
+    pub fn pending(&self) -> Option<Pending> {
+        self.meter.under_way.oldest()
+    }
+
+    /// Counts from zero, by a clock that stands still.
+    #[cfg(test)]
+    pub(crate) fn still(inner: Arc<dyn Medium>) -> Self {
+        Self::new(inner, Arc::new(base::ManualClock::default()))
     }
 
     /// The counts so far.
@@ -54,11 +69,12 @@ impl Metered {
 }
 
 /// Counters only: no other memory is published through them, so `Relaxed` suffices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Meter {
     by_purpose: [Cell; Purpose::ALL.len()],
     name_ops: AtomicU64,
     name_syncs: AtomicU64,
+    under_way: UnderWay,
 }
 
 /// One purpose's counters, on cache lines of their own: the log's writers and the readers do not
@@ -109,6 +125,7 @@ impl Medium for Metered {
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         self.meter.name_ops.fetch_add(1, Relaxed);
+        let _pending = self.meter.under_way.begin("creation", name);
         self.inner.create(name, access, reserve).map(|file| self.file(file))
     }
 
@@ -118,11 +135,13 @@ impl Medium for Metered {
 
     fn remove(&self, name: &str) -> Result<()> {
         self.meter.name_ops.fetch_add(1, Relaxed);
+        let _pending = self.meter.under_way.begin("removal", name);
         self.inner.remove(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.meter.name_ops.fetch_add(1, Relaxed);
+        let _pending = self.meter.under_way.begin("renaming", from);
         self.inner.rename(from, to)
     }
 
@@ -141,6 +160,7 @@ impl Medium for Metered {
 
     fn sync_names(&self, names: &[&str]) -> Result<()> {
         self.meter.name_syncs.fetch_add(1, Relaxed);
+        let _pending = self.meter.under_way.begin("sync", "");
         self.inner.sync_names(names)
     }
 
@@ -193,6 +213,7 @@ impl File for MeteredFile {
 
     fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         self.meter.cell(purpose).write(buf.len());
+        let _pending = self.meter.under_way.begin("write", self.inner.name());
         self.inner.write(at, buf, purpose)
     }
 
@@ -216,10 +237,12 @@ impl File for MeteredFile {
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
         self.stored.store(0, Relaxed);
+        let _pending = self.meter.under_way.begin("sync", self.inner.name());
         self.inner.sync(purpose)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        let _pending = self.meter.under_way.begin("cut", self.inner.name());
         self.inner.set_len(len)
     }
 
@@ -273,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_counted_once_under_its_purpose() {
-        let medium = Metered::new(Arc::new(MemoryMedium::new()));
+        let medium = Metered::still(Arc::new(MemoryMedium::new()));
         let file = medium.create("a", Access::Bytes, 8192).unwrap();
         file.store(3, b"seven b", Purpose::Log).unwrap();
         file.store(10, b"on the same page", Purpose::Log).unwrap();

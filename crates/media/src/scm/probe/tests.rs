@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::{Account, ErrorKind};
 
+use super::block_device;
 use crate::scm::{Persistence, Scm, Slots};
 use crate::{Buf, Op, Purpose, Request};
 
@@ -166,4 +167,18 @@ fn an_emulated_place_may_be_kept_in_a_file() {
             }
         }
     }
+}
+
+/// A device keeps its length, unlike a file: what is longer in the settings is refused, and said.
+#[test]
+fn a_device_smaller_than_the_settings_say_is_refused() {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let device = folder.path().join("device");
+    fs::write(&device, vec![1; LEN as usize]).unwrap();
+    let error = block_device(&device, LEN + 4096).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let said = error.to_string();
+    assert!(said.contains("smaller") && said.contains("64.0 KiB"), "{said}");
+    assert_eq!(fs::read(&device).unwrap(), vec![1; LEN as usize]);
+    assert!(block_device(&device, LEN).is_ok());
 }
