@@ -19,6 +19,8 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("log_record", "log/golden/segment.hex", 4096 + 37),
     ("log_segment", "log/golden/segment.hex", 0),
     ("table_file", "table/golden/table.hex", 0),
+    ("table_file", "table/golden/table_2.hex", 0),
+    ("table_file", "table/golden/table_3.hex", 0),
     ("values_file", "table/golden/values.hex", 0),
 ];
 
@@ -47,13 +49,13 @@ fn main() {
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
             bytes.truncate(used);
         }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         if target == "table_file" {
             for (number, page) in bytes.chunks(4096).enumerate() {
-                write("table_page", &format!("golden-{number}"), page);
-                write("table_block", &format!("golden-{number}"), &page[24..]);
+                write("table_page", &format!("golden-{stem}-{number}"), page);
+                write("table_block", &format!("golden-{stem}-{number}"), &page[24..]);
             }
         }
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         write(target, &format!("golden-{stem}-{skipped}"), &bytes);
     }
     manifest(&golden_bytes(Path::new("../crates/terracedb/golden/manifest.hex")));

@@ -24,7 +24,9 @@ pub use accounts::Accounts;
 pub use bounds::Bounds;
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name, parse_values_file_name, values_file_name};
-pub use page::{HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, payload, run_pages, verify_page};
+pub use page::{
+    HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, fold_digest, payload, run_pages, verify_page,
+};
 pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
 pub use reread::reread;

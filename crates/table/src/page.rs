@@ -9,7 +9,7 @@
 //! nanoseconds; a checksum costs about 0.16 us.
 
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX};
-use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result};
+use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result, hash64};
 
 /// The bytes of a page's header.
 pub const HEADER_BYTES: usize = 24;
@@ -180,14 +180,24 @@ pub fn verify_page(seed: PageSeed, page: u32, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a page: `header`, then `content`, then zeros. Returns the checksum.
+/// The digest of the pages before `page` and of it: the hash of the checksums of all but footers, which
+/// name it. That of no page is 0.
+#[must_use]
+pub fn fold_digest(digest: u64, page: &[u8]) -> u64 {
+    match page.split_first_chunk::<CHECKSUM_BYTES>() {
+        Some((checksum, [kind, ..])) if *kind != PageKind::Footer as u8 => hash64(digest, checksum),
+        _ => digest,
+    }
+}
+
+/// Writes a page: `header`, then `content`, then zeros.
 pub(crate) fn seal_page(
     page: &mut [u8; PAGE_BYTES],
     seed: PageSeed,
     number: u32,
     header: &Header,
     content: &[u8],
-) -> u64 {
+) {
     debug_assert_eq!(content.len(), header.payload_here());
     header.encode(page);
     let (_, body) = page.split_at_mut(HEADER_BYTES);
@@ -197,7 +207,6 @@ pub(crate) fn seal_page(
     let (slot, covered) = page.split_at_mut(CHECKSUM_BYTES);
     let checksum = seed.checksum(number, covered);
     slot.copy_from_slice(&checksum.to_le_bytes());
-    checksum
 }
 
 /// The content of one page whose header is `header`.

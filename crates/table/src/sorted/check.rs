@@ -11,7 +11,7 @@
 use std::fmt;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result, Seqno, TableId, Trailer, hash64, key_hash};
+use base::{Account, Charge, Error, Result, Seqno, TableId, Trailer, key_hash};
 use media::{Buf, Purpose};
 
 use super::block::{Block, Place};
@@ -21,7 +21,7 @@ use super::read::{decode_run, read_pages, read_raw};
 use super::table::Table;
 use super::tally::Tally;
 use super::top::{Partition, Top};
-use crate::page::{Header, verify_page};
+use crate::page::{Header, fold_digest, verify_page};
 
 /// Pages read at once, blocks that are longer apart.
 const CHUNK_PAGES: u32 = 64;
@@ -139,7 +139,7 @@ struct Check<'a> {
     /// The last version of the block before, where that was read.
     last: Option<(Vec<u8>, Trailer)>,
     counts: Counts,
-    /// The hash of the checksums of the pages so far.
+    /// The digest of the pages so far.
     digest: u64,
     report: Report,
 }
@@ -185,8 +185,7 @@ impl Check<'_> {
                 self.data_without_meta(number, partition)?;
             }
         }
-        let sealed = read.map_or(0, |page| checksum(&page));
-        self.digest = hash64(self.digest, &sealed.to_le_bytes());
+        self.digest = read.map_or(self.digest, |page| fold_digest(self.digest, &page));
         (self.progress)(u64::from(partition.meta_page) + 1, u64::from(self.report.pages));
         Ok(())
     }
@@ -233,7 +232,7 @@ impl Check<'_> {
         let seed = self.table.seed();
         let cut = self.chunk.pages(first, pages);
         for page in cut.chunks_exact(PAGE_BYTES) {
-            self.digest = hash64(self.digest, &checksum(page).to_le_bytes());
+            self.digest = fold_digest(self.digest, page);
         }
         for (number, page) in (first..).zip(cut.chunks_exact(PAGE_BYTES)) {
             verify_page(seed, number, page)?;
@@ -336,17 +335,30 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks what follows the partitions, and the counts.
+    /// Checks what follows the partitions, both copies of it, and the counts.
     fn end(&mut self) -> Result<()> {
         let footer = *self.table.footer();
         let (file, seed) = (&**self.table.file(), self.table.seed());
+        (self.chunk.buf, self.chunk.pages) = (Buf::pages(1), 0);
         for page in footer.range_deletes..footer.pages {
-            match read_pages(file, seed, page, 1, Purpose::Scrub) {
-                Ok(buf) if page + 1 < footer.pages => {
-                    self.digest = hash64(self.digest, &checksum(&buf).to_le_bytes());
+            let checked = read_pages(file, seed, page, 1, Purpose::Scrub).and_then(|buf| {
+                self.digest = fold_digest(self.digest, &buf);
+                let Some(twin) = footer.twin(page).filter(|twin| *twin < page) else {
+                    return Ok(());
+                };
+                // A twin that is lost was told.
+                match read_pages(file, seed, twin, 1, Purpose::Scrub) {
+                    Ok(other) if other.get(8..) != buf.get(8..) => {
+                        let error = Error::corrupt("copy of a page");
+                        Err(error.expected(format_args!("the content of page {twin}")))
+                    }
+                    _ => Ok(()),
                 }
-                Ok(_) => {}
+            });
+            match checked {
+                Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => self.damage(Damage { page, pages: 1, keys: None, error }),
+                Ok(()) => {}
             }
         }
         (self.progress)(u64::from(footer.pages), u64::from(footer.pages));
@@ -400,9 +412,4 @@ impl Chunk {
         let offset = (first - self.first) as usize * PAGE_BYTES;
         self.buf.get(offset..offset + pages as usize * PAGE_BYTES).unwrap_or_default()
     }
-}
-
-/// The checksum a page carries.
-fn checksum(page: &[u8]) -> u64 {
-    page.first_chunk().map_or(0, |checksum| u64::from_le_bytes(*checksum))
 }

@@ -15,7 +15,7 @@ use super::check::Damage;
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::read::{read_pages, read_raw};
-use super::table::{Sections, Tail};
+use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
 use crate::page::{Header, PAYLOAD_BYTES, verify_page};
 
@@ -53,19 +53,22 @@ pub enum Fact {
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Footer(footer) => write!(
-                f,
-                "table {} of store {}, format {}: {} pages, range deletes at {}, top level at {}, \
-                 properties at {}, digest {:016x}",
-                footer.table,
-                footer.store,
-                footer.version,
-                footer.pages,
-                footer.range_deletes,
-                footer.top,
-                footer.properties,
-                footer.digest
-            ),
+            Self::Footer(footer) => {
+                write!(
+                    f,
+                    "table {} of store {}, format {}: {} pages, range deletes at {}, top level at \
+                     {}, properties at {}, digest {:016x}",
+                    footer.table,
+                    footer.store,
+                    footer.version,
+                    footer.pages,
+                    footer.range_deletes,
+                    footer.top,
+                    footer.properties,
+                    footer.digest
+                )?;
+                footer.copy.map_or(Ok(()), |copy| write!(f, ", their copy at {copy}"))
+            }
             Self::Property(name, value) => write!(f, "{name}: {value}"),
             Self::RangeDelete(start, end, seqnos) => write!(
                 f,
@@ -123,6 +126,9 @@ pub fn describe(
     let footer = tail.footer;
     visit(&Fact::Footer(footer));
     tail.complete(&*file, account).map_err(|error| error.at(name))?;
+    if let Some((page, error)) = tail.lost.take() {
+        visit(&damage(page, error));
+    }
     let Sections { top, properties, range_deletes, charge: _charge } =
         tail.sections().map_err(|error| error.at(name))?;
     for (name, value) in properties.list() {

@@ -1,25 +1,33 @@
-//! The footer: the last page of a table file, from which everything else is found.
+//! The footer: the last page of a table file, from which everything else is found, and the page before
+//! it, which says the same.
 
-use base::{Cursor, Error, PageSeed, Result, StoreId, TableId, put_u32, put_u64, put_u128};
+use base::{
+    Cursor, Error, ErrorKind, PageSeed, Result, StoreId, TableId, put_u32, put_u64, put_u128,
+};
+use media::{File, Purpose};
 
+use super::read::read_raw;
 use crate::page::{Header, PageKind, payload, verify_page};
+use crate::reread::reread;
 
 /// `TERRATBL`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
-/// The newest format version this build reads, and writes where a table has what version 1 lacks:
-/// range deletes, entries other than puts and deletes, filters of other than 8 bits. A table
-/// without those is written as version 1.
-pub const FORMAT_VERSION: u32 = 2;
+/// The newest format version this build reads, and the one it writes.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// The first format version, and the last without a section of range deletes.
-pub(crate) const FIRST_VERSION: u32 = 1;
+const FIRST_VERSION: u32 = 1;
+
+/// The first format version in which the tail and the footer are written twice.
+const COPIES_VERSION: u32 = 3;
 
 /// Where a table's parts lie, and whose they are.
 ///
 /// Data and metadata pages fill the pages before `range_deletes`; the range deletes, where there are
 /// any, the pages before `top`; the top level the pages before `properties`; the properties the
-/// pages before the footer itself.
+/// pages before `copy`, where the three stand again; two footers end the file. Before version 3
+/// there is one of each: the properties end where the one footer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The format version.
@@ -36,9 +44,14 @@ pub struct Footer {
     pub top: u32,
     /// The first page of the properties.
     pub properties: u32,
-    /// The hash of the checksums of all pages before this one, in order: it stands for the
-    /// content of the whole file.
+    /// The hash of the checksums of all pages but footers, in order ([`fold_digest`]): it stands for
+    /// the content of the whole file.
+    ///
+    /// [`fold_digest`]: crate::fold_digest
     pub digest: u64,
+    /// The first page of the second copy of range deletes, top level and properties, which ends before
+    /// the footers; `None` before version 3.
+    pub copy: Option<u32>,
 }
 
 impl Footer {
@@ -57,16 +70,50 @@ impl Footer {
         if self.version > FIRST_VERSION {
             put_u32(&mut out, self.range_deletes);
         }
+        if let Some(copy) = self.copy {
+            put_u32(&mut out, copy);
+        }
         out
     }
 
-    /// Reads the last page of a file of `pages` pages, whoever it belongs to: the checksum is
-    /// verified under the identity the footer itself claims.
+    /// Reads the footer of a file of `pages` pages, whoever it belongs to: its last page or, where that
+    /// is damaged, the page before it. With what is wrong with the last page, where that is so.
+    ///
+    /// # Errors
+    /// As [`Footer::parse`], of the last page; otherwise as the file's.
+    pub fn read(file: &dyn File, pages: u32) -> Result<(Self, Option<Error>)> {
+        Self::find(pages, |number| {
+            let read = || Self::parse(&read_raw(file, number, 1, Purpose::Meta)?, number, pages);
+            read().or_else(|first| reread(first, read))
+        })
+    }
+
+    /// As [`Footer::read`], of what `parse` makes of a page.
+    pub(crate) fn find(
+        pages: u32,
+        mut parse: impl FnMut(u32) -> Result<Self>,
+    ) -> Result<(Self, Option<Error>)> {
+        let last = pages.saturating_sub(1);
+        let lost = match parse(last) {
+            Ok(footer) => return Ok((footer, None)),
+            Err(error) if error.kind() != ErrorKind::Corrupt || last == 0 => return Err(error),
+            Err(error) => error,
+        };
+        match parse(last - 1) {
+            Ok(footer) => Ok((footer, Some(lost))),
+            // Of a version before 3 that page is none, and of one that is cut off nothing is.
+            Err(error) if error.kind() == ErrorKind::Corrupt => Err(lost),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads page `number`, the last or the one before it, of a file of `pages` pages, whoever it
+    /// belongs to: the checksum is verified under the identity the footer itself claims.
     ///
     /// # Errors
     /// `Corrupt` where the page is damaged or no footer, or the file has another length than the
     /// footer says; `Invalid` where a newer version wrote it.
-    pub fn parse(page: &[u8], pages: u32) -> Result<Self> {
+    pub fn parse(page: &[u8], number: u32, pages: u32) -> Result<Self> {
         let header = Header::parse(page)?;
         let mut cursor = Cursor::new("table footer", payload(page, &header)?);
         let (kind, magic) = (header.kind, cursor.u64()?);
@@ -84,9 +131,9 @@ impl Footer {
             top: cursor.u32()?,
             properties: cursor.u32()?,
             digest: cursor.u64()?,
+            copy: None,
         };
-        let last = pages.saturating_sub(1);
-        verify_page(PageSeed::new(footer.store, footer.table), last, page)?;
+        verify_page(PageSeed::new(footer.store, footer.table), number, page)?;
         // Magic, version and seal stay where they are in every version, so that this can be said.
         if footer.version > FORMAT_VERSION {
             return Err(Error::invalid("table format version: a newer format")
@@ -97,21 +144,54 @@ impl Footer {
             0 | FIRST_VERSION => footer.top,
             _ => cursor.u32()?,
         };
+        if footer.version >= COPIES_VERSION {
+            footer.copy = Some(cursor.u32()?);
+        }
         cursor.finish()?;
         if footer.version == 0 || footer.pages != pages {
             return Err(Error::corrupt("table length, pages (and format version)")
                 .expected(format_args!("{} (and 1..={FORMAT_VERSION})", footer.pages))
                 .got(format_args!("{pages} (and {})", footer.version)));
         }
-        let Self { range_deletes, top, properties, .. } = footer;
-        if range_deletes > top || top >= properties || properties >= last {
+        let Self { range_deletes, top, properties, copy, .. } = footer;
+        let (first, end) = (footer.first_footer(), footer.tail_end());
+        let is_ordered =
+            range_deletes <= top && top < properties && properties < end && end <= first;
+        let is_twice = || copy.is_none_or(|copy| copy - range_deletes == first - copy);
+        if !is_ordered || !is_twice() || !(first..pages).contains(&number) {
             return Err(Error::corrupt("table footer")
                 .expected(format_args!(
-                    "range deletes, top level, properties and footer ({last}) in this order"
+                    "range deletes, top level, properties, their copy and footer ({first}) in this order"
                 ))
-                .got(format_args!("pages {range_deletes}, {top} and {properties}")));
+                .got(format_args!(
+                    "pages {range_deletes}, {top}, {properties} and {copy:?}, on page {number}"
+                )));
         }
         Ok(footer)
+    }
+
+    /// The first of the footers.
+    pub(crate) const fn first_footer(&self) -> u32 {
+        self.pages.saturating_sub(if self.copy.is_some() { 2 } else { 1 })
+    }
+
+    /// The page behind the first copy of the tail.
+    pub(crate) fn tail_end(&self) -> u32 {
+        self.copy.unwrap_or(self.first_footer())
+    }
+
+    /// The page that says the same as `page`, which may be lost then: none of data and metadata, nor
+    /// before version 3.
+    #[must_use]
+    pub fn twin(&self, page: u32) -> Option<u32> {
+        let (copy, first) = (self.copy?, self.first_footer());
+        match page {
+            _ if page >= self.pages || page < self.range_deletes => None,
+            _ if page > first => Some(first),
+            _ if page == first => Some(first + 1),
+            _ if page >= copy => Some(page - copy + self.range_deletes),
+            _ => Some(page - self.range_deletes + copy),
+        }
     }
 
     /// The footer, where it is that of `table` in `store`.

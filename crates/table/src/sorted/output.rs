@@ -9,11 +9,11 @@
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
-use base::{Codec, DictionaryId, Error, PageSeed, Result, hash64};
+use base::{Codec, DictionaryId, Error, PageSeed, Result};
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
 use super::pieces::Pieces;
-use crate::page::{Header, PAYLOAD_BYTES, PageKind, run_pages, seal_page};
+use crate::page::{Header, PAYLOAD_BYTES, PageKind, fold_digest, run_pages, seal_page};
 
 /// The pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
 pub(crate) const BUFFER_PAGES: usize = 128;
@@ -108,7 +108,7 @@ impl Output {
         self.pages
     }
 
-    /// The hash of the checksums of the pages so far.
+    /// The digest of the pages so far.
     pub(crate) const fn digest(&self) -> u64 {
         self.digest
     }
@@ -150,8 +150,8 @@ impl Output {
     fn seal(&mut self, header: &Header, content: &[u8]) -> Result<()> {
         let (pages, _) = self.buf.as_chunks_mut::<PAGE_BYTES>();
         if let Some(page) = pages.get_mut(self.filled) {
-            let checksum = seal_page(page, self.seed, self.pages, header, content);
-            self.digest = hash64(self.digest, &checksum.to_le_bytes());
+            seal_page(page, self.seed, self.pages, header, content);
+            self.digest = fold_digest(self.digest, page);
         }
         self.filled += 1;
         self.pages += 1;

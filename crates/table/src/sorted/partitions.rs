@@ -1,13 +1,12 @@
-//! From blocks to a whole file: partitions, each with its metadata page after its data, then the
-//! range deletes, the top level, the properties and the footer.
+//! From blocks to a whole file: partitions, each with its metadata page after its data, then twice the
+//! range deletes, the top level and the properties, and two footers.
 //!
 //! Memory is charged (I10): the top level and the range deletes are all that grows with the table.
 
 use base::limits::PAGE_BYTES;
 use base::{Charge, Result, Seqno, StoreId, TableId, Trailer};
 
-use super::filter::FILTER_BITS_DEFAULT;
-use super::footer::{FIRST_VERSION, FORMAT_VERSION, Footer};
+use super::footer::{FORMAT_VERSION, Footer};
 use super::hot::HotPages;
 use super::meta::MetaBuilder;
 use super::output::{Output, Section};
@@ -34,7 +33,6 @@ pub(super) struct Partitions {
     table: TableId,
     pub(super) output: Output,
     meta: MetaBuilder,
-    filter_bits: u8,
     /// The separators between partitions, and each partition's metadata page.
     top: SeparatorsBuilder,
     metas: Vec<u32>,
@@ -64,7 +62,6 @@ impl Partitions {
             table,
             output,
             meta: MetaBuilder::new(filter_bits),
-            filter_bits,
             top: SeparatorsBuilder::new(Width::Top),
             metas: Vec::new(),
             boundary: None,
@@ -194,43 +191,30 @@ impl Partitions {
         Ok(())
     }
 
-    /// The oldest format version that has all that is in the table.
-    fn version(&self) -> u32 {
-        let Tally { merges, expiring, values, .. } = &self.tally;
-        let is_first = self.ranges.is_empty()
-            && (*merges, *expiring, values.len()) == (0, 0, 0)
-            && matches!(self.filter_bits, 0 | FILTER_BITS_DEFAULT);
-        if is_first { FIRST_VERSION } else { FORMAT_VERSION }
-    }
-
-    /// Writes what follows the blocks.
+    /// Writes what follows the blocks: all of it twice, so that no page of it is the only one.
     pub(super) fn finish(&mut self) -> Result<Summary> {
         if !self.meta.is_empty() {
             self.end_partition()?;
         }
-        let version = self.version();
-        let range_deletes = self.output.pages();
-        if !self.ranges.is_empty() {
-            let counts = self.ranges.counts();
-            let payload = Pieces::new(&counts, self.ranges.entries(), &[]);
-            self.output.put(Section::pieces(PageKind::RangeDeletes, payload))?;
-        }
         let top = encode_top(&self.metas, &self.top)?;
-        let top = self.output.put(Section::plain(PageKind::Top, &top))?;
         let properties = self.finish_properties();
         let stored = properties.encode();
-        let stored = self.output.put(Section::plain(PageKind::Properties, &stored))?;
+        let [range_deletes, top_at, properties_at] = self.put_tail(&top, &stored)?;
+        let [copy, ..] = self.put_tail(&top, &stored)?;
         let footer = Footer {
-            version,
-            pages: self.output.pages() + 1,
+            version: FORMAT_VERSION,
+            pages: self.output.pages() + 2,
             store: self.store,
             table: self.table,
             range_deletes,
-            top,
-            properties: stored,
+            top: top_at,
+            properties: properties_at,
             digest: self.output.digest(),
+            copy: Some(copy),
         };
-        self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
+        for _ in 0..2 {
+            self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
+        }
         self.output.finish()?;
         Ok(Summary {
             table: self.table,
@@ -240,6 +224,19 @@ impl Partitions {
             properties,
             hot: self.hot.take(),
         })
+    }
+
+    /// Writes range deletes, where there are any, top level and properties; the first page of each.
+    fn put_tail(&mut self, top: &[u8], properties: &[u8]) -> Result<[u32; 3]> {
+        let range_deletes = self.output.pages();
+        if !self.ranges.is_empty() {
+            let counts = self.ranges.counts();
+            let payload = Pieces::new(&counts, self.ranges.entries(), &[]);
+            self.output.put(Section::pieces(PageKind::RangeDeletes, payload))?;
+        }
+        let top = self.output.put(Section::plain(PageKind::Top, top))?;
+        let properties = self.output.put(Section::plain(PageKind::Properties, properties))?;
+        Ok([range_deletes, top, properties])
     }
 
     fn finish_properties(&mut self) -> Properties {

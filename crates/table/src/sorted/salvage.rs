@@ -4,7 +4,7 @@
 //! of its place, so the file is scanned from front to back and every block that verifies (I8) is
 //! handed out, in order. What lies between two such blocks and does not verify is told as the range
 //! of keys between them. Footer, top level, properties and metadata pages only help to tell pages
-//! that held keys from pages that did not.
+//! that held keys from pages that did not. What a table has twice is read from either copy.
 //!
 //! Memory is one buffer, one block and the ranges lost in one partition, charged (I10).
 
@@ -83,7 +83,7 @@ pub struct SalvageReport {
     pub versions: u64,
     /// Blocks read.
     pub blocks: u64,
-    /// Pages of versions, metadata and range deletes that do not verify.
+    /// Pages of versions and metadata that do not verify, and of range deletes that are lost.
     pub lost_pages: u64,
     /// Ranges of keys that may be lost.
     pub lost_ranges: u64,
@@ -172,12 +172,15 @@ fn readable<T>(read: Result<T>) -> Result<Result<T, Error>> {
 impl Salvage<'_> {
     /// The footer, where it verifies.
     fn footer(&mut self, store: StoreId, table: TableId) -> Result<Option<Footer>> {
-        let Some(last) = self.pages.checked_sub(1) else { return Ok(None) };
-        let read = self.read(last, 1).and_then(|buf| {
-            verify_page(self.seed, last, &buf)?;
-            Footer::parse(&buf, self.pages)?.expect(store, table)
+        if self.pages == 0 {
+            return Ok(None);
+        }
+        let read = Footer::find(self.pages, |number| {
+            let buf = self.read(number, 1)?;
+            verify_page(self.seed, number, &buf)?;
+            Footer::parse(&buf, number, self.pages)?.expect(store, table)
         });
-        Ok(readable(read)?.ok())
+        Ok(readable(read)?.ok().map(|(footer, _)| footer))
     }
 
     /// Reads all blocks up to page `end`, where that is known; where it is not, up to the first page
@@ -348,59 +351,86 @@ impl Salvage<'_> {
         self.tell()
     }
 
-    /// Reads the range deletes, which begin at page `end` where there are any.
+    /// Reads the range deletes: where the footer is lost, they lie behind the versions, from page `end` on.
     fn range_deletes(&mut self, footer: Option<Footer>, end: Option<u32>) -> Result<()> {
-        let (first, count) = match (footer, end) {
-            (Some(Footer { range_deletes, top, .. }), _) => (range_deletes, top - range_deletes),
-            (None, None) => return Ok(()),
-            (None, Some(end)) => match readable(self.header(end))? {
-                Ok(Header { kind: PageKind::Top, .. }) => (end, 0),
-                Ok(header) if header.kind == PageKind::RangeDeletes && header.number == 0 => {
-                    (end, header.run_pages() as u32)
+        self.report.range_deletes = match (footer, end) {
+            (Some(footer), _) => {
+                let (first, count) = (footer.range_deletes, footer.top - footer.range_deletes);
+                if count == 0 || self.ranges(first, count, Some(footer))? {
+                    RangeDeletesFound::All
+                } else {
+                    self.report.lost_pages += u64::from(count);
+                    RangeDeletesFound::Lost
                 }
-                Ok(Header { kind: PageKind::Properties, .. }) => {
-                    // Pages before it did not verify.
-                    let properties = self.pages.saturating_sub(1).saturating_sub(end);
-                    let read = self.section(PageKind::Properties, end, properties);
-                    let known = readable(read.and_then(|bytes| Properties::decode(&bytes)))?;
-                    self.report.range_deletes = match known {
-                        Ok(Properties { range_deletes: 0, .. }) => RangeDeletesFound::All,
-                        Ok(_) => RangeDeletesFound::Lost,
-                        Err(_) => RangeDeletesFound::Unknown,
-                    };
-                    return Ok(());
-                }
-                Ok(Header { kind: PageKind::RangeDeletes, .. }) => {
-                    self.report.range_deletes = RangeDeletesFound::Lost;
-                    return Ok(());
-                }
-                Ok(_) | Err(_) => return Ok(()),
-            },
-        };
-        self.report.range_deletes = RangeDeletesFound::All;
-        if count == 0 {
-            return Ok(());
-        }
-        let mut charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
-        let read = self.section(PageKind::RangeDeletes, first, count);
-        let deletes = read.and_then(|bytes| range_section::decode(&bytes.into(), &mut charge));
-        match readable(deletes)? {
-            Ok(deletes) => deletes
-                .iter()
-                .try_for_each(|fragment| (self.visit)(Salvaged::RangeDelete(fragment))),
-            Err(_) => {
-                self.report.lost_pages += u64::from(count);
-                self.report.range_deletes = RangeDeletesFound::Lost;
-                Ok(())
             }
-        }
+            (None, Some(end)) => self.ranges_behind(end)?,
+            (None, None) => return Ok(()),
+        };
+        Ok(())
     }
 
-    fn section(&self, kind: PageKind, first: u32, count: u32) -> Result<Vec<u8>> {
+    /// What is left from page `end` on of the range deletes, in either copy, and of what tells whether
+    /// there were any.
+    fn ranges_behind(&mut self, end: u32) -> Result<RangeDeletesFound> {
+        let before = end.checked_sub(1).map(|before| self.header(before));
+        let follows_meta = matches!(before, Some(Ok(Header { kind: PageKind::Meta, .. })));
+        let mut found = RangeDeletesFound::Unknown;
+        for page in end..self.pages {
+            let Ok(header) = readable(self.header(page))? else { continue };
+            let count = header.run_pages() as u32;
+            match (header.kind, header.number) {
+                // Nothing lies between the versions and the top level.
+                (PageKind::Top, 0) if page == end && follows_meta => {
+                    return Ok(RangeDeletesFound::All);
+                }
+                (PageKind::RangeDeletes, 0) if self.ranges(page, count, None)? => {
+                    return Ok(RangeDeletesFound::All);
+                }
+                (PageKind::RangeDeletes, _) => found = RangeDeletesFound::Lost,
+                (PageKind::Properties, 0) => {
+                    let read = self.section(PageKind::Properties, page, count, None);
+                    match readable(read.and_then(|bytes| Properties::decode(&bytes)))? {
+                        Ok(Properties { range_deletes: 0, .. }) => {
+                            return Ok(RangeDeletesFound::All);
+                        }
+                        Ok(_) => found = RangeDeletesFound::Lost,
+                        Err(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Hands out the range deletes on `count` pages from `first` on. Whether they could be read.
+    fn ranges(&mut self, first: u32, count: u32, footer: Option<Footer>) -> Result<bool> {
+        let mut charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
+        let read = self.section(PageKind::RangeDeletes, first, count, footer);
+        let deletes = read.and_then(|bytes| range_section::decode(&bytes.into(), &mut charge));
+        let Ok(deletes) = readable(deletes)? else { return Ok(false) };
+        deletes.iter().try_for_each(|fragment| (self.visit)(Salvaged::RangeDelete(fragment)))?;
+        Ok(true)
+    }
+
+    /// The content of a section; a page that is lost is read from its twin, where `footer` knows one.
+    fn section(
+        &self,
+        kind: PageKind,
+        first: u32,
+        count: u32,
+        footer: Option<Footer>,
+    ) -> Result<Vec<u8>> {
         if first.checked_add(count).is_none_or(|end| end > self.pages) {
             return Err(Error::corrupt("section of a table").expected("its pages in the file"));
         }
-        let pages = read_pages(&*self.file, self.seed, first, count, Purpose::Scrub)?;
+        let mut pages = Buf::pages(count as usize);
+        for (number, page) in (first..).zip(pages.chunks_exact_mut(PAGE_BYTES)) {
+            let read = |number| read_pages(&*self.file, self.seed, number, 1, Purpose::Scrub);
+            let twin = footer.and_then(|footer| footer.twin(number));
+            let sound = read(number).or_else(|error| twin.map_or(Err(error), read))?;
+            page.copy_from_slice(&sound);
+        }
         section(kind, &pages)
     }
 

@@ -13,28 +13,23 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
+use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
 use bytes::Bytes;
-use media::{Access, Buf, File, Medium, Purpose};
+use media::{Access, File, Medium};
 
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
-use super::range_section;
-use super::read::{decode_pages, read_pages, read_raw, section};
+use super::read::decode_pages;
 use super::step::{Pages, Span};
+use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
 use crate::Accounts;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
-use crate::page::{Header, PageKind, verify_page};
+use crate::page::{Header, PageKind};
 use crate::range_deletes::RangeDeletes;
-use crate::reread::reread;
-
-/// The pages read first: the end of the file. It holds all that opening needs for tables of up to
-/// some 100,000 pages.
-const TAIL_PAGES: u32 = 16;
 
 /// The most keys that [`Table::splits`] names.
 const SPLITS_MAX: usize = 64;
@@ -47,6 +42,8 @@ pub struct Table {
     properties: Properties,
     top: Box<[u8]>,
     range_deletes: RangeDeletes,
+    /// See [`Table::tail_damage`].
+    tail_damage: Option<Error>,
     /// What every entry's sequence number is, instead of the stored one.
     seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
@@ -57,8 +54,8 @@ pub struct Table {
 
 impl Table {
     /// Opens `table` of `store`. With `seqno`, every entry and range delete reads as of that
-    /// sequence number; such a table stores 0 in each, and no key twice. What cannot be read is read
-    /// again ([`reread`]).
+    /// sequence number; such a table stores 0 in each, and no key twice. A page that cannot be read is
+    /// read again, and then from its copy, where it has one.
     ///
     /// # Errors
     /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
@@ -73,29 +70,14 @@ impl Table {
         dictionaries: Arc<dyn Dictionaries>,
         accounts: impl Into<Accounts>,
     ) -> Result<Arc<Self>> {
-        let accounts = accounts.into();
-        let open = || {
-            let dictionaries = Arc::clone(&dictionaries);
-            Self::open_once(medium, store, table, expected_bytes, seqno, dictionaries, &accounts)
-        };
-        open().or_else(|first| reread(first, open))
-    }
-
-    fn open_once(
-        medium: &dyn Medium,
-        store: StoreId,
-        table: TableId,
-        expected_bytes: Option<u64>,
-        seqno: Option<Seqno>,
-        dictionaries: Arc<dyn Dictionaries>,
-        Accounts { pinned, values }: &Accounts,
-    ) -> Result<Arc<Self>> {
+        let Accounts { pinned, values } = accounts.into();
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
         let place = |error: Error| error.at(&name);
-        let mut tail = Tail::read(&*file, expected_bytes, pinned).map_err(place)?;
+        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
         let footer = tail.footer.expect(store, table).map_err(place)?;
-        tail.complete(&*file, pinned).map_err(place)?;
+        tail.complete(&*file, &pinned).map_err(place)?;
+        let tail_damage = tail.lost.take().map(|(_, error)| place(error));
         let Sections { top, properties, range_deletes, charge } = tail.sections().map_err(place)?;
         let table = Self {
             seed: PageSeed::new(store, table),
@@ -104,9 +86,10 @@ impl Table {
             properties,
             top: top.into(),
             range_deletes,
+            tail_damage,
             seqno: None,
             dictionaries,
-            account: values.clone(),
+            account: values,
             charge,
         };
         match seqno {
@@ -172,6 +155,21 @@ impl Table {
     #[must_use]
     pub const fn range_deletes(&self) -> &RangeDeletes {
         &self.range_deletes
+    }
+
+    /// Why a page was read from its copy when the table was opened, where one was. Nothing is lost, and
+    /// nothing is repaired: a merge writes the table anew. What opening did not need is not looked at.
+    #[must_use]
+    pub const fn tail_damage(&self) -> Option<&Error> {
+        self.tail_damage.as_ref()
+    }
+
+    /// The table, where opening needed no page's copy: who has just written one writes it again otherwise.
+    ///
+    /// # Errors
+    /// What [`Table::tail_damage`] says.
+    pub fn whole(self: Arc<Self>) -> Result<Arc<Self>> {
+        self.tail_damage.clone().map_or(Ok(self), Err)
     }
 
     /// The sequence number that every entry reads as, where that is not the stored one.
@@ -318,101 +316,5 @@ impl Table {
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({}, {} pages)", self.id(), self.footer.pages)
-    }
-}
-
-/// What an open table keeps in memory.
-pub(crate) struct Sections {
-    pub(crate) top: Vec<u8>,
-    pub(crate) properties: Properties,
-    pub(crate) range_deletes: RangeDeletes,
-    pub(crate) charge: Charge,
-}
-
-/// The end of a table file, read once and verified under the identity it claims.
-pub(crate) struct Tail {
-    pub(crate) footer: Footer,
-    /// The file's pages from `first` on.
-    buf: Buf,
-    first: u32,
-    charge: Charge,
-}
-
-impl Tail {
-    /// Reads the last pages and the footer among them.
-    pub(crate) fn read(
-        file: &dyn File,
-        expected_bytes: Option<u64>,
-        account: &Account,
-    ) -> Result<Self> {
-        let size = file.size()?;
-        if expected_bytes.is_some_and(|expected| expected != size) {
-            return Err(Error::corrupt("table length, bytes")
-                .expected(expected_bytes.unwrap_or_default())
-                .got(size));
-        }
-        let pages = size / PAGE_BYTES as u64;
-        if !size.is_multiple_of(PAGE_BYTES as u64) || pages == 0 || pages > TABLE_PAGES_MAX {
-            return Err(Error::corrupt("table length, bytes")
-                .expected(format_args!("whole pages of {PAGE_BYTES}, at most {TABLE_PAGES_MAX}"))
-                .got(size));
-        }
-        let pages = pages as u32;
-        let first = pages.saturating_sub(TAIL_PAGES);
-        let charge = account.charge(Self::memory_for(pages - first))?;
-        let buf = read_raw(file, first, pages - first, Purpose::Meta)?;
-        let last = buf.chunks_exact(PAGE_BYTES).next_back().unwrap_or_default();
-        let footer = Footer::parse(last, pages)?;
-        Ok(Self { footer, buf, first, charge })
-    }
-
-    /// The pages as read, and what is copied from them.
-    const fn memory_for(pages: u32) -> u64 {
-        2 * pages as u64 * PAGE_BYTES as u64
-    }
-
-    /// Reads what sections are missing, and verifies all.
-    pub(crate) fn complete(&mut self, file: &dyn File, account: &Account) -> Result<()> {
-        let Footer { store, table, range_deletes: from, pages, .. } = self.footer;
-        let seed = PageSeed::new(store, table);
-        if from < self.first {
-            let charge = account.charge(Self::memory_for(pages - from))?;
-            self.buf = read_pages(file, seed, from, pages - from, Purpose::Meta)?;
-            (self.first, self.charge) = (from, charge);
-            return Ok(());
-        }
-        for (number, page) in (self.first..).zip(self.buf.chunks_exact(PAGE_BYTES)) {
-            if number >= from {
-                verify_page(seed, number, page)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Range deletes, top level and properties, and what they are charged.
-    pub(crate) fn sections(mut self) -> Result<Sections> {
-        let Footer { range_deletes, top, properties, pages, .. } = self.footer;
-        let cut = |from: u32, to: u32| {
-            let offset = |page: u32| (page - self.first) as usize * PAGE_BYTES;
-            self.buf.get(offset(from)..offset(to)).unwrap_or_default()
-        };
-        let mut top_level = section(PageKind::Top, cut(top, properties))?;
-        let properties =
-            Properties::decode(&section(PageKind::Properties, cut(properties, pages - 1))?)?;
-        Top::parse(&top_level)?.check(range_deletes)?;
-        top_level.shrink_to_fit();
-        let ranges = match range_deletes < top {
-            true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),
-            false => Bytes::new(),
-        };
-        let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
-        let mut deletes = RangeDeletes::default();
-        if !ranges.is_empty() {
-            deletes = range_section::decode(&ranges, &mut self.charge)?;
-            // Its keys are kept in the section they came in.
-            kept += (ranges.len() + deletes.bytes()) as u64;
-        }
-        self.charge.shrink_to(kept);
-        Ok(Sections { top: top_level, properties, range_deletes: deletes, charge: self.charge })
     }
 }

@@ -3,7 +3,7 @@
 //! The stream goes through the [`Packer`], which cuts it into blocks; the [`Partitions`], which cut
 //! the blocks into partitions and write each partition's metadata page after its data; and the
 //! [`Output`], which seals pages and writes them. Range deletes, which are handed in beside the
-//! stream, top level, properties and footer end the file.
+//! stream, top level and properties follow, all of it twice, and two footers end the file.
 //!
 //! Memory is bounded and charged (I10): buffers and one block, about 1.6 MiB, whatever the table's
 //! size; an entry over 32 KiB takes four times its length while it is added; the top level grows
@@ -69,7 +69,7 @@ pub struct Summary {
     pub file_bytes: u64,
     /// The pages of its file.
     pub pages: u32,
-    /// The hash of the checksums of all pages before the footer.
+    /// The hash of the checksums of all pages but footers.
     pub digest: u64,
     /// What the table says about itself.
     pub properties: Properties,

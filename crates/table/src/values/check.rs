@@ -8,8 +8,8 @@ use base::{Error, Result};
 use media::Purpose;
 
 use super::head;
-use super::read::Values;
-use crate::page::{Header, PageKind, verify_page};
+use super::read::{Values, read_footer};
+use crate::page::{Header, PageKind, fold_digest, verify_page};
 use crate::sorted::read::read_raw;
 
 /// The pages of one read.
@@ -52,8 +52,8 @@ struct Present {
 }
 
 impl Values {
-    /// Reads all of the file and verifies each page (I8), the order of pages within values, the
-    /// number of values and the digest. `progress` is told the pages done.
+    /// Reads all of the file and verifies each page (I8), the footer's too, the order of pages within
+    /// values, the number of values and the digest. `progress` is told the pages done.
     ///
     /// # Errors
     /// `Retry` where the device is out of what it needs. Damage is no error: the report has it.
@@ -84,7 +84,7 @@ impl Values {
                 let bytes = bytes.unwrap_or(Ok(&[]));
                 let seen = bytes.and_then(|bytes| {
                     verify_page(self.seed(), number, bytes)?;
-                    digest = base::hash64(digest, bytes.get(..8).unwrap_or_default());
+                    digest = fold_digest(digest, bytes);
                     Ok((Header::parse(bytes)?, bytes))
                 });
                 present = report.page(number, present, seen);
@@ -97,6 +97,11 @@ impl Values {
         }
         report.pages = self.footer().pages;
         let footer = self.footer();
+        match read_footer(&**self.file(), None) {
+            Ok(_) => {}
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => report.note(last, 1, None, error),
+        }
         if report.damages == 0 && (report.values, digest) != (footer.values, footer.digest) {
             let error = Error::corrupt("values of a file, and its digest")
                 .expected(format_args!("{}, {:016x}", footer.values, footer.digest))

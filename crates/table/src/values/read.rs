@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Error, KeyspaceId, PageSeed, Result, StoreId, TableId};
+use base::{Account, Error, ErrorKind, KeyspaceId, PageSeed, Result, StoreId, TableId};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -49,6 +49,34 @@ impl Values {
             .map_err(|error| error.at(&name))?;
         let seed = PageSeed::new(store, id);
         Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
+    }
+
+    /// The value file that `known` describes. Where its footer is damaged, that is used instead: it says
+    /// nothing else, and each value verifies by itself.
+    ///
+    /// # Errors
+    /// As [`Values::open`], damage of the footer's page apart.
+    pub fn open_known(
+        medium: &dyn Medium,
+        known: ValuesFooter,
+        account: &Account,
+    ) -> Result<Arc<Self>> {
+        let ValuesFooter { store, file: id, pages, .. } = known;
+        let bytes = u64::from(pages) * PAGE_BYTES as u64;
+        Self::open(medium, store, id, Some(bytes), account).or_else(|error| {
+            let name = values_file_name(id);
+            if error.kind() != ErrorKind::Corrupt {
+                return Err(error);
+            }
+            let file = medium.open(&name, Access::Direct)?;
+            // One of another length, or another's, is not the file that is known.
+            let is_other = || read_footer(&*file, None).is_ok();
+            if file.size()? != bytes || is_other() {
+                return Err(error);
+            }
+            let seed = PageSeed::new(store, id);
+            Ok(Arc::new(Self { file, seed, footer: known, account: account.clone() }))
+        })
     }
 
     /// The value file `id` of `store`, whatever its footer says: what is left of a damaged file is read

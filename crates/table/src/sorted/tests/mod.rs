@@ -6,7 +6,9 @@ mod golden;
 mod kinds;
 mod model;
 mod pass;
+mod rebuild;
 mod salvage;
+mod tail;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

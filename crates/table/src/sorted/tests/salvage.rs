@@ -58,26 +58,11 @@ impl Left {
     }
 }
 
-/// The content of [`everything`], and range deletes behind it.
-fn with_ranges(codec: Codec) -> (Model, Vec<u8>) {
-    let (model, _) = everything(codec);
-    let memory = Arc::new(MemoryMedium::new());
-    let shared: Arc<dyn Medium> = memory.clone();
-    let mut writer = Writer::create(&shared, spec(codec), &Account::unlimited("test")).unwrap();
-    for ((key, trailer), value) in &model {
-        writer.add(key, trailer.0, value).unwrap();
-    }
-    writer.add_range_delete(b"a", b"b", &[Seqno::new(9)]).unwrap();
-    writer.add_range_delete(b"x", b"y", &[Seqno::new(9), Seqno::new(4)]).unwrap();
-    writer.finish().unwrap();
-    (model, memory.content(&crate::file_name(TABLE)).unwrap())
-}
-
 #[test]
 fn a_whole_table_is_salvaged_whole() {
     let codecs = codecs();
     for codec in codecs {
-        let (model, content) = with_ranges(codec);
+        let (model, content) = everything(codec);
         let left = Left::of(&with_content(content));
         left.check(&model, "whole");
         assert!(left.lost.is_empty() && left.report.lost_pages == 0);
@@ -89,7 +74,7 @@ fn a_whole_table_is_salvaged_whole() {
 /// Whichever page is hit, all versions that are not on it come back, and those on it are named.
 #[test]
 fn every_page_costs_what_is_on_it() {
-    let (model, content) = with_ranges(Codec::Lz4);
+    let (model, content) = everything(Codec::Lz4);
     let clean = open(&with_content(content.clone())).unwrap();
     let footer = *clean.footer();
     for page in 0..footer.pages {
@@ -106,12 +91,36 @@ fn every_page_costs_what_is_on_it() {
         if let [range] = &left.lost[..] {
             assert!(range.pages.contains(&page), "{place}: {range:?}");
         }
-        let ranges = match header.kind {
-            PageKind::RangeDeletes => RangeDeletesFound::Lost,
-            _ => RangeDeletesFound::All,
-        };
-        assert_eq!(left.report.range_deletes, ranges, "{place}");
+        assert_eq!(left.report.range_deletes, RangeDeletesFound::All, "{place}");
+        assert_eq!(RangeDeletes::build(left.ranges).seqnos().len(), 3, "{place}");
     }
+}
+
+/// What is left of the tail, footers and all but one part of either copy lost, says what it can of the
+/// range deletes.
+#[test]
+fn range_deletes_are_found_without_a_footer() {
+    let (_, content) = everything(Codec::Lz4);
+    let footer = *open(&with_content(content.clone())).unwrap().footer();
+    let pages = footer.range_deletes..footer.pages - 2;
+    let found = |lost: &dyn Fn(u32) -> bool| {
+        let mut damaged = content.clone();
+        for page in
+            pages.clone().filter(|page| lost(*page)).chain([footer.pages - 2, footer.pages - 1])
+        {
+            damaged[page as usize * PAGE_BYTES + 77] ^= 4;
+        }
+        Left::of(&with_content(damaged)).report.range_deletes
+    };
+    let Footer { range_deletes, top, copy, .. } = footer;
+    let copy = copy.unwrap();
+    assert_eq!(found(&|_| false), RangeDeletesFound::All);
+    assert_eq!(found(&|page| page == range_deletes), RangeDeletesFound::All);
+    assert_eq!(found(&|page| page == range_deletes || page == copy), RangeDeletesFound::Lost);
+    // The top level alone does not tell: what stood before it is lost.
+    assert_eq!(found(&|page| page != top), RangeDeletesFound::Unknown);
+    assert_eq!(found(&|page| page != copy), RangeDeletesFound::All);
+    assert_eq!(found(&|_| true), RangeDeletesFound::Unknown);
 }
 
 /// Any number of damaged pages, without footer, or with the end cut off.
@@ -119,7 +128,7 @@ fn every_page_costs_what_is_on_it() {
 fn any_damage_leaves_what_verifies() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
-    let (model, content) = with_ranges(Codec::Lz4);
+    let (model, content) = everything(Codec::Lz4);
     let pages = (content.len() / PAGE_BYTES) as u64;
     for round in 0..150 {
         let mut damaged = content.clone();

@@ -1,0 +1,162 @@
+//! The tail of a table file: range deletes, top level, properties and footers, as opening reads them.
+//!
+//! From version 3 on everything there is written twice. What is read is the copy before the footers,
+//! with them in one read for most tables; a page of it that is damaged is read from the first copy.
+//! Which page was, is told: it is damage, though it costs nothing.
+
+use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
+use base::{Account, Charge, Error, ErrorKind, PageSeed, Result};
+use bytes::Bytes;
+use media::{Buf, File, Purpose};
+
+use super::footer::Footer;
+use super::properties::Properties;
+use super::range_section;
+use super::read::{read_pages, read_raw, section};
+use super::table::Table;
+use super::top::Top;
+use crate::page::{PageKind, verify_page};
+use crate::range_deletes::RangeDeletes;
+use crate::reread::reread;
+
+/// The pages read first: the end of the file. It holds all that opening needs for tables of up to
+/// some 100,000 pages.
+const TAIL_PAGES: u32 = 16;
+
+/// What an open table keeps in memory.
+pub(crate) struct Sections {
+    pub(crate) top: Vec<u8>,
+    pub(crate) properties: Properties,
+    pub(crate) range_deletes: RangeDeletes,
+    pub(crate) charge: Charge,
+}
+
+/// The end of a table file, read once and verified under the identity it claims.
+pub(crate) struct Tail {
+    pub(crate) footer: Footer,
+    /// The last page that was read from its copy, and what is wrong with it.
+    pub(crate) lost: Option<(u32, Error)>,
+    /// The file's pages from `first` on.
+    buf: Buf,
+    first: u32,
+    charge: Charge,
+}
+
+impl Tail {
+    /// Reads the last pages and the footer among them.
+    pub(crate) fn read(
+        file: &dyn File,
+        expected_bytes: Option<u64>,
+        account: &Account,
+    ) -> Result<Self> {
+        let size = file.size()?;
+        if expected_bytes.is_some_and(|expected| expected != size) {
+            return Err(Error::corrupt("table length, bytes")
+                .expected(expected_bytes.unwrap_or_default())
+                .got(size));
+        }
+        let pages = size / PAGE_BYTES as u64;
+        if !size.is_multiple_of(PAGE_BYTES as u64) || pages == 0 || pages > TABLE_PAGES_MAX {
+            return Err(Error::corrupt("table length, bytes")
+                .expected(format_args!("whole pages of {PAGE_BYTES}, at most {TABLE_PAGES_MAX}"))
+                .got(size));
+        }
+        let pages = pages as u32;
+        let first = pages.saturating_sub(TAIL_PAGES);
+        let charge = account.charge(Self::memory_for(pages - first))?;
+        let buf = read_end(file, first, pages - first)?;
+        let (footer, lost) = Footer::find(pages, |number| {
+            let page = page_at(&buf, number - first);
+            let again = || Footer::parse(&read_raw(file, number, 1, Purpose::Meta)?, number, pages);
+            Footer::parse(page, number, pages).or_else(|error| reread(error, again))
+        })?;
+        let lost = lost.map(|error| (pages - 1, error));
+        Ok(Self { footer, lost, buf, first, charge })
+    }
+
+    /// The pages as read, and what is copied from them.
+    const fn memory_for(pages: u32) -> u64 {
+        2 * pages as u64 * PAGE_BYTES as u64
+    }
+
+    /// The first page of the copy that is read.
+    fn start(&self) -> u32 {
+        self.footer.copy.unwrap_or(self.footer.range_deletes)
+    }
+
+    /// Reads what is missing, and verifies all.
+    pub(crate) fn complete(&mut self, file: &dyn File, account: &Account) -> Result<()> {
+        let (footer, start) = (self.footer, self.start());
+        if start < self.first {
+            let pages = footer.pages - start;
+            let charge = account.charge(Self::memory_for(pages))?;
+            self.buf = read_end(file, start, pages)?;
+            (self.first, self.charge) = (start, charge);
+        }
+        let seed = PageSeed::new(footer.store, footer.table);
+        let alone = |number| {
+            let read = || read_pages(file, seed, number, 1, Purpose::Meta);
+            read().or_else(|error| reread(error, read))
+        };
+        for number in start..footer.first_footer() {
+            let at = (number - self.first) as usize * PAGE_BYTES;
+            let page = self.buf.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
+            if verify_page(seed, number, page).is_ok() {
+                continue;
+            }
+            let sound = alone(number).or_else(|error| match footer.twin(number) {
+                Some(twin) if error.kind() == ErrorKind::Corrupt => {
+                    let sound = alone(twin).map_err(|_| error.clone())?;
+                    self.lost = Some((number, error));
+                    Ok(sound)
+                }
+                _ => Err(error),
+            })?;
+            page.copy_from_slice(&sound);
+        }
+        Ok(())
+    }
+
+    /// Range deletes, top level and properties, and what they are charged.
+    pub(crate) fn sections(mut self) -> Result<Sections> {
+        let (Footer { range_deletes, top, properties, .. }, start) = (self.footer, self.start());
+        let cut = |from: u32, to: u32| {
+            let offset =
+                |page: u32| (start - self.first + (page - range_deletes)) as usize * PAGE_BYTES;
+            self.buf.get(offset(from)..offset(to)).unwrap_or_default()
+        };
+        let mut top_level = section(PageKind::Top, cut(top, properties))?;
+        let end = self.footer.tail_end();
+        let stored = section(PageKind::Properties, cut(properties, end))?;
+        let properties = Properties::decode(&stored)?;
+        Top::parse(&top_level)?.check(range_deletes)?;
+        top_level.shrink_to_fit();
+        let ranges = match range_deletes < top {
+            true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),
+            false => Bytes::new(),
+        };
+        let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
+        let mut deletes = RangeDeletes::default();
+        if !ranges.is_empty() {
+            deletes = range_section::decode(&ranges, &mut self.charge)?;
+            // Its keys are kept in the section they came in.
+            kept += (ranges.len() + deletes.bytes()) as u64;
+        }
+        self.charge.shrink_to(kept);
+        Ok(Sections { top: top_level, properties, range_deletes: deletes, charge: self.charge })
+    }
+}
+
+/// Reads the `pages` pages from `first` on, unverified. Where that fails they are zeros, which verify
+/// as no page: a bad sector fails a whole read, and each page is then read by itself.
+fn read_end(file: &dyn File, first: u32, pages: u32) -> Result<Buf> {
+    match read_raw(file, first, pages, Purpose::Meta) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Buf::pages(pages as usize)),
+        read => read,
+    }
+}
+
+/// The page of this number in `buf`.
+fn page_at(buf: &[u8], number: u32) -> &[u8] {
+    buf.chunks_exact(PAGE_BYTES).nth(number as usize).unwrap_or_default()
+}

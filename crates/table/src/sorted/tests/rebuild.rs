@@ -1,0 +1,47 @@
+//! Metadata pages made anew lead where the stored ones do.
+
+use super::damage::{everything, with_content};
+use super::*;
+
+#[test]
+fn a_rebuilt_page_leads_where_the_stored_one_does() {
+    for codec in codecs() {
+        let (_, content) = everything(codec);
+        let table = open(&with_content(content.clone())).unwrap();
+        let (top, account) = (table.top().unwrap(), Account::unlimited("test"));
+        assert!(top.partitions() > 1);
+        for number in 0..top.partitions() {
+            let page = top.partition(number).unwrap().meta_page;
+            let rebuilt = table.rebuilt_meta(page, &account).unwrap();
+            verify_page(table.seed(), page, &rebuilt[..]).unwrap();
+            let rebuilt = MetaPage::parse(&rebuilt[..]).unwrap();
+            let stored = MetaPage::parse(&content[page as usize * PAGE_BYTES..][..PAGE_BYTES]);
+            let stored = stored.unwrap();
+            assert_eq!(rebuilt.data_pages(), stored.data_pages());
+            assert_eq!(rebuilt.blocks(), stored.blocks());
+            for block in 0..stored.blocks() {
+                assert_eq!(rebuilt.block_pages(block).unwrap(), stored.block_pages(block).unwrap());
+                assert_eq!(rebuilt.separator(block).unwrap(), stored.separator(block).unwrap());
+            }
+            assert!((0..1000).all(|hash| rebuilt.may_contain(hash)), "it has no filter");
+            assert!(table.rebuilt_meta(page - 1, &account).is_err(), "no metadata page");
+        }
+        assert!(table.rebuilt_meta(table.footer().top, &account).is_err(), "no partition's");
+        assert_eq!(account.used(), 0);
+    }
+}
+
+/// Where a block is lost too, nobody knows which keys it had.
+#[test]
+fn a_page_is_not_made_from_damaged_blocks() {
+    let (_, mut content) = everything(Codec::Lz4);
+    let table = open(&with_content(content.clone())).unwrap();
+    let account = Account::unlimited("test");
+    let partition = table.top().unwrap().partition(1).unwrap();
+    content[(partition.first_page as usize + 1) * PAGE_BYTES + 99] ^= 1;
+    let table = open(&with_content(content)).unwrap();
+    let error = table.rebuilt_meta(partition.meta_page, &account).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+    let first = table.top().unwrap().partition(0).unwrap().meta_page;
+    table.rebuilt_meta(first, &account).unwrap();
+}
