@@ -117,13 +117,20 @@ impl Apart {
         Ok(self.writer.as_mut())
     }
 
-    /// The value file `id`; none where it is damaged.
+    /// The value file `id`, what is left of it; none where it is not there or of a newer format.
     fn file(&mut self, id: TableId) -> Result<Option<Arc<Values>>> {
         if let Some(file) = self.open.get(&id) {
             return Ok(file.clone());
         }
         let Some(spec) = &self.spec else { return Ok(None) };
-        let file = match Values::open(&*self.medium, spec.store, id, None, &self.account) {
+        let (medium, store) = (&*self.medium, spec.store);
+        let opened = Values::open(medium, store, id, None, &self.account);
+        // Without its footer, each value verifies by itself.
+        let opened = opened.or_else(|error| match error.kind() {
+            ErrorKind::Corrupt => Values::open_damaged(medium, store, id, &self.account),
+            _ => Err(error),
+        });
+        let file = match opened {
             Ok(file) => Some(file),
             Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) => None,
             Err(error) => return Err(error),

@@ -5,7 +5,6 @@
 //! repeated or late, and the store is the same (I9): inputs are only read, outputs bear reserved
 //! ids, and nothing counts before the manifest's record. docs/format/job.md has the bytes.
 
-mod split;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +40,8 @@ pub struct Job {
     pub id: u64,
     /// Tells this attempt from others: an outcome of another one is refused.
     pub epoch: u64,
-    /// Which part it is of a job that was split; 0 where it is whole.
+    /// Which part it is of a job that several workers share, each a range of its keys; 0 where it is
+    /// whole, as all are that the engine makes.
     pub part: u32,
     /// The store.
     pub store: StoreId,

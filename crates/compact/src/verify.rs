@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, PageSeed, Result, hash64};
+use base::{Account, Charge, Error, PageSeed, Result};
 use media::{Buf, File, Purpose};
-use table::{Accounts, Summary, Table, Values, ValuesSummary, verify_page};
+use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify_page};
 
 use crate::{Env, Job, Outcome};
 
@@ -235,10 +235,7 @@ impl Verification {
             if present.hot.front().is_some_and(|pages| pages.contains(&number)) {
                 hot(HotPage { file: named, number, bytes });
             }
-            // The digest is of all pages but the footer, which holds it.
-            if let Some(checksum) = bytes.first_chunk::<8>().filter(|_| number + 1 < pages) {
-                present.digest = hash64(present.digest, checksum);
-            }
+            present.digest = fold_digest(present.digest, bytes);
         }
         self.buf = Some(buf);
         present.page += count;

@@ -80,6 +80,12 @@ fn outputs(medium: &Arc<dyn Medium>) -> Vec<u64> {
     ids(medium).into_iter().filter(|id| *id >= OUTPUTS).collect()
 }
 
+fn footer(medium: &dyn Medium, table: TableId) -> table::Footer {
+    let file = medium.open(&table::file_name(table), media::Access::Direct).unwrap();
+    let pages = file.size().unwrap() / PAGE_BYTES as u64;
+    table::Footer::read(&*file, pages as u32).unwrap().0
+}
+
 /// Every operation of a job fails once, in every way that its caller is told of.
 #[test]
 fn any_operation_can_fail() {
@@ -96,8 +102,8 @@ fn any_operation_can_fail() {
         for operation in 0.. {
             let (faulty, medium) = script.device(operation);
             let env = env(&medium);
-            // A read that fails is read again.
-            let times = if on == OpKind::Read { 3 } else { 1 };
+            // A read that fails is read again; of a table's end, the last two pages by themselves.
+            let times = if on == OpKind::Read { 5 } else { 1 };
             faulty.inject(Rule::new(on, fault.clone()).after(operation).times(times)).unwrap();
             let result = run(script.job.clone(), &env);
             if faulty.struck() == 0 {
@@ -146,7 +152,8 @@ fn silent_faults_of_writes_are_found_by_verifying() {
     }
 }
 
-/// A bad page of an input fails the job, names the table, and harms nothing.
+/// A bad page of an input fails the job, names the table, and harms nothing; one that has a copy is read
+/// from that.
 #[test]
 fn a_damaged_input_is_told_and_blamed() {
     let script = Script::new();
@@ -156,7 +163,12 @@ fn a_damaged_input_is_told_and_blamed() {
             let (faulty, medium) = script.device(page);
             let at = page * PAGE_BYTES as u64 + rng.below(PAGE_BYTES as u64);
             let name = table::file_name(piece.id);
+            let footer = footer(&*medium, piece.id);
             faulty.flip(&name, at, 1 << rng.below(8)).unwrap();
+            if footer.twin(page as u32).is_some() {
+                assert_eq!(run(script.job.clone(), &env(&medium)).unwrap(), script.outcome);
+                continue;
+            }
             let mut run = Run::new(script.job.clone(), &env(&medium)).unwrap();
             let error = loop {
                 match run.step() {

@@ -136,7 +136,7 @@ fn pages_pass_where_a_run_is_alone() {
     };
     let content = Content::random(&mut rng, &medium, &shape);
     let mut job = content.job(&[]);
-    job.output.table_bytes_max = 256 << 10;
+    job.output.table_bytes_max = 1 << 20;
     let env = env(&medium);
     let outcome = run(job.clone(), &env).unwrap();
     let (versions, _) = survivors(&outcome, &job, &medium);

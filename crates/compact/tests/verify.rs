@@ -1,4 +1,4 @@
-//! Verifying outcomes, and splitting jobs whose outcomes must fit together.
+//! Verifying outcomes.
 
 #![allow(
     clippy::unwrap_used,
@@ -98,48 +98,4 @@ fn what_does_not_fit_the_job_is_refused() {
         it.counts.read += twice.properties.entries;
         it.tables.insert(0, twice);
     });
-}
-
-#[test]
-fn the_parts_of_a_job_make_the_whole() {
-    for (seed, plain) in [(4, true), (5, false)] {
-        let (medium, env, content) = fixture(seed, 2500, plain);
-        let job = content.job(&[2500]);
-        let whole = run(job.clone(), &env).unwrap();
-        let versions = |outcome: &Outcome| -> Vec<Version> {
-            outcome.tables.iter().flat_map(|it| read(&open(&medium, it.table))).collect()
-        };
-        let wanted = versions(&whole);
-        job.discard_outputs(&*medium).unwrap();
-        let tables: Vec<_> = job.pieces().map(|piece| open(&medium, piece.id)).collect();
-        for parts in 1..6 {
-            let split = job.split(&tables, parts);
-            // There are about ten keys to cut at.
-            assert!(split.len() <= parts && split.len() >= parts.min(3), "{}", split.len());
-            let parts = split.len();
-            assert_eq!(split[0].bounds.first, job.bounds.first);
-            assert_eq!(split[parts - 1].bounds.end, job.bounds.end);
-            let mut found = Vec::new();
-            for (number, part) in split.iter().enumerate() {
-                if let Some(next) = split.get(number + 1) {
-                    assert_eq!(part.bounds.end.as_ref(), Some(&next.bounds.first));
-                    assert!(part.output.ids.end <= next.output.ids.start);
-                }
-                assert_eq!(Job::decode(&part.encode()).unwrap(), *part);
-                let outcome = run(part.clone(), &env).unwrap();
-                verified(part, &outcome, &env).unwrap();
-                found.extend(versions(&outcome));
-                // An outcome of one part is none of another.
-                if parts > 1 {
-                    assert!(outcome.expect(&split[(number + 1) % parts]).is_err());
-                }
-            }
-            assert!(found == wanted, "seed {seed}, {parts} parts");
-            job.discard_outputs(&*medium).unwrap();
-        }
-        // There are no more parts than ids for their outputs.
-        let mut job = job;
-        job.output.ids.end = TableId(OUTPUTS + 2);
-        assert_eq!(job.split(&tables, 5).len(), 2);
-    }
 }

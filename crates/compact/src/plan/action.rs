@@ -69,6 +69,8 @@ impl Merge {
 pub enum Reason {
     /// Too many runs of one level lie one above the other.
     Runs,
+    /// So much is scanned that fewer runs save more than merging them takes.
+    Reads,
     /// Superseded versions take too much space.
     Space,
     /// Many entries are deletes, or expired.
@@ -83,14 +85,22 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 6] =
-        [Self::Runs, Self::Space, Self::Deletes, Self::Manual, Self::Settle, Self::Values];
+    pub const ALL: [Self; 7] = [
+        Self::Runs,
+        Self::Reads,
+        Self::Space,
+        Self::Deletes,
+        Self::Manual,
+        Self::Settle,
+        Self::Values,
+    ];
 
     /// One word for statistics and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Runs => "runs",
+            Self::Reads => "reads",
             Self::Space => "space",
             Self::Deletes => "deletes",
             Self::Manual => "manual",

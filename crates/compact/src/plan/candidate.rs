@@ -30,6 +30,8 @@ pub(super) struct Candidate {
 
 /// More urgent than what has just become due: somebody waits for it.
 const MANUAL_SCORE: f64 = 1.5;
+/// As urgent as what has just become full: readers pay for each moment.
+const READS_SCORE: f64 = 1.0;
 /// How much faster space grows urgent than runs: about as the delays of writers do (`pace`), so that
 /// neither waits for the other while both are over.
 const SPACE_URGENCY: f64 = 3.0;
@@ -225,16 +227,22 @@ pub(super) fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) 
     if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
 }
 
-/// The fullest level of a column, if it is due.
+/// The fullest level of a column, if it is due: full, or worth merging to those who read.
 fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
     let options = shape.options;
+    let fanout = options.fanout.max(2);
     let free = |run| column.is_free(Runs { newest: run, oldest: run });
     // A busy or damaged cell ends a group: nothing is merged past it.
     let groups = column.cells.chunk_by(|a, b| a.level == b.level && free(a.run) && free(b.run));
-    let (group, score) = groups
+    let (group, score, reason) = groups
         .map(|group| of_one_length(shape, group))
-        .filter(|group| group.len() >= options.fanout.max(2))
-        .map(|group| (group, group.len() as f64 / options.fanout.max(2) as f64))
+        .filter_map(|group| match group.len() {
+            runs if runs >= fanout => Some((group, runs as f64 / fanout as f64, Reason::Runs)),
+            runs if runs >= 2 && is_worth_merging(shape, group) => {
+                Some((group, READS_SCORE, Reason::Reads))
+            }
+            _ => None,
+        })
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let group = group.get(group.len().saturating_sub(options.runs_max.max(2))..)?;
     let (first, last) = (group.first()?, group.last()?);
@@ -243,12 +251,20 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
     column.is_free(runs).then_some(Candidate {
         column: number,
         runs,
-        reason: Reason::Runs,
+        reason,
         bottom: false,
         level,
         score,
         gain,
     })
+}
+
+/// Whether the runs of `group`, which are of one level, cost readers more than merging them takes. Whole runs
+/// are held against all reads: both are spread over the same keys.
+fn is_worth_merging(shape: &Shape<'_>, group: &[Cell<'_>]) -> bool {
+    let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
+    let bytes = group.iter().map(length).sum();
+    shape.summary.demand.pays(group.len(), bytes, shape.options.fanout.max(2))
 }
 
 /// The cells of a level in one column, but for the oldest where its run is far longer than the others'.
@@ -294,11 +310,12 @@ fn settled(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Cand
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use super::super::tests::{table, tree};
-    use super::super::{Options, Summary};
+    use super::super::{Demand, Options, Summary};
     use super::*;
+    use crate::plan;
 
     /// Twelve flushed tables over what was loaded in order, `bytes` of it.
     fn over_a_load(bytes: u64) -> Runs {
@@ -314,5 +331,23 @@ mod tests {
     fn a_load_in_order_is_not_written_anew_with_a_dozen_short_tables() {
         assert_eq!(over_a_load(10_000), Runs { newest: 0, oldest: 11 });
         assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
+    }
+
+    /// What is scanned much and hardly written to has its short runs merged, and keeps its long ones.
+    #[test]
+    fn readers_have_a_level_merged_before_it_is_full() {
+        let mut runs: Vec<_> =
+            (0..6).map(|id| vec![table(10 + id, 0, "a", "z", 1 << 20)]).collect();
+        runs.extend((0..2).map(|id| vec![table(20 + id, 1, "a", "z", 4 << 30)]));
+        let (tree, options) = (Summary { superseding: 0.0, ..tree(runs) }, Options::default());
+        assert_eq!(plan::plan(&tree, &options), None, "no level is full");
+        let demand = Demand { seeks: 5000.0, written: 1e5 };
+        let scanned = Summary { demand, ..tree };
+        let Some(Plan::Merge(merge)) = plan::plan(&scanned, &options) else { panic!("none") };
+        assert_eq!((merge.reason, merge.inputs.len(), merge.level), (Reason::Reads, 6, 1));
+        let debt = plan::debt(&scanned, &options);
+        assert!(debt.fullness < 1.0, "it is no reason to slow writers down: {debt:?}");
+        let written = Summary { demand: Demand { written: 1e9, ..demand }, ..scanned };
+        assert_eq!(plan::plan(&written, &options), None, "the level is full at once anyway");
     }
 }

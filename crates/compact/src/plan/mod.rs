@@ -15,7 +15,8 @@
 //! The planner looks at the tree in *columns*: ranges of keys in which the same pieces lie one above
 //! the other. A get looks through one column, so a column is what has to stay low. Runs are tiered:
 //! where a column holds [`Options::fanout`] pieces of one level they become one of the next; a run far longer
-//! than the others of its level is none of it. The space
+//! than the others of its level is none of it. It is merged before where readers gain more by it than it
+//! takes ([`Demand`]). The space
 //! that superseded versions take is bounded apart from it: where the tree takes more than
 //! [`Options::space_max`] times its content, the columns beside each other that give most back for what
 //! it costs are merged down to the oldest run. Merging column after column keeps the tree at half the
@@ -36,6 +37,7 @@
 mod action;
 mod candidate;
 mod columns;
+mod demand;
 mod options;
 mod place;
 mod shape;
@@ -56,6 +58,7 @@ mod window;
 mod tests;
 
 pub use action::{Merge, Move, Plan, Reason};
+pub use demand::{Counted, Demand, DemandMeter};
 pub use options::{Options, filter_bits};
 pub use shape::{Debt, Shape};
 pub use summary::{

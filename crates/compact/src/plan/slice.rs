@@ -189,6 +189,7 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool 
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
     let enough = match candidate.reason {
         Reason::Settle => column.cells.len() > settled_runs,
+        Reason::Reads => true,
         _ => cells.len() >= fanout / 4 * 3,
     };
     fits && enough && cells.len() >= 2

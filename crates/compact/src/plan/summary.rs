@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 
+use super::Demand;
 use super::columns::SMALL_BYTES;
 use crate::Horizon;
 
@@ -163,6 +164,8 @@ pub struct Summary {
     /// The share of what newer runs hold that supersedes older versions, 0 to 1: see
     /// [`super::Turnover`].
     pub superseding: f64,
+    /// How much it is read and written.
+    pub demand: Demand,
 }
 
 impl Default for Summary {
@@ -178,6 +181,7 @@ impl Default for Summary {
             manual: None,
             unit_bytes: 16 << 20,
             superseding: 1.0,
+            demand: Demand::default(),
         }
     }
 }

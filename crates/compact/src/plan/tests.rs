@@ -124,6 +124,7 @@ impl Model {
             manual: manual.filter(|_| !quiet),
             unit_bytes: 100,
             superseding: self.rng.unit(),
+            demand: Demand { seeks: (self.options.fanout % 2) as f64 * 5e3, ..Demand::default() },
             ..Summary::default()
         }
     }
