@@ -331,13 +331,14 @@ impl PageCache {
 impl PageCache {
     /// Gives one chunk back; its bytes, 0 where pinned pages are everywhere.
     fn give_back_chunk(&self) -> usize {
+        let below = self.below().map(|tier| &**tier);
         for _ in 0..CHUNK_TRIES {
             let Some(mut evacuation) = self.pool.evacuate(CHUNKS_MIN) else { return 0 };
             let tags: Vec<u32> = evacuation.in_use().collect();
             for tag in tags {
                 let (shard, slot) = place_of(tag);
                 if let Some(shard) = self.shards.get(shard) {
-                    shard.0.lock().vacate(slot, &mut evacuation, self.shared());
+                    shard.0.lock().vacate(slot, &mut evacuation, self.shared(), below);
                 }
             }
             match evacuation.finish() {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use base::{Budget, ReclaimOrder, Rng};
+use base::{Budget, Clock, ManualClock, ReclaimOrder, Rng};
+use media::scm::{Region, Scm};
 
 use super::tests::{content, key, read};
 use super::*;
+use crate::ScmOptions;
 
 const MIB: u64 = 1 << 20;
 
@@ -151,4 +153,30 @@ fn another_capacity_holds_from_the_next_page_on() {
     assert!(cache.reclaim(24 * MIB) >= 24 * MIB);
     fill(&cache, 0..16_000);
     assert!(cache.statistics().memory_pages * 4096 <= 8 * MIB);
+}
+
+/// What goes with its memory is not offered to the tier below, which counts it.
+#[test]
+fn a_tier_below_is_told_of_what_goes_with_its_memory() {
+    let budget = Budget::new(64 * MIB);
+    let cache = cache(&budget);
+    let scm = Scm::Mapped(Region::anonymous(8 * MIB).unwrap());
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let (options, account) = (ScmOptions::default(), Account::unlimited("map"));
+    let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
+    cache.set_below(&tier);
+    fill(&cache, 0..16_000);
+    // What is hot moves to where something colder was, which goes as well.
+    for page in (0..2).flat_map(|_| (0..16_000).step_by(4)) {
+        read(&cache, key(page), PageKind::Data);
+    }
+    while tier.step(&cache) {}
+    let (before, given) = (tier.statistics(), cache.statistics().given_back);
+    let held = budget.account("writes").charge(30 * MIB).unwrap();
+    let (after, given) = (tier.statistics(), cache.statistics().given_back - given);
+    assert!(cache.statistics().moved > 500, "{:?}", cache.statistics());
+    let (kept, reclaimed) = (after.kept - before.kept, after.reclaimed - before.reclaimed);
+    assert!(given > 5_000 && kept + reclaimed == given, "{given}: {kept} {reclaimed}");
+    assert_eq!(after.admitted, before.admitted);
+    drop(held);
 }

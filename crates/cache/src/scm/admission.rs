@@ -23,6 +23,8 @@ pub struct Offer {
     pub chance: u8,
     /// Of the last minute's budget so much is written, in 256ths.
     pub fullness: u32,
+    /// The tier is slower than flash, and hardly anything is read from it.
+    pub is_slow: bool,
     /// Pages of late that would have pushed out another, and those of them that were let in.
     pub offers: u32,
     /// See `offers`.
@@ -46,6 +48,8 @@ pub enum Refusal {
     Kind,
     /// A merge wrote it, and the pages it takes over from left no slot.
     Place,
+    /// The tier is slower than flash.
+    Slow,
 }
 
 /// Of a hundred pages that would push out another, so many are let in at most.
@@ -53,6 +57,10 @@ const CHURN_PERCENT: u64 = 22;
 
 /// Pages that merges write and that are let in, for a hundred lookups, at most.
 const INHERITED_PERCENT: u64 = 25;
+
+/// While the tier is slower than flash so many of 256 pages are still looked at: what is read of them tells
+/// when it is no longer.
+const WHILE_SLOW: u8 = 4;
 
 /// The part of a minute's budget from which on fewer are admitted, in 256ths.
 const EASING: u32 = 128;
@@ -88,6 +96,9 @@ impl Admission {
 pub const fn decide(offer: Offer) -> Result<(), Refusal> {
     if offer.fullness >= 256 {
         return Err(Refusal::Budget);
+    }
+    if offer.is_slow && offer.chance >= WHILE_SLOW {
+        return Err(Refusal::Slow);
     }
     if matches!(offer.room, Room::Empty) {
         return Ok(());
@@ -133,6 +144,7 @@ mod tests {
         is_warm: true,
         chance: 100,
         fullness: 0,
+        is_slow: false,
         offers: 1000,
         writes: 10,
     };
@@ -158,6 +170,15 @@ mod tests {
         assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
         let filling = Offer { room: Room::Empty, fullness: 256, ..WARM };
         assert_eq!(decide(filling), Err(Refusal::Budget));
+    }
+
+    #[test]
+    fn while_the_tier_is_slow_hardly_anything_is_let_in() {
+        let of = |chance, room| decide(Offer { chance, room, is_slow: true, ..WARM });
+        for room in [Room::Empty, Room::Full, Room::Unproven] {
+            let refused = (0..=255).filter(|chance| of(*chance, room) == Err(Refusal::Slow));
+            assert_eq!(refused.count(), 252);
+        }
     }
 
     #[test]

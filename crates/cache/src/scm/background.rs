@@ -10,6 +10,7 @@ use base::limits::PAGE_BYTES;
 
 use super::admission::Refusal;
 use super::backing::{DEPTH, Held, Writer, Written};
+use super::detour::Judgement;
 use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
 use super::offers::{Origin, Staged};
 use super::statistics::count;
@@ -34,7 +35,7 @@ const MAP_PAGES_IDLE: usize = 16;
 /// See [`MAP_PAGES_IDLE`].
 const MAP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// It is reckoned so often which pages may be copied up.
+/// It is reckoned so often which pages may be copied up, and whether reads go past the tier.
 const RECKON_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the one who does the background work has.
@@ -50,8 +51,10 @@ pub(crate) struct Desk {
     owed: usize,
     /// When pages of the map were written last since nothing else was to be done.
     idle: Duration,
-    /// When it was reckoned last which pages may be copied up, and what had become of them by then.
+    /// When it was reckoned last which pages may be copied up, and what had become of them by then; and
+    /// whether reads go past the tier.
     reckoned: (Duration, Turns),
+    judged: Judgement,
 }
 
 impl Desk {
@@ -66,6 +69,7 @@ impl Desk {
             owed: 0,
             idle: Duration::ZERO,
             reckoned: Default::default(),
+            judged: Judgement::default(),
         }
     }
 
@@ -113,6 +117,7 @@ impl ScmTier {
         if now.saturating_sub(at) >= RECKON_INTERVAL {
             let turns = self.measured.reckon_share(&self.counters, before, cache.turns());
             desk.reckoned = (now, turns);
+            desk.judged = self.detour.look(desk.judged);
         }
         if let Err(error) = done {
             self.fail(error);
@@ -133,7 +138,7 @@ impl ScmTier {
             {
                 // What a page costs to get from here, and not what DRAM takes to put it in.
                 let copy = *page;
-                self.measured.hit(self.now().saturating_sub(began));
+                self.read_took(self.now().saturating_sub(began));
                 let began = self.now();
                 let put = cache.insert_warm(key, kind, &copy);
                 self.measured.put(self.now().saturating_sub(began));

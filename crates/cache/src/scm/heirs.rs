@@ -101,6 +101,7 @@ impl ScmTier {
             is_warm: true,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
+            is_slow: self.is_slow(),
             offers: lookups,
             writes: late.writes,
         };

@@ -1,19 +1,22 @@
 //! The second tier: pages as stored, in slots of storage-class memory or of a small fast device.
 //!
 //! A page that leaves DRAM, or is read from flash, may be put below; one that is asked for below is used
-//! where it lies, or read from there, and may be copied up again. Where it goes is
-//! [`Placement`]'s choice, whether it is written at all [`admission`]'s; both are pure functions.
-//! Writes, copies and everything else that waits is background work ([`ScmTier::step`]): a caller's path
-//! has a lookup, a pin and a place in a queue.
+//! where it lies, or read from there, and may be copied up again. Where it goes is [`Placement`]'s
+//! choice, whether it is written at all [`admission`]'s; both are pure functions. Writes, copies out of
+//! memory and everything else that waits is background work ([`ScmTier::step`]): a caller's path has a
+//! lookup, a pin and a place in a queue. A page that a caller read from a device to use it is put into
+//! DRAM by that caller, as one from flash is.
 //!
 //! What lies below may vanish at any time (I6), and is used only after its checksum matched what was
 //! asked for (I8): memory once since it was written or found, a device at every read. A tier that fails
 //! is off from then on, and the store goes on without it.
 
 pub mod admission;
+mod aside;
 mod background;
 mod backing;
 mod costs;
+mod detour;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod heirs;

@@ -125,11 +125,24 @@ impl Offers {
         std::mem::take(&mut *self.rising.lock())
     }
 
-    pub(crate) fn bury(&self, file: u64, pages: Range<u32>) {
+    /// Has the pages go; false where there is no room, unless they are the next ones of the file that
+    /// came last: those of it that lie below, or come late, are left to be pushed out.
+    pub(crate) fn bury(&self, file: u64, pages: Range<u32>) -> bool {
         let mut dead = self.dead.lock();
-        if dead.len() < DEAD_MAX && !pages.is_empty() {
-            dead.push_back(Dead { file, next: pages.start, pages });
+        if pages.is_empty() {
+            return true;
         }
+        if let Some(last) = dead.back_mut()
+            && (last.file, last.pages.end) == (file, pages.start)
+        {
+            last.pages.end = pages.end;
+            return true;
+        }
+        if dead.len() >= DEAD_MAX {
+            return false;
+        }
+        dead.push_back(Dead { file, next: pages.start, pages });
+        true
     }
 
     /// Whether the page is to go.

@@ -56,7 +56,11 @@ impl ScmTier {
             writer.write(&backing, 0, &encode_head(id, pages as u64), || {})?;
             writer.finish()?;
         }
-        let desk = Desk::new(writer, layout, WriteBudget::new(options.write_budget));
+        let budget = match is_found {
+            true => WriteBudget::used(options.write_budget, clock.monotonic()),
+            false => WriteBudget::new(options.write_budget),
+        };
+        let desk = Desk::new(writer, layout, budget);
         let policies = (options.placement, options.admission);
         let tier = Self::new((backing, layout, id), policies, desk, charge, Arc::clone(clock));
         if is_found {

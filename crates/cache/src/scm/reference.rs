@@ -1,5 +1,6 @@
 //! The two tiers as plain data: what each access must find, told without frames, locks, queues or
-//! threads. It shares the pure policies with the tiers, and nothing else.
+//! threads. It shares the pure policies with the tiers, and the ghosts that remember
+//! what went ([`Ghost`]).
 
 use std::collections::VecDeque;
 
@@ -166,6 +167,7 @@ impl Reference {
             is_warm,
             chance: (hash >> 24) as u8,
             fullness: 0,
+            is_slow: false,
             offers: self.late.0,
             writes: self.late.1,
         };

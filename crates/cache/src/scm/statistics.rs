@@ -20,6 +20,8 @@ pub struct ScmStatistics {
     pub misses: u64,
     /// Found by a lookup, but being written or read by too many.
     pub busy: u64,
+    /// Found by a lookup, and read from flash all the same, since the tier was slower.
+    pub passed: u64,
     /// Pages that were offered and let in.
     pub admitted: u64,
     /// Not let in, by reason.
@@ -34,12 +36,18 @@ pub struct ScmStatistics {
     pub promoted: u64,
     /// Pushed out by others, or of a file that is gone.
     pub dropped: u64,
+    /// Files, or parts of them, that went while too many others waited for it: what lies below of them
+    /// goes as others push it out.
+    pub unburied: u64,
     /// Dropped since their bytes were not what they should be.
     pub damaged: u64,
     /// Verified where they lay, in the background.
     pub scrubbed: u64,
     /// Pages that left DRAM and were lost, though wanted, since no frame was free to take their place.
     pub late: u64,
+    /// Pages that left DRAM with memory that others took, did not lie below and were not offered, since
+    /// whoever takes memory waits for it.
+    pub reclaimed: u64,
     /// Written to slots and to the map, bytes.
     pub bytes_written: u64,
     /// Of them to the map.
@@ -71,6 +79,8 @@ pub struct Refusals {
     pub kind: u64,
     /// A merge wrote them, and the pages they take over from left no slot.
     pub place: u64,
+    /// The tier was slower than flash.
+    pub slow: u64,
 }
 
 /// Counters: only numbers, `Relaxed`.
@@ -81,19 +91,22 @@ pub(crate) struct Counters {
     pub(crate) hits_meta: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) busy: AtomicU64,
+    pub(crate) passed: AtomicU64,
     pub(crate) admitted: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) demoted: AtomicU64,
     pub(crate) carried: AtomicU64,
     pub(crate) promoted: AtomicU64,
     pub(crate) dropped: AtomicU64,
+    pub(crate) unburied: AtomicU64,
     pub(crate) damaged: AtomicU64,
     pub(crate) scrubbed: AtomicU64,
     pub(crate) late: AtomicU64,
+    pub(crate) reclaimed: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) bytes_written_map: AtomicU64,
     pub(crate) restored: AtomicU64,
-    refused: [AtomicU64; 7],
+    refused: [AtomicU64; 8],
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -126,6 +139,7 @@ impl Counters {
             hits_meta: of(&self.hits_meta),
             misses: of(&self.misses),
             busy: of(&self.busy),
+            passed: of(&self.passed),
             admitted: of(&self.admitted),
             refused: Refusals {
                 cold: refused(Refusal::Cold),
@@ -135,15 +149,18 @@ impl Counters {
                 dead: refused(Refusal::Dead),
                 kind: refused(Refusal::Kind),
                 place: refused(Refusal::Place),
+                slow: refused(Refusal::Slow),
             },
             kept: of(&self.kept),
             demoted: of(&self.demoted),
             carried: of(&self.carried),
             promoted: of(&self.promoted),
             dropped: of(&self.dropped),
+            unburied: of(&self.unburied),
             damaged: of(&self.damaged),
             scrubbed: of(&self.scrubbed),
             late: of(&self.late),
+            reclaimed: of(&self.reclaimed),
             bytes_written: of(&self.bytes_written),
             bytes_written_map: of(&self.bytes_written_map),
             restored: of(&self.restored),

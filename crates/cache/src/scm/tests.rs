@@ -306,6 +306,32 @@ fn no_minute_has_more_writes_than_its_budget() {
 }
 
 #[test]
+fn no_minute_has_more_writes_than_its_budget_however_often_it_is_opened() {
+    let (rate, clock) = (200_000, Arc::new(ManualClock::default()));
+    let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (mut rng, mut all, mut written) = (Rng::new(5), 0, vec![]);
+    // Seconds that a process lives.
+    for lives in [150, 5, 20, 20, 70, 1, 1, 1, 100] {
+        let tier = timed(blocks(&medium, 32 * MIB), limited, &(Arc::clone(&clock) as _));
+        let cache = above(&tier, 2 * MIB);
+        for _ in 0..lives {
+            for _ in 0..600 {
+                read(&cache, key(skewed(&mut rng, 40_000)), PageKind::Data);
+                tier.step(&cache);
+            }
+            clock.advance(Duration::from_secs(1));
+            written.push(all + tier.statistics().bytes_written);
+        }
+        all += tier.statistics().bytes_written;
+    }
+    for window in written.windows(61) {
+        assert!(window[60] - window[0] <= rate * 60, "{window:?}");
+    }
+    assert!(all > rate * 100, "{all}");
+}
+
+#[test]
 fn pages_of_files_that_are_gone_go() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
     let cache = above(&tier, 2 * MIB);
@@ -321,6 +347,26 @@ fn pages_of_files_that_are_gone_go() {
     assert_eq!(left(0, 1024), 0);
     assert!(left(1024, 1500) > 400);
     assert_eq!(tier.statistics().resident, left(0, 1500) as u64);
+}
+
+/// Files go faster than they are looked for: those too many are counted, and the rest goes.
+#[test]
+fn files_that_go_while_too_many_wait_are_counted() {
+    let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
+    let cache = above(&tier, 2 * MIB);
+    for page in 0..1024 {
+        read(&cache, key(page), PageKind::Data);
+        while tier.step(&cache) {}
+    }
+    // Others first; then the file, in two parts that follow each other, is one of those that have room.
+    (0..1023).for_each(|file| tier.remove_file(file, 10));
+    tier.remove_pages(key(0).file, 0..100);
+    tier.remove_pages(key(0).file, 100..1024);
+    assert_eq!(tier.statistics().unburied, 0);
+    (2000..2007).for_each(|file| tier.remove_file(file, 10));
+    assert_eq!(tier.statistics().unburied, 7);
+    while tier.step(&cache) {}
+    assert_eq!((tier.statistics().resident, tier.statistics().unburied), (0, 7));
 }
 
 #[test]
@@ -368,4 +414,83 @@ fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
     let slots = tier.statistics().slots;
     let beside_ghost = taken.used() - ScmTier::ghost_bytes(slots as usize);
     assert!(beside_ghost <= 12 * slots, "{} a slot", beside_ghost as f64 / slots as f64);
+}
+
+/// Reads that take their time: flash 100 us, the tier as long as it is told. How many of them were
+/// answered by the tier, and what all took, microseconds.
+fn timed_reads(cache: &PageCache, clock: &ManualClock, tier_micros: u64, reads: u64) -> [u64; 2] {
+    let (tier, began) = (cache.below().unwrap(), clock.monotonic());
+    let (mut rng, mut hits) = (Rng::new(reads), 0);
+    for _ in 0..reads {
+        let key = key(skewed(&mut rng, 3000));
+        if cache.get(key, PageKind::Data).is_none() {
+            let found = tier.find(key, PageKind::Data);
+            let took = Duration::from_micros(if found.is_some() { tier_micros } else { 100 });
+            clock.advance(took);
+            match found {
+                Some(_) => tier.read_took(took),
+                None => tier.flash_took(took),
+            }
+            if found.is_none() {
+                drop(cache.insert(key, PageKind::Data, &content(key)));
+            }
+            hits += u64::from(found.is_some());
+        }
+        tier.step(cache);
+    }
+    let took = clock.monotonic().saturating_sub(began);
+    [hits, took.as_micros() as u64]
+}
+
+#[test]
+fn a_tier_that_is_slower_than_flash_is_passed_until_it_is_no_longer() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let clock = Arc::new(ManualClock::default());
+    let scm = blocks(&medium, 16 * MIB);
+    let tier = timed(scm, options(Placement::DramFirst), &(Arc::clone(&clock) as _));
+    let cache = above(&tier, 2 * MIB);
+    let run = |micros, reads| timed_reads(&cache, &clock, micros, reads);
+    run(10, 30_000);
+    let [fast, _] = run(10, 20_000);
+    assert!(fast > 3000 && !tier.is_slow() && tier.statistics().passed == 0, "{fast}");
+    run(5000, 8000);
+    assert!(tier.is_slow());
+    // Once that is known, reads take what flash takes, and a few go on asking.
+    let before = tier.statistics();
+    let [slow, took] = run(5000, 20_000);
+    let after = tier.statistics();
+    let passed = after.passed - before.passed;
+    assert!(slow > 0 && slow * 5000 * 20 < took && passed > fast / 4, "{slow} {passed} {took}");
+    assert!(after.refused.slow > before.refused.slow, "{after:?}");
+    // What asks takes a 64th of the time, and a few dozen tell.
+    let rounds = (0..100).take_while(|_| tier.is_slow()).map(|_| run(10, 20_000)[1]).sum::<u64>();
+    assert!(!tier.is_slow() && rounds < 10_000_000, "{rounds} us");
+    let [again, _] = run(10, 20_000);
+    assert!(again > fast / 2, "{again} of {fast}");
+}
+
+/// What a warm tier has is not asked of flash, so that nobody would know what flash takes.
+#[test]
+fn a_slow_tier_that_holds_everything_is_held_against_flash_too() {
+    let (clock, flash) = (Arc::new(ManualClock::default()), Duration::from_micros(100));
+    let tier = timed(memory(16 * MIB), options(Placement::ByKind), &(Arc::clone(&clock) as _));
+    let cache = above(&tier, 2 * MIB);
+    for page in 0..1000 {
+        drop(cache.insert(key(page), PageKind::Data, &content(key(page))));
+        while tier.step(&cache) {}
+    }
+    let mut reads = 0;
+    while !tier.is_slow() {
+        let found = tier.find(key(reads % 1000), PageKind::Data).is_some();
+        let took = if found { Duration::from_millis(2) } else { flash };
+        clock.advance(took);
+        if found {
+            tier.read_took(took)
+        } else {
+            tier.flash_took(took)
+        }
+        tier.step(&cache);
+        reads += 1;
+        assert!(reads < 50_000, "{:?}", tier.detour);
+    }
 }

@@ -1,6 +1,7 @@
 //! What readers ask of the tier and what is offered to it; [`super::background`] does the rest.
 
 use std::fmt;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,9 +16,11 @@ use media::{File, Queue};
 use parking_lot::Mutex;
 
 use super::admission::{Admission, Offer, Refusal};
+use super::aside::Aside;
 use super::background::Desk;
 use super::backing::{Backing, Held, Place};
 use super::costs::Measured;
+use super::detour::{Detour, Way};
 use super::heirs::Inheriting;
 use super::journal::Layout;
 use super::offers::{Offers, Origin, Staged};
@@ -40,6 +43,9 @@ pub struct ScmTier {
     pub(super) offers: Offers,
     pub(super) counters: Counters,
     pub(super) measured: Measured,
+    pub(super) detour: Detour,
+    /// When one of many reads in flight is waited for, to be timed: from here, from flash.
+    alone: [Aside; 2],
     /// What was refused since it was asked for once; by hash.
     ghosts: Box<[Mutex<Ghost>]>,
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
@@ -124,6 +130,9 @@ pub(crate) struct Leaving {
 /// Parts of the ghost, each with a lock of its own.
 const GHOSTS: usize = 16;
 
+/// Of so many uses of a page where it lies, one is timed.
+const TIMED: u64 = 64;
+
 /// Pages after which those before count half.
 const LATE_OFFERS: u32 = 1 << 14;
 
@@ -136,8 +145,8 @@ impl ScmTier {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let map = SlotMap::new(layout.sets);
-        let (measured, counters) =
-            (Measured::new(backing.facts().read_latency), Counters::default());
+        let read = backing.facts().read_latency;
+        let (measured, counters) = (Measured::new(read), Counters::default());
         measured.reckon(&counters);
         let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
         Self {
@@ -152,6 +161,8 @@ impl ScmTier {
             offers: Offers::default(),
             counters,
             measured,
+            detour: Detour::new(read),
+            alone: Default::default(),
             fullness: AtomicU32::new(0),
             late: Default::default(),
             inheriting: Mutex::default(),
@@ -206,7 +217,13 @@ impl ScmTier {
         self.offers.on_work(wake);
     }
 
-    /// The page, if it lies here.
+    /// Whether it is slower than flash, so that reads go past it.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.detour.way() == Way::Past
+    }
+
+    /// The page, if it lies here, and flash is not the sooner to give it.
     #[must_use]
     pub fn find(&self, key: PageKey, kind: PageKind) -> Option<ScmHit> {
         if self.is_off() {
@@ -217,22 +234,34 @@ impl ScmTier {
             count(&self.counters.misses);
             return None;
         };
+        if self.detour.leads_past(|| self.now()) {
+            count(&self.counters.passed);
+            return None;
+        }
+        let hits = match kind {
+            PageKind::Data => &self.counters.hits_data,
+            PageKind::Meta => &self.counters.hits_meta,
+        };
+        let is_timed = self.is_slow() || hits.load(Relaxed).is_multiple_of(TIMED);
+        let began = is_timed.then(|| self.now());
         let held = self.backing.hold(self.layout.page_of(slot));
         // It may have been given to another page before it was held, and cannot be from now on.
         let Some(held) = held.filter(|_| self.map.holds(slot, hash)) else {
             count(&self.counters.busy);
             return None;
         };
-        count(match kind {
-            PageKind::Data => &self.counters.hits_data,
-            PageKind::Meta => &self.counters.hits_meta,
-        });
+        count(hits);
         let asked = self.map.ask(slot);
         let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat(hash));
         let place = ScmSlot { slot, hash };
         Some(match held {
             Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, goes_up, slot: place }),
             Held::InPlace(page) => {
+                if let Some(began) = began {
+                    // Each line, as whoever searches it does.
+                    black_box(page.iter().step_by(64).fold(0, |all, byte| all ^ byte));
+                    self.read_took(self.now().saturating_sub(began));
+                }
                 let is_new = goes_up && !asked.is_promoting && self.map.set_promoting(slot);
                 if is_new && !self.offers.rise(key, kind) {
                     self.map.not_promoting(slot);
@@ -275,6 +304,20 @@ impl ScmTier {
     /// A page that lay nowhere here was read from flash in so long.
     pub fn flash_took(&self, took: Duration) {
         self.measured.flash(took);
+        self.detour.flash(took);
+    }
+
+    /// Whether who has many reads in flight is to wait for the next one by itself, which is from here or from
+    /// flash, and tell what it took. What one takes beside others is theirs as well, and what it takes until
+    /// somebody looks for it is no device's.
+    #[must_use]
+    pub fn times(&self, is_here: bool) -> bool {
+        let [here, flash] = &self.alone;
+        match is_here {
+            // What is read from a slow tier is read to be timed.
+            true => self.is_slow() || here.is_due(self.now(), self.measured.hit_nanos()),
+            false => flash.is_due(self.now(), self.measured.flash_nanos()),
+        }
     }
 
     /// What a read from flash, and the use of a page here, cost lately, nanoseconds.
@@ -282,9 +325,10 @@ impl ScmTier {
         (self.measured.flash_nanos(), self.measured.hit_nanos())
     }
 
-    /// A page was read from here in so long.
+    /// A page was got from here in so long; of those that are used in place, the tier times some itself.
     pub fn read_took(&self, took: Duration) {
         self.measured.hit(took);
+        self.detour.hit(took);
     }
 
     /// The pages of a file that is gone, of `pages` pages, go.
@@ -294,13 +338,15 @@ impl ScmTier {
 
     /// Pages of a file that nobody reads any more go.
     pub fn remove_pages(&self, file: u64, pages: Range<u32>) {
-        self.offers.bury(file, pages);
+        if !self.offers.bury(file, pages) {
+            count(&self.counters.unburied);
+        }
     }
 
     /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
     pub(crate) fn takes_first(&self, key: PageKey, kind: PageKind) -> bool {
         let worthy = || self.measured.worthy_heat(key.hash());
-        !self.is_off() && self.placement.on_miss(kind, worthy()) == Tier::Scm
+        !self.is_off() && !self.is_slow() && self.placement.on_miss(kind, worthy()) == Tier::Scm
     }
 
     /// Whether the page is to be handed to [`ScmTier::stage`].
@@ -333,7 +379,7 @@ impl ScmTier {
         }
         let room = self.map.room(hash);
         let is_warm = room == Room::Empty || page.is_warm || page.kind == PageKind::Meta;
-        let ghost = self.ghosts.get((hash >> 60) as usize % GHOSTS);
+        let ghost = self.ghost(hash);
         let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
         let (offers, writes) = (self.late.0.load(Relaxed), self.late.1.load(Relaxed));
         let offer = Offer {
@@ -341,6 +387,7 @@ impl ScmTier {
             is_warm: is_warm || is_remembered(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
+            is_slow: self.is_slow(),
             offers,
             writes,
         };
@@ -356,6 +403,10 @@ impl ScmTier {
             ghost.lock().remember(hash);
         }
         decided
+    }
+
+    fn ghost(&self, hash: u64) -> Option<&Mutex<Ghost>> {
+        self.ghosts.get((hash >> 60) as usize % GHOSTS)
     }
 
     /// Counts an offer beside `offers` of late, after which there are so many writes. Of those that count at
@@ -381,6 +432,19 @@ impl ScmTier {
     /// A page that it wants goes nowhere: there is no frame to take its place.
     pub(crate) fn is_late(&self) {
         count(&self.counters.late);
+    }
+
+    /// A page left DRAM with the memory under it, for which somebody waits: it is not offered.
+    pub(crate) fn is_reclaimed(&self, key: PageKey) {
+        let hash = key.hash();
+        if let Some(slot) = self.map.find(hash) {
+            self.map.kept(slot);
+            return count(&self.counters.kept);
+        }
+        count(&self.counters.reclaimed);
+        if let Some(ghost) = self.ghost(hash) {
+            ghost.lock().remember(hash);
+        }
     }
 
     /// The counts so far.

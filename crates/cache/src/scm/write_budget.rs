@@ -1,13 +1,19 @@
 //! How much may be written below: so many bytes a second, over any minute.
 //!
-//! A device wears out by what is written. No window of sixty seconds, wherever it begins, holds more
-//! than sixty times the budget: what was written is kept by whole seconds, and the last sixty-one of
-//! them, which cover any such window, may hold no more. Within that, no second may have more than four
-//! times its share, so that a burst does not leave the rest of its minute with nothing.
+//! A device wears out by what is written. No window of sixty seconds, wherever it begins, holds more than
+//! sixty times the budget: what was written is kept by whole seconds, and the last sixty-one of them,
+//! which cover any such window, may hold no more. Within that, no second may have more than four times
+//! its share, or a page where that is more, so that a burst does not leave the rest of its minute with
+//! nothing.
+//!
+//! An account begins with nothing where the place was written to before ([`WriteBudget::used`]): a process
+//! that is started again and again writes no more than one that runs on.
 //!
 //! A pure account: the caller tells the time.
 
 use std::time::Duration;
+
+use base::limits::PAGE_BYTES;
 
 /// The window, seconds.
 const WINDOW: u64 = 60;
@@ -35,6 +41,15 @@ impl WriteBudget {
         Self { rate, written: [0; SECONDS], sum: 0, now: 0 }
     }
 
+    /// The same of a place that somebody may have written to just before `now`, as much as a minute may
+    /// have, in another process perhaps: there is nothing left until a minute has passed.
+    #[must_use]
+    pub fn used(rate: Option<u64>, now: Duration) -> Self {
+        let mut budget = Self::new(rate);
+        budget.spend(now, rate.unwrap_or(0).saturating_mul(WINDOW));
+        budget
+    }
+
     /// How many bytes may be written at `now`; time that goes back counts as standing still.
     #[must_use]
     pub fn left(&mut self, now: Duration) -> u64 {
@@ -42,7 +57,8 @@ impl WriteBudget {
         let Some(rate) = self.rate else { return u64::MAX };
         let this_second = self.written.get(self.place()).copied().unwrap_or(0);
         let minute = rate.saturating_mul(WINDOW).saturating_sub(self.sum);
-        minute.min(rate.saturating_mul(BURST).saturating_sub(this_second))
+        let second = rate.saturating_mul(BURST).max(PAGE_BYTES as u64);
+        minute.min(second.saturating_sub(this_second))
     }
 
     /// Counts that `bytes` were written at `now`.
@@ -126,10 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_used_before_has_nothing_left_for_a_minute() {
+        let mut budget = WriteBudget::used(Some(100), Duration::from_millis(7500));
+        let mut left = |millis| budget.left(Duration::from_millis(millis));
+        assert_eq!([7500, 50_000, 67_500].map(&mut left), [0; 3]);
+        assert_eq!(left(68_000), 4096);
+        assert_eq!(WriteBudget::used(None, Duration::ZERO).left(Duration::ZERO), u64::MAX);
+    }
+
+    #[test]
     fn time_that_goes_back_stands_still() {
         let mut budget = WriteBudget::new(Some(100));
-        budget.spend(Duration::from_secs(100), 400);
+        budget.spend(Duration::from_secs(100), 4096);
         assert_eq!(budget.left(Duration::from_secs(3)), 0);
-        assert_eq!(budget.left(Duration::from_secs(101)), 400);
+        assert_eq!(budget.left(Duration::from_secs(101)), 6000 - 4096);
     }
 }

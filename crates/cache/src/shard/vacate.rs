@@ -1,10 +1,14 @@
 //! Getting a shard's pages out of a chunk of frames that is given back: the hot ones move to where colder
 //! ones were.
+//!
+//! Somebody waits for the memory meanwhile. So what goes is not offered to the tier below, which would take a
+//! frame for each page until it is written; that is told of it.
 
 use arena::{Evacuation, Frame, FrameMut};
 
 use super::{Shard, Shared};
 use crate::rows::policy::Queue;
+use crate::scm::ScmTier;
 
 /// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
 /// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
@@ -18,6 +22,7 @@ impl Shard {
         number: u32,
         evacuation: &mut Evacuation<'_>,
         shared: Shared<'_>,
+        below: Option<&ScmTier>,
     ) {
         let Some(Some(slot)) = self.slots.get(number as usize) else { return };
         // A tag is a hint: the frame may have gone to another page or another pool's owner since.
@@ -25,7 +30,7 @@ impl Shard {
             return;
         }
         if (slot.frame.heat() > 0 || slot.queue == Queue::Main)
-            && let Some(frame) = self.evict_elsewhere(number, evacuation, shared)
+            && let Some(frame) = self.evict_elsewhere(number, evacuation, shared, below)
         {
             self.move_to(number, frame, evacuation, shared);
         } else if let Some(slot) = self.take(number, shared) {
@@ -34,6 +39,7 @@ impl Shard {
             self.counts(slot.kind).evicted += 1;
             if let Some(key) = slot.key() {
                 self.shadow.remember(key.hash());
+                below.inspect(|tier| tier.is_reclaimed(key));
             }
             self.hand_over(slot.frame, evacuation, shared);
         }
@@ -46,6 +52,7 @@ impl Shard {
         keep: u32,
         evacuation: &mut Evacuation<'_>,
         shared: Shared<'_>,
+        below: Option<&ScmTier>,
     ) -> Option<FrameMut> {
         for _ in 0..MOVE_TRIES {
             // It may be the turn of the page itself.
@@ -53,7 +60,8 @@ impl Shard {
             let pin = slot.frame.clone();
             let evicted = self.evict(shared);
             drop(pin);
-            let (number, frame, _) = evicted?;
+            let (number, frame, left) = evicted?;
+            below.inspect(|tier| tier.is_reclaimed(left.key));
             self.free.push(number);
             self.given_back += 1;
             // In the same chunk: one less to move from there.
