@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{
-    Account, Counter, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes,
-};
+use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes};
 use log::{Batch, Log};
 use parking_lot::{Condvar, Mutex};
 
@@ -22,7 +20,7 @@ use crate::batch::WriteSize;
 use crate::ordered::{Memtable, Tree};
 use crate::pace::Pace;
 use crate::trees::Trees;
-use crate::waiting_writers::WaitingWriters;
+use crate::waiters::Waiters;
 use crate::{Resources, WriteBatch};
 
 /// Admits writes to memtables and seals full ones.
@@ -42,9 +40,11 @@ pub(crate) struct Buffers {
     pressed: AtomicBool,
     /// Signalled when a flush ends, well or badly.
     flush_ended: Condvar,
-    /// Nanoseconds writers waited for a flush.
-    stalled: Counter,
-    waiting: WaitingWriters,
+    /// Whether the next flush waits for a batch that is logged and not visible yet. Only told: `Relaxed`.
+    is_flush_held_up: AtomicBool,
+    /// Writers that wait for a flush, and who asked for one, to flush, merge or ingest.
+    writers: Waiters,
+    callers: Waiters,
     pace: Arc<Pace>,
 }
 
@@ -92,8 +92,9 @@ impl Buffers {
             failing: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             flush_ended: Condvar::new(),
-            stalled: Counter::default(),
-            waiting: WaitingWriters::default(),
+            is_flush_held_up: AtomicBool::new(false),
+            writers: Waiters::default(),
+            callers: Waiters::default(),
             pace,
         }
     }
@@ -110,7 +111,12 @@ impl Buffers {
 
     /// Time writers have waited for memory.
     pub(crate) fn stalled(&self) -> Duration {
-        Duration::from_nanos(self.stalled.get())
+        self.writers.waited()
+    }
+
+    /// Time those have waited who asked for flushes.
+    pub(crate) fn flushes_awaited(&self) -> Duration {
+        self.callers.waited()
     }
 
     pub(crate) fn wake_flusher(&self) {
@@ -166,8 +172,7 @@ impl Buffers {
         let start = clock.monotonic();
         self.resources.executor().help();
         self.flush_ended.wait_for(&mut self.flush.lock(), Duration::from_millis(1));
-        let waited = clock.monotonic().saturating_sub(start);
-        self.stalled.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        self.writers.count(clock.monotonic().saturating_sub(start));
     }
 
     fn try_admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
@@ -194,7 +199,7 @@ impl Buffers {
                 Err(error) if waited == FLUSHES_WAITED_MAX => return Err(error),
                 Err(error) => {
                     drop(view);
-                    self.wait_for_flush(|| error.clone())?;
+                    self.wait_for_flush(&self.writers, || error.clone())?;
                     waited += 1;
                 }
             }
@@ -322,20 +327,20 @@ impl Buffers {
                 return Ok(());
             }
             let full = || Error::retry("write buffers").expected("a flush to end");
-            self.wait_for_flush(full)?;
+            self.wait_for_flush(&self.writers, full)?;
         }
     }
 
-    /// Waits until a flush ends, or nothing is left to flush. Flushes that failed before do not
-    /// count: the device may be well again.
+    /// Waits, as one of `waiters`, until a flush ends, or nothing is left to flush. Flushes that failed
+    /// before do not count: the device may be well again.
     ///
     /// # Errors
     /// The flush's; `none()` where there is nothing to flush and yet no room.
-    fn wait_for_flush(&self, none: impl Fn() -> Error) -> Result<()> {
+    fn wait_for_flush(&self, waiters: &Waiters, none: impl Fn() -> Error) -> Result<()> {
         let executor: &dyn Executor = self.resources.executor();
         let start = executor.clock().monotonic();
         let waited = || executor.clock().monotonic().saturating_sub(start);
-        let _waiting = self.waiting.enter(start);
+        let _waiting = waiters.enter(start);
         let (finished, failed) = {
             let state = self.flush.lock();
             (state.finished, state.failed)
@@ -384,7 +389,7 @@ impl Buffers {
                 self.wake_flusher();
             }
         };
-        self.stalled.add(u64::try_from(waited().as_nanos()).unwrap_or(u64::MAX));
+        waiters.count(waited());
         ended
     }
 
@@ -392,7 +397,8 @@ impl Buffers {
     pub(crate) fn flush_ended(&self, outcome: Result<()>) {
         if outcome.is_ok() {
             let now = self.resources.clock().monotonic();
-            self.waiting.moved(now);
+            self.writers.moved(now);
+            self.callers.moved(now);
             self.pace.flush_ended(now);
             let (all, _, quota) = self.sizes();
             self.pace.set_buffers(all as f64 / quota as f64);
@@ -418,18 +424,22 @@ impl Buffers {
         self.pace.flush_began(self.resources.clock().monotonic(), bytes);
     }
 
-    /// What writers wait for, and since when, where nothing moved for too long.
-    pub(crate) fn blocked(&self) -> Option<String> {
-        let (writers, since) = self.waiting.blocked(self.resources.clock().monotonic())?;
-        let oldest = |tree: &Arc<Tree>| tree.oldest_sealed().map(|(_, below)| below);
-        let trees = self.trees.all().into_iter().filter(|tree| oldest(tree).is_some());
-        let what = match trees.min_by_key(oldest) {
-            Some(tree) => format!("the flush of keyspace `{}`", tree.name()),
-            None => "readers that hold flushed memtables".to_owned(),
-        };
-        let why =
-            self.failure().map_or(String::new(), |failure| format!(", which fails: {failure}"));
-        Some(format!("{writers} writers wait for {what}, for {:.1} s{why}", since.as_secs_f64()))
+    /// Whether the next flush waits for a batch that is logged and not visible yet.
+    pub(crate) fn hold_flush_up(&self, is_held_up: bool) {
+        self.is_flush_held_up.store(is_held_up, Ordering::Relaxed);
+    }
+
+    /// See [`Buffers::hold_flush_up`].
+    pub(crate) fn is_flush_held_up(&self) -> bool {
+        self.is_flush_held_up.load(Ordering::Relaxed)
+    }
+
+    /// How many wait for a flush, who, and for how long, where nothing moved for too long.
+    pub(crate) fn blocked(&self) -> Option<(usize, &'static str, Duration)> {
+        let now = self.resources.clock().monotonic();
+        let [writers, callers] = [(&self.writers, "writer"), (&self.callers, "caller")]
+            .map(|(who, name)| who.blocked(now).map(|(number, waited)| (number, name, waited)));
+        writers.or(callers)
     }
 
     /// Why flushes fail, while they do.
@@ -453,7 +463,7 @@ impl Buffers {
             oldest.is_some_and(|(_, below)| below <= end)
         };
         while is_left() {
-            let waited = self.wait_for_flush(|| Error::retry("flush"));
+            let waited = self.wait_for_flush(&self.callers, || Error::retry("flush"));
             // The last flush may have ended before it was waited for.
             waited.or_else(|error| if is_left() { Err(error) } else { Ok(()) })?;
         }

@@ -49,7 +49,7 @@ impl Capture {
         let hold = store.holding.hold();
         let mut state = store.manifest.state();
         // What expired in the store stays so in the copy, wherever its clock stands.
-        state.clock_ms = state.clock_ms.max(store.timekeeper.now());
+        state.clock_ms = state.clock_ms.max(store.timekeeper.firm());
         let end = store.log.end();
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);

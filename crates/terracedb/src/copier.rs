@@ -10,8 +10,8 @@
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
 use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
-use media::{Access, Buf, Medium, Purpose};
-use table::{Footer, ValuesFooter, verify_page};
+use media::{Access, Buf, File, Medium, Purpose};
+use table::{Footer, ValuesFooter, fold_digest, verify_page};
 
 use crate::store_file::StoreFile;
 
@@ -48,15 +48,30 @@ impl Content {
         }
     }
 
-    /// The digest in the footer `page` of a file of `pages` pages.
+    /// The digest in the footer `page`, the last of a file of `pages` pages.
     fn named_digest(self, page: &[u8], pages: u32) -> Result<Option<u64>> {
+        let last = pages.saturating_sub(1);
         Ok(match self {
-            Self::Table(store, id) => Some(Footer::parse(page, pages)?.expect(store, id)?.digest),
+            Self::Table(store, id) => {
+                Some(Footer::parse(page, last, pages)?.expect(store, id)?.digest)
+            }
             Self::Values(store, id) => {
                 Some(ValuesFooter::parse(page, pages)?.expect(store, id)?.digest)
             }
             Self::Plain => None,
         })
+    }
+
+    /// The digest that `file`, of `pages` pages, records, in either of its footers where it has two.
+    fn recorded_digest(self, file: &dyn File, pages: u32) -> Result<Option<u64>> {
+        if let Self::Table(store, id) = self {
+            let (footer, _) = Footer::read(file, pages)?;
+            return Ok(Some(footer.expect(store, id)?.digest));
+        }
+        let at = u64::from(pages.saturating_sub(1)) * PAGE;
+        let (page, result) = file.read(at, Buf::pages(1), Purpose::Scrub);
+        result?;
+        self.named_digest(&page, pages)
     }
 }
 
@@ -209,8 +224,7 @@ impl Digest {
             if number + 1 == self.pages {
                 self.named = self.content.named_digest(page, self.pages)?;
             } else {
-                // As the table's writer does: over the checksums, which stand first.
-                self.digest = hash64(self.digest, page.get(..8).unwrap_or_default());
+                self.digest = fold_digest(self.digest, page);
             }
         }
         Ok(())
@@ -227,7 +241,7 @@ impl Digest {
 }
 
 /// The length and digest of a table or value file as its footer records them, where `content` says
-/// that it is one: one page read, verified under its identity.
+/// that it is one: one page read, verified under its identity, or two.
 pub(crate) fn recorded_digest(
     medium: &dyn Medium,
     name: &str,
@@ -239,9 +253,7 @@ pub(crate) fn recorded_digest(
         if len == 0 || !len.is_multiple_of(PAGE) || len / PAGE > TABLE_PAGES_MAX {
             return Err(Error::corrupt("table length, bytes").expected("whole pages").got(len));
         }
-        let (page, result) = file.read(len - PAGE, Buf::pages(1), Purpose::Scrub);
-        result?;
-        let digest = content.named_digest(&page, (len / PAGE) as u32)?;
+        let digest = content.recorded_digest(&*file, (len / PAGE) as u32)?;
         let digest = digest.ok_or_else(|| Error::invalid("digest").expected("a sealed file"))?;
         Ok((len, digest))
     };

@@ -79,7 +79,8 @@ mod store_file;
 mod timekeeper;
 mod transaction;
 mod trees;
-mod waiting_writers;
+mod waiters;
+mod watchdog;
 
 pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
@@ -114,6 +115,7 @@ pub use scrub::{ScrubReport, ScrubStatistics};
 pub use settings::Settings;
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
+pub use timekeeper::ClockStatistics;
 pub use transaction::{Transaction, TransactionIter};
 
 /// Merge operators that every store knows by their `NAME`.

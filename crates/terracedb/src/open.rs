@@ -41,6 +41,7 @@ use crate::store::Store;
 use crate::timekeeper::{ClockTask, Timekeeper};
 use crate::transaction::Transactions;
 use crate::trees::Trees;
+use crate::watchdog::Watchdog;
 use replay::{flush_replayed, replay_log};
 
 /// What opening a store found.
@@ -61,6 +62,9 @@ pub struct Recovery {
     pub log_damage: Option<Error>,
     /// Tables that could not be opened: keys in their ranges answer `Corrupt`.
     pub damaged_tables: Vec<Error>,
+    /// Tables of which a damaged page was read from its copy: no key of theirs is lost, and merges write
+    /// them anew.
+    pub read_by_copy: Vec<Error>,
     /// Files of unfinished flushes that were removed.
     pub orphans_removed: usize,
     /// Damaged copies of manifest records whose twin was good.
@@ -87,7 +91,7 @@ pub(crate) fn open(
     create: Option<StoreId>,
 ) -> Result<Store> {
     let start = resources.clock().monotonic();
-    let metered = Arc::new(Metered::new(medium));
+    let metered = Arc::new(Metered::new(medium, Arc::clone(resources.clock())));
     let naming = Arc::new(Naming::new(Arc::clone(&metered) as _));
     let holding = Arc::new(Holding::new(naming));
     let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
@@ -239,7 +243,13 @@ pub(crate) fn open(
         counters: Arc::clone(&counters),
         stop: Arc::clone(&stop),
     };
+    let watchdog = Arc::new(Watchdog {
+        buffers: Arc::clone(&buffers),
+        trees: Arc::clone(&trees),
+        metered: Arc::clone(&metered),
+    });
     let watch = WatchTask {
+        watchdog: Arc::clone(&watchdog),
         events: Arc::clone(&events),
         resources: resources.clone(),
         trees: Arc::clone(&trees),
@@ -248,6 +258,7 @@ pub(crate) fn open(
         compactor: Arc::clone(&compactor),
         log: Arc::clone(&log),
         manifest: Arc::clone(&manifest),
+        timekeeper: Arc::clone(&timekeeper),
         stop: Arc::clone(&stop),
         told: Told::default(),
     };
@@ -287,6 +298,7 @@ pub(crate) fn open(
         medium,
         holding,
         metered,
+        watchdog,
         keyspaces: Mutex::new(()),
         _entered: entered,
         resources,
@@ -321,7 +333,7 @@ fn start_background(
     let obsolete = Arc::clone(&purge.obsolete);
     let purger = executor.spawn("purge", Box::new(purge));
     obsolete.set_purger(purger.clone());
-    let watch = watch.events.are_heard().then(|| executor.spawn("watch", Box::new(watch)));
+    let watch = watch.events.are_heard().then(|| resources.watch().spawn("watch", Box::new(watch)));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
@@ -423,6 +435,8 @@ fn open_trees(
                 }
                 recovery.damaged_tables.push(error.clone());
             }
+            let told = opened.as_ref().ok().and_then(|table| table.tail_damage().cloned());
+            recovery.read_by_copy.extend(told);
             let file = env.table_file(opened, Arc::clone(&table.entry));
             if table.damaged {
                 file.mark_damaged();

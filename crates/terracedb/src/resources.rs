@@ -4,7 +4,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use arena::RegionPool;
@@ -53,6 +53,8 @@ struct Inner {
     background_threads: usize,
     /// Where tasks run that wait for nothing and must not wait for others: a thread of its own.
     urgent: Arc<dyn Executor>,
+    /// Where it is watched that all others get on: a thread of its own, too, where somebody listens.
+    watch: OnceLock<Arc<dyn Executor>>,
     /// What compaction jobs were promised and may charge, bytes. Only a number: `Relaxed`.
     promised: AtomicU64,
     /// Held while the memory number changes.
@@ -148,9 +150,9 @@ impl ResourcesBuilder {
         let threads = |count| -> Result<Arc<dyn Executor>> {
             Ok(Arc::new(Threads::start(count, Arc::new(SystemClock::new()))?))
         };
-        let (executor, urgent) = match self.executor {
-            Some(executor) => (Arc::clone(&executor), executor),
-            None => (threads(background_threads)?, threads(1)?),
+        let (executor, urgent, watch) = match self.executor {
+            Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
+            None => (threads(background_threads)?, threads(1)?, OnceLock::new()),
         };
         let account = budget.account("SCM map");
         let scm = self.scm.map(|scm| ScmCache::start(scm, &account, &cache, &*executor));
@@ -169,6 +171,7 @@ impl ResourcesBuilder {
             _flush_charge,
             executor,
             urgent,
+            watch,
             background_threads,
             promised: AtomicU64::new(0),
             resizing: Mutex::new(()),
@@ -353,6 +356,15 @@ impl Resources {
 
     pub(crate) fn urgent(&self) -> &dyn Executor {
         &*self.0.urgent
+    }
+
+    pub(crate) fn watch(&self) -> &dyn Executor {
+        let start = || match Threads::start(1, Arc::clone(self.clock())) {
+            Ok(thread) => Arc::new(thread) as Arc<dyn Executor>,
+            // As good as none where the log's device hangs, and else no worse.
+            Err(_) => Arc::clone(&self.0.urgent),
+        };
+        &**self.0.watch.get_or_init(start)
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

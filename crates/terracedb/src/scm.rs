@@ -122,6 +122,8 @@ pub struct ScmStatus {
     pub placement: &'static str,
     /// Why it could not be opened, or is off: everything is read from flash then.
     pub failure: Option<String>,
+    /// It is slower than flash: reads go past it, but for a few that tell when it is no longer.
+    pub slow: bool,
     /// What it did.
     pub counts: ScmStatistics,
 }
@@ -171,6 +173,7 @@ impl ScmCache {
             persistence: facts.map_or("none", |facts| facts.persistence.name()),
             placement: self.scm.placement.name(),
             failure: failure.map(|error| error.to_string()),
+            slow: tier.is_some_and(|tier| tier.is_slow()),
             counts: tier.map(|tier| tier.statistics()).unwrap_or_default(),
         }
     }

@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::ordered::{TableFile, Tree, ValueFile, Version};
 use crate::pace::Delays;
 use crate::store::Store;
-use crate::{Problem, ScrubStatistics};
+use crate::{ClockStatistics, Problem, ScrubStatistics};
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
 #[derive(Clone, Debug)]
@@ -82,10 +82,15 @@ pub struct Statistics {
     pub poisoned: Option<String>,
     /// Time writers waited, all together, for memtables to be flushed.
     pub stalled: Duration,
+    /// Time those waited, all together, who asked for flushes: by `flush`, `compact` and ingests.
+    pub flushes_awaited: Duration,
     /// Time writers were delayed, all together, so that flushes and merges keep up.
     pub delays: Delays,
-    /// What keeps writers waiting, and since when, where nothing moved for seconds.
+    /// Who waits for what, and for how long, where nothing moved for seconds: writers and those who asked
+    /// for flushes, and the operation from which the device has not returned.
     pub blocked: Option<String>,
+    /// How the wall clock stands to the time that expiries are held against.
+    pub clock: ClockStatistics,
     /// Live snapshots.
     pub snapshots: usize,
     /// One entry a keyspace.
@@ -216,8 +221,10 @@ impl Statistics {
             listener_panics: store.events.panics(),
             poisoned: poisoned.map(|error| error.to_string()),
             stalled: store.buffers.stalled(),
+            flushes_awaited: store.buffers.flushes_awaited(),
             delays: store.pace.delays(),
-            blocked: store.buffers.blocked(),
+            blocked: store.watchdog.blocked().map(|blocked| blocked.what),
+            clock: store.timekeeper.statistics(),
             snapshots: store.snapshots.len(),
             keyspaces,
         }

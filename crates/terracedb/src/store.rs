@@ -32,6 +32,7 @@ use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
 use crate::transaction::Transactions;
 use crate::trees::Trees;
+use crate::watchdog::Watchdog;
 use crate::{KeyspaceOptions, Resources, WriteBatch};
 
 /// The components of an open store.
@@ -64,6 +65,7 @@ pub(crate) struct Store {
     /// The medium again, to keep files while they are copied.
     pub(crate) holding: Arc<Holding>,
     pub(crate) metered: Arc<Metered>,
+    pub(crate) watchdog: Arc<Watchdog>,
     /// Held while a keyspace is created or dropped.
     pub(crate) keyspaces: Mutex<()>,
     pub(crate) _entered: StoreGuard,

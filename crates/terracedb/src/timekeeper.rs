@@ -6,30 +6,111 @@
 //! clock set back can show once more what expired in it, unless a flush or a merge dropped it, for
 //! their records carry the time they used.
 //!
-//! Concurrency: any thread; one relaxed load a read, one write of a shared word a millisecond.
+//! A wall clock that leaps ahead by more than a year is doubted for a day: reads go by it, but flushes
+//! and merges drop nothing for it, and the manifest does not remember it. A store that lay about for
+//! years works so, and a clock that comes up wrong and is set right within the day costs nothing: then,
+//! and only then, what was seen expired is there again.
+//!
+//! Concurrency: any thread; one relaxed load a read, one write of a shared word a millisecond. What is
+//! beyond doubt is looked at under a lock, by background work and reports alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{Clock, Progress, Task};
+use parking_lot::Mutex;
 
 use crate::manifest::{Edit, Manifest};
+
+/// The wall clock may be so far ahead of where the last look at it leaves it, milliseconds.
+const LEAP_MAX: u64 = 366 * 86_400_000;
+
+/// A wall clock that is further ahead is doubted for so long of a store's being open.
+const DOUBTED_FOR: Duration = Duration::from_secs(86_400);
+
+/// A wall clock that is less behind the time told is as good as right: clocks are set by seconds.
+const BEHIND_MIN: Duration = Duration::from_secs(60);
 
 /// Tells the time to reads, and remembers it.
 #[derive(Debug)]
 pub(crate) struct Timekeeper {
     clock: Arc<dyn Clock>,
-    /// The latest time told, and the latest that the manifest holds; Unix milliseconds. Each only
-    /// grows; nothing else hangs on them: `Relaxed`.
+    /// The latest time told, and the latest that the manifest holds; Unix milliseconds. Nothing else
+    /// hangs on them: `Relaxed`. The first goes back only where a leap that was doubted is taken back.
     told: AtomicU64,
     persisted: AtomicU64,
+    believed: Mutex<Believed>,
+}
+
+/// The latest time that was beyond doubt.
+#[derive(Clone, Copy, Debug)]
+struct Believed {
+    /// Unix milliseconds; 0: none was ever told, and any is believed.
+    unix_ms: u64,
+    /// When that was, by the clock that does not leap.
+    at: Duration,
+    /// Since when the wall clock is doubted, if it is.
+    doubted: Option<Duration>,
+}
+
+/// How the wall clock stands to the time that expiries are held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClockStatistics {
+    /// How far the wall clock is behind the latest time told, which stands still until it catches up:
+    /// what expires later lives longer by as much.
+    pub behind: Duration,
+    /// How far it leapt ahead, while that is doubted: values expire by it, and none is dropped for it.
+    pub leapt: Duration,
+}
+
+impl ClockStatistics {
+    /// What is wrong, where the clock is by more than clocks are set by.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if self.is_doubted() {
+            let leapt = days(self.leapt);
+            return Some(format!(
+                "the wall clock leapt {leapt} ahead: values expire by it; what expired is kept until the \
+                 store was open for a day"
+            ));
+        }
+        self.is_behind().then(|| {
+            let behind = days(self.behind);
+            format!(
+                "the wall clock is {behind} behind the latest time told: until then nothing expires"
+            )
+        })
+    }
+
+    pub(crate) const fn is_doubted(&self) -> bool {
+        !self.leapt.is_zero()
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind > BEHIND_MIN
+    }
+}
+
+/// A time in days where there are any, else in seconds.
+pub(crate) fn days(time: Duration) -> String {
+    match time.as_secs() {
+        secs @ 0..86_400 => format!("{secs} s"),
+        secs => format!("{:.1} days", secs as f64 / 86_400.0),
+    }
 }
 
 impl Timekeeper {
     /// A timekeeper for a store whose manifest says that it was `persisted`, Unix milliseconds.
     pub(crate) fn new(clock: Arc<dyn Clock>, persisted: u64) -> Self {
-        Self { clock, told: AtomicU64::new(persisted), persisted: AtomicU64::new(persisted) }
+        let believed = Believed { unix_ms: persisted, at: clock.monotonic(), doubted: None };
+        Self {
+            clock,
+            told: AtomicU64::new(persisted),
+            persisted: AtomicU64::new(persisted),
+            believed: Mutex::new(believed),
+        }
     }
 
     /// Now, Unix milliseconds. Read once an operation, and only by one that meets an expiry.
@@ -42,9 +123,35 @@ impl Timekeeper {
         self.told.fetch_max(wall, Ordering::Relaxed).max(wall)
     }
 
-    /// The time that [`Timekeeper::now`] would tell, told to nobody yet.
-    pub(crate) fn coming(&self) -> u64 {
-        self.clock.unix_millis().max(self.told.load(Ordering::Relaxed))
+    /// The time by which something may be dropped, told to nobody yet: what [`Timekeeper::now`] would
+    /// tell, or, while that is doubted, what the time would be without the leap.
+    pub(crate) fn firm(&self) -> u64 {
+        self.look().0
+    }
+
+    /// As [`Timekeeper::firm`], and how far the wall clock is past it, where it is doubted.
+    fn look(&self) -> (u64, u64) {
+        let mut believed = self.believed.lock();
+        let (wall, at) = (self.clock.unix_millis(), self.clock.monotonic());
+        let due = believed.unix_ms.saturating_add(millis(at.saturating_sub(believed.at)));
+        let is_plausible =
+            |unix_ms: u64| believed.unix_ms == 0 || unix_ms <= due.saturating_add(LEAP_MAX);
+        let told = self.told.load(Ordering::Relaxed);
+        let latest = wall.max(told);
+        let is_over = |since| at.saturating_sub(since) >= DOUBTED_FOR;
+        let unix_ms = if is_plausible(latest) || believed.doubted.is_some_and(is_over) {
+            latest
+        } else if is_plausible(wall) {
+            // The leap is taken back. Not further than to what may have been dropped meanwhile.
+            let back = wall.max(due);
+            self.told.store(back, Ordering::Relaxed);
+            back
+        } else {
+            believed.doubted.get_or_insert(at);
+            return (due, wall.saturating_sub(due));
+        };
+        *believed = Believed { unix_ms, at, doubted: None };
+        (unix_ms, 0)
     }
 
     /// Everyone is told at least `now` from here on: by it, something was dropped. With the edit
@@ -56,12 +163,14 @@ impl Timekeeper {
 
     /// The moment `after` from now, Unix milliseconds; the last there is where it is later.
     pub(crate) fn in_time(&self, after: Duration) -> u64 {
-        self.now().saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
+        self.now().saturating_add(millis(after))
     }
 
-    /// The edit that makes the manifest remember the latest time told, if it does not yet.
+    /// The edit that makes the manifest remember the latest time told, as far as it is beyond doubt, if
+    /// it does not yet.
     fn reached(&self) -> Option<Edit> {
-        let told = self.told.load(Ordering::Relaxed);
+        let firm = self.firm();
+        let told = self.told.load(Ordering::Relaxed).min(firm);
         (told > self.persisted.load(Ordering::Relaxed))
             .then_some(Edit::ClockReached { unix_ms: told })
     }
@@ -83,6 +192,22 @@ impl Timekeeper {
         self.is_persisted(&edit);
         Ok(())
     }
+
+    /// How the wall clock stands.
+    pub(crate) fn statistics(&self) -> ClockStatistics {
+        let (firm, leapt) = self.look();
+        // In this order: a leap that is taken back meanwhile is nothing to tell of.
+        let told = self.told.load(Ordering::Relaxed).min(firm);
+        let behind = told.saturating_sub(self.clock.unix_millis());
+        ClockStatistics {
+            behind: Duration::from_millis(behind),
+            leapt: Duration::from_millis(leapt),
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far the manifest may be behind.
@@ -100,7 +225,8 @@ impl Task for ClockTask {
         if self.stop.load(Ordering::Acquire) {
             return Progress::Done;
         }
-        // A manifest that failed says so to whoever writes; a full device is tried again.
+        // Also looks at the clock, so that a leap is known as one. A manifest that failed says so to
+        // whoever writes; a full device is tried again.
         let _ = self.timekeeper.persist(&self.manifest);
         Progress::IdleFor(PERSIST_EVERY)
     }
@@ -125,5 +251,71 @@ mod tests {
         keeper.is_persisted(&edit);
         assert_eq!(keeper.reached(), None);
         assert_eq!(Timekeeper::new(clock, 2000).now(), 2000);
+    }
+
+    const DAY: u64 = 86_400_000;
+    const YEAR: u64 = 365 * DAY;
+    const PRESENT: u64 = 54 * YEAR;
+
+    fn at(wall: u64) -> (Arc<ManualClock>, Timekeeper) {
+        let clock = Arc::new(ManualClock::at(wall));
+        let keeper = Timekeeper::new(Arc::clone(&clock) as _, PRESENT);
+        (clock, keeper)
+    }
+
+    #[test]
+    fn a_clock_decades_ahead_is_read_and_makes_nothing_final_for_a_day() {
+        for at_opening in [true, false] {
+            let (clock, keeper) = at(if at_opening { 129 * YEAR } else { PRESENT });
+            let first = keeper.firm();
+            clock.set_unix_millis(129 * YEAR);
+            assert_eq!((keeper.now(), first, keeper.firm()), (129 * YEAR, PRESENT, PRESENT));
+            assert_eq!(keeper.statistics().leapt, Duration::from_millis(75 * YEAR));
+            // Time goes on meanwhile, and that much is remembered.
+            clock.advance(Duration::from_millis(DAY - 1));
+            assert_eq!(keeper.reached(), Some(Edit::ClockReached { unix_ms: PRESENT + DAY - 1 }));
+            assert_eq!(keeper.statistics().behind, Duration::ZERO);
+            clock.advance(Duration::from_millis(1));
+            assert_eq!((keeper.firm(), keeper.now()), (129 * YEAR + DAY, 129 * YEAR + DAY));
+            assert_eq!(keeper.statistics(), ClockStatistics::default());
+            // Now it is final, and a clock set right is behind it.
+            clock.set_unix_millis(PRESENT);
+            assert_eq!((keeper.now(), keeper.firm()), (129 * YEAR + DAY, 129 * YEAR + DAY));
+            assert_eq!(keeper.statistics().behind, Duration::from_millis(75 * YEAR + DAY));
+        }
+    }
+
+    #[test]
+    fn a_leap_taken_back_within_the_day_is_forgotten_but_for_the_time_that_passed() {
+        let (clock, keeper) = at(129 * YEAR);
+        assert_eq!((keeper.now(), keeper.firm()), (129 * YEAR, PRESENT));
+        clock.advance(Duration::from_secs(60));
+        clock.set_unix_millis(PRESENT + 5000);
+        // A minute passed since: by that, something may have been dropped.
+        assert_eq!((keeper.firm(), keeper.now()), (PRESENT + 60_000, PRESENT + 60_000));
+        assert_eq!(keeper.statistics().behind, Duration::from_secs(55));
+        assert!(!keeper.statistics().is_behind() && !keeper.statistics().is_doubted());
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(keeper.now(), PRESENT + 65_000);
+    }
+
+    #[test]
+    fn a_store_that_lay_about_for_a_year_believes_the_clock() {
+        let (_, keeper) = at(PRESENT + YEAR);
+        assert_eq!((keeper.firm(), keeper.now()), (PRESENT + YEAR, PRESENT + YEAR));
+        assert_eq!(keeper.statistics().trouble(), None);
+        // One that never told the time has nothing to hold the clock against.
+        let new = Timekeeper::new(Arc::new(ManualClock::at(PRESENT)), 0);
+        assert_eq!((new.firm(), new.statistics().trouble()), (PRESENT, None));
+    }
+
+    #[test]
+    fn a_clock_decades_behind_is_told() {
+        let (clock, keeper) = at(0);
+        assert_eq!((keeper.now(), keeper.firm()), (PRESENT, PRESENT));
+        let told = keeper.statistics().trouble().unwrap();
+        assert!(told.contains("19710.0 days behind"), "{told}");
+        clock.set_unix_millis(PRESENT + 1);
+        assert_eq!(keeper.statistics().trouble(), None);
     }
 }

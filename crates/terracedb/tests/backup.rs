@@ -372,3 +372,15 @@ fn directories_and_numbers_that_do_not_fit_are_refused() {
     assert_same(&db.keyspace("k").unwrap(), &source.model, "restored");
     refused(repository.restore(backup.id, to("deep/restored")).map(drop));
 }
+
+#[test]
+fn a_backup_is_told_with_its_number_and_what_was_copied() {
+    let (stepped, ear) = (Stepped::new(1), Arc::new(common::Ear::default()));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+    db.keyspace("k").unwrap().put("key", "value").unwrap();
+    let repository = Backup::on_medium(common::memory());
+    let made = repository.create(&db, "one").unwrap();
+    let told = ear.take(|event| matches!(event, terracedb::Event::BackupEnded { .. }));
+    let copied = terracedb::format_bytes(made.bytes_copied);
+    assert_eq!(told, [format!("backup {}, {copied} copied", made.id)]);
+}

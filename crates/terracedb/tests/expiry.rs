@@ -14,16 +14,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base::{Clock, ManualClock, Rng, Stepper};
-use common::Mortal;
+use base::{Clock, Executor, ManualClock, Rng, Stepper};
+use common::{Ear, Mortal};
 use media::Medium;
-use terracedb::{Db, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
+use terracedb::{Db, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
 
 const START: u64 = 1_700_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 struct Timed {
     clock: Arc<ManualClock>,
+    executor: Arc<Stepper>,
     resources: Resources,
     medium: Arc<dyn Medium>,
 }
@@ -32,8 +33,15 @@ impl Timed {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::at(START));
         let executor = Arc::new(Stepper::new(1, Arc::clone(&clock) as _));
-        let resources = Resources::builder().memory(common::MEMORY).executor(executor);
-        Self { clock, resources: resources.build().unwrap(), medium: common::memory() }
+        let resources = Resources::builder().memory(common::MEMORY);
+        let resources = resources.executor(Arc::clone(&executor) as _).build().unwrap();
+        Self { clock, executor, resources, medium: common::memory() }
+    }
+
+    /// Lets time pass, and the tasks that waited for it take their steps.
+    fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        (0..40).for_each(|_| _ = self.executor.help());
     }
 
     fn open(&self) -> Db {
@@ -124,6 +132,26 @@ fn the_value_and_its_expiry_come_back() {
     let most = common::MEMORY as usize / 8;
     assert!(ks.put_with_ttl("most", vec![0; most], SECOND).is_err());
     ks.put_with_ttl("most", vec![0; most - 8], SECOND).unwrap();
+}
+
+/// An entry says when it expires, so a long value that has is not read (kvrocks#876).
+#[test]
+fn an_expired_long_value_costs_no_page_of_its_value() {
+    let timed = Timed::new();
+    let value = common::noise(1 << 20);
+    let db = timed.open();
+    let ks = db.keyspace("k").unwrap();
+    ks.put_with_ttl("long", &value, SECOND).unwrap();
+    db.flush().unwrap();
+    let reads = || db.statistics().device.total().read_bytes;
+    let before = reads();
+    assert_eq!(ks.get("long").unwrap().as_deref(), Some(&value[..]));
+    assert!(reads() - before >= 1 << 20, "a live one is read");
+    timed.clock.advance(2 * SECOND);
+    let before = reads();
+    assert_eq!(ks.get("long").unwrap(), None);
+    assert_eq!(ks.iter().unwrap().count(), 0);
+    assert!(reads() - before < 64 << 10, "{} bytes were read", reads() - before);
 }
 
 #[test]
@@ -228,4 +256,101 @@ fn whatever_the_clock_says_at_each_opening_nothing_comes_back() {
             }
         }
     }
+}
+
+const fn is_clock(event: &Event) -> bool {
+    matches!(event, Event::ClockDoubted { .. } | Event::ClockBehind { .. })
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+const DECADES: u64 = 75 * 365 * 86_400_000;
+
+/// A store that told the time at START, with a value for ten days, and then is opened at `unix_ms`.
+fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<Ear>) {
+    let db = timed.open();
+    let ks = db.keyspace("k").unwrap();
+    ks.put_with_ttl("a", "v", 10 * DAY).unwrap();
+    ks.put("b", "v").unwrap();
+    drop((ks, db));
+    timed.clock.set_unix_millis(unix_ms);
+    let ear = Arc::new(Ear::default());
+    let builder = Db::on_medium(Arc::clone(&timed.medium)).resources(&timed.resources);
+    let db = builder.listener(Arc::clone(&ear) as _).open().unwrap();
+    timed.pass(SECOND);
+    let ks = db.keyspace("k").unwrap();
+    (db, ks, ear)
+}
+
+/// Scenario: a machine comes up in 2099; its clock is set right within the day, before the store is opened
+/// again or while it is open. What expired by the wrong clock is there again, and new lives are as long as
+/// they should.
+#[test]
+fn a_clock_decades_ahead_that_is_set_right_within_the_day_costs_nothing() {
+    for reopened in [false, true] {
+        let timed = Timed::new();
+        let (mut db, mut ks, ear) = opened_at(&timed, START + DECADES);
+        let told = ear.take(is_clock);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("leapt 27375.0 days ahead"), "{told:?}");
+        assert_eq!(keys(&ks, None), ["b"], "reads go by the clock");
+        assert!(db.statistics().clock.trouble().is_some_and(|it| it.contains("27375.0 days")));
+        db.flush().unwrap();
+        db.compact().unwrap();
+        timed.pass(Duration::from_secs(3600));
+        timed.clock.set_unix_millis(START + 3_700_000);
+        if reopened {
+            drop((ks, db));
+            db = timed.open();
+            ks = db.keyspace("k").unwrap();
+        }
+        timed.pass(Duration::from_secs(61));
+        assert_eq!(keys(&ks, None), ["a", "b"], "reopened: {reopened}");
+        assert_eq!(db.statistics().clock, Default::default());
+        ks.put_with_ttl("c", "v", SECOND).unwrap();
+        timed.pass(SECOND);
+        assert_eq!(keys(&ks, None), ["a", "b"]);
+        timed.pass(10 * DAY);
+        assert_eq!(keys(&ks, None), ["b"]);
+    }
+}
+
+/// Scenario: a store is opened after years on the shelf, or nobody sees that its clock is wrong for a day.
+/// Then it is as late as it says, for good.
+#[test]
+fn a_clock_decades_ahead_is_believed_after_a_day() {
+    let timed = Timed::new();
+    let (db, ks, ear) = opened_at(&timed, START + DECADES);
+    timed.pass(DAY);
+    assert_eq!(ear.take(is_clock).len(), 2);
+    assert_eq!(keys(&ks, None), ["b"]);
+    db.compact().unwrap();
+    assert_eq!(db.statistics().clock, Default::default());
+    timed.clock.set_unix_millis(START);
+    timed.pass(SECOND);
+    let told = ear.take(is_clock);
+    assert_eq!(told, ["the wall clock is 27376.0 days behind the latest time told"]);
+    assert_eq!(keys(&ks, None), ["b"]);
+    assert!(db.statistics().clock.trouble().is_some_and(|it| it.contains("27376.0 days")));
+    timed.clock.set_unix_millis(START + DECADES + 2 * 86_400_000);
+    timed.pass(SECOND);
+    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+}
+
+/// Scenario: a machine comes up in 1970.
+#[test]
+fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() {
+    let timed = Timed::new();
+    let (db, ks, ear) = opened_at(&timed, 0);
+    let told = ear.take(is_clock);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("behind the latest time told"), "{told:?}");
+    assert_eq!(keys(&ks, None), ["a", "b"]);
+    timed.pass(20 * DAY);
+    assert_eq!(keys(&ks, None), ["a", "b"], "time stands still");
+    assert!(db.statistics().clock.trouble().is_some());
+    timed.clock.set_unix_millis(START + 20 * 86_400_000);
+    timed.pass(SECOND);
+    assert_eq!(keys(&ks, None), ["b"]);
+    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+    assert_eq!(db.statistics().clock.trouble(), None);
 }

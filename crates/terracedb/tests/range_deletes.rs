@@ -221,6 +221,38 @@ fn a_range_delete_is_a_write_to_what_a_transaction_read() {
     }
 }
 
+/// What a get pays for a hundred thousand range deletes is a search in memory, and no page: its steps are
+/// what they were, wherever the range deletes lie. Times are the measurement's below.
+#[test]
+fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
+    const KEYS: u32 = 20_000;
+    let db = Db::on_medium(common::memory()).memory(1 << 30).without_rows().open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let name = |number: u32| format!("{number:08}");
+    (0..KEYS).for_each(|number| ks.put(name(number * 100), [7; 100]).unwrap());
+    db.flush().unwrap();
+    let steps = || {
+        let before = db.statistics().read_steps;
+        for number in (0..KEYS).step_by(7) {
+            assert!(ks.get(name(number * 100)).unwrap().is_some());
+        }
+        db.statistics().read_steps - before
+    };
+    let without = steps();
+    for number in 0..100_000u32 {
+        let from = number.wrapping_mul(7919) % 100_000 * 20;
+        ks.delete_range(name(from + 1)..name(from + 9)).unwrap();
+    }
+    let in_memory = steps();
+    db.flush().unwrap();
+    let in_tables = steps();
+    db.compact().unwrap();
+    let merged = steps();
+    for (what, with) in [("memory", in_memory), ("tables", in_tables), ("one table", merged)] {
+        assert!(with <= 2 * without, "in {what}: {with} steps, {without} without");
+    }
+}
+
 /// `cargo test --release -p terracedb --test range_deletes -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement: it prints times and asserts none"]

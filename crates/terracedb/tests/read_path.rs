@@ -255,3 +255,39 @@ fn batches_are_submitted_as_far_as_there_is_room() {
     assert!(db.statistics().hits.row > 0 && db.statistics().hits.flash > 0);
     assert!(keyspace.submit_many(&mut queue, &[&[0; 70_000][..]], 0).is_err());
 }
+
+/// Every run of a tree is read ahead on its own, however a scan goes back and forth between them.
+#[test]
+fn a_scan_of_many_runs_reads_ahead_in_each() {
+    const RUNS: u32 = 8;
+    let device = Arc::new(Faulty::new(1));
+    let open = || {
+        let options =
+            compact::plan::Options { fanout: 100, space_max: 100.0, ..Default::default() };
+        let builder = Stepped::new(1).on(Arc::clone(&device) as _).codec(Codec::None);
+        builder.compaction_options(options).open().unwrap()
+    };
+    let db = open();
+    for run in 0..RUNS {
+        let keyspace = db.keyspace("k").unwrap();
+        for number in 0..KEYS / 2 {
+            keyspace.put(key(number * RUNS + run), value(number)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let pages = db.statistics().keyspaces[0].table_bytes / 4096;
+    drop(db);
+    for is_backward in [false, true] {
+        let db = open();
+        let keyspace = db.keyspace("k").unwrap();
+        assert_eq!(db.statistics().keyspaces[0].runs, RUNS as usize);
+        let reads = |purpose| db.statistics().device.of(purpose).read_ops;
+        let before = reads(Purpose::Data);
+        let entries = keyspace.iter().unwrap();
+        let count = if is_backward { entries.rev().count() } else { entries.count() };
+        assert_eq!(count as u32, KEYS / 2 * RUNS);
+        let (single, ahead) = (reads(Purpose::Data) - before, reads(Purpose::ReadAhead));
+        assert!(single <= u64::from(4 * RUNS), "{single} pages were read one by one");
+        assert!(ahead <= pages / 16, "{ahead} reads for {pages} pages");
+    }
+}

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::Rng;
-use common::MEMORY;
+use common::{MEMORY, child};
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, ScmStatus, Task};
 
 /// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
@@ -223,6 +223,55 @@ fn a_restart_finds_the_tier_warm() {
         assert!(hits.scm > 2 * hits.flash, "{hits:?}");
         assert_eq!(status(&db).counts.damaged, 0);
     }
+}
+
+/// Of the lookups in the tier, in so many gets, the part that found their page.
+fn found(db: &Db, keyspace: &Keyspace, rng: &mut Rng, gets: u64) -> f64 {
+    let counts = || {
+        let ScmStatistics { hits_data, hits_meta, misses, .. } = status(db).counts;
+        [hits_data + hits_meta, misses]
+    };
+    let before = counts();
+    get(keyspace, rng, gets, 0);
+    let [hits, misses] = [0, 1].map(|at| (counts()[at] - before[at]) as f64);
+    hits / (hits + misses).max(1.0)
+}
+
+/// A store and a tier below it in one directory.
+fn open_both(directory: &Path) -> (Db, Keyspace) {
+    let place = directory.join("tier");
+    std::fs::create_dir_all(&place).unwrap();
+    open(&directory.join("store"), scm(&place, Placement::DramFirst))
+}
+
+/// Run as a process of its own: reads until it is killed, and says what part of its lookups the tier found.
+#[test]
+fn reads_until_killed() {
+    let Some(directory) = child::directory() else { return };
+    let (db, keyspace) = open_both(&directory);
+    let mut rng = Rng::new(1);
+    fill(&keyspace, 0);
+    db.compact().unwrap();
+    loop {
+        child::say(&found(&db, &keyspace, &mut rng, 5000).to_string());
+    }
+}
+
+/// I6, I8: what the map does not tell after a kill costs few hits, and no answer.
+#[test]
+fn a_kill_leaves_the_tier_warm() {
+    // In memory, which outlives the process.
+    let (directory, place) = (read(), mapped());
+    std::os::unix::fs::symlink(place.path(), directory.path().join("tier")).unwrap();
+    let said =
+        child::one_life("reads_until_killed", directory.path(), 12, Duration::from_millis(20));
+    let before: f64 = said.last().unwrap().parse().unwrap();
+    let (db, keyspace) = open_both(directory.path());
+    let after = found(&db, &keyspace, &mut Rng::new(2), 5000);
+    let status = status(&db);
+    println!("{before:.3} before, {after:.3} after; {said:?} {:?}", status.counts);
+    assert!(before > 0.3 && after >= 0.9 * before, "{before} {after} {status:?}");
+    assert!(status.failure.is_none() && status.counts.restored > 1000, "{status:?}");
 }
 
 #[test]

@@ -143,6 +143,49 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     assert_eq!(keyspace.get("other").unwrap().as_deref(), Some(&b"x"[..]));
 }
 
+/// Damage of a page that is there twice is told by all who look for it. No key is lost, nothing is kept
+/// out of merges, and a merge that writes the table anew ends it.
+#[test]
+fn damage_of_what_is_there_twice_is_told_and_merged_away() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(6));
+    drop(filled(&stepped, &medium));
+    let whole = common::Image::of(&medium);
+    let name = whole.named(".table")[0];
+    let pages = whole.0[name].len() / 4096;
+    // Top level, properties, their copies, and two footers.
+    for page in pages - 6..pages {
+        let why = format!("page {page} of {pages}");
+        let medium = whole.flipped(name, page * 4096 + 60, 4);
+        let shared = || Arc::clone(&medium) as Arc<dyn Medium>;
+        let report = terracedb::check(&shared(), &mut |_, _| ()).unwrap();
+        assert_eq!(report.damages, 1, "{why}: {report:?}");
+        let problem = &report.problems[0];
+        assert_eq!((&problem.file, problem.pages), (name, Some((page as u32, 1))), "{why}");
+        assert_eq!(problem.keys, None, "{why}");
+
+        let stepped = Stepped::new(6);
+        let db = stepped.on(shared()).open().unwrap();
+        let recovery = db.recovery();
+        assert!(recovery.damaged_tables.is_empty(), "{why}: {recovery:?}");
+        // Opening reads the copy before the footers, and one of these.
+        let is_read = (pages - 4..pages - 2).contains(&page) || page == pages - 1;
+        assert_eq!(recovery.read_by_copy.len(), usize::from(is_read), "{why}");
+        for told in &recovery.read_by_copy {
+            assert!(told.to_string().contains(name.as_str()), "{why}: {told}");
+        }
+        let found = db.scrub().unwrap();
+        assert_eq!((found.damages, found.problems[0].pages), (1, Some((page as u32, 1))), "{why}");
+        assert_eq!((db.statistics().damages, damaged_tables(&db.statistics())), (1, 0), "{why}");
+        assert_eq!(lost(&db), [""; 0], "{why}");
+
+        db.compact().unwrap();
+        db.wait_until_settled().unwrap();
+        assert!(!medium.list().unwrap().iter().any(|file| file.name == *name), "{why}");
+        assert_eq!(db.scrub().unwrap().damages, 0, "{why}");
+        assert_eq!(lost(&db), [""; 0], "{why}");
+    }
+}
+
 /// A merge that meets damage puts the table in the same quarantine.
 #[test]
 fn a_merge_that_meets_damage_quarantines_its_input() {
@@ -250,6 +293,49 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     db.compact().unwrap();
     db.wait_until_settled().unwrap();
     assert!(!present(&names[0]));
+    assert_eq!(db.scrub().unwrap().damages, 0);
+}
+
+/// The footer of a value file says nothing that the manifest does not: damage of it is told, costs no
+/// value, and the file is collected as any other.
+#[test]
+fn a_value_file_without_its_footer_is_read_and_collected() {
+    const VALUES: u64 = 12;
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(8));
+    let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+    let keyspace = db.keyspace("one").unwrap();
+    let mut rng = Rng::new(8);
+    let mut model = common::Model::new();
+    for number in 0..VALUES {
+        let mut value = vec![0; 40_000];
+        rng.fill(&mut value);
+        keyspace.put(key(number), &value).unwrap();
+        model.insert(key(number).into_bytes(), value);
+    }
+    db.flush().unwrap();
+    drop((keyspace, db));
+    let whole = common::Image::of(&medium);
+    let name = whole.named(".values")[0];
+    let last = whole.0[name].len() / 4096 - 1;
+    let medium = whole.flipped(name, last * 4096 + 60, 4);
+    let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| ()).unwrap();
+    assert_eq!((report.damages, report.problems[0].pages), (1, Some((last as u32, 1))));
+    assert_eq!(report.values, VALUES);
+
+    let stepped = Stepped::new(8);
+    let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+    let found = db.scrub().unwrap();
+    assert_eq!((found.damages, found.problems[0].pages), (1, Some((last as u32, 1))));
+    let keyspace = db.existing_keyspace("one").unwrap();
+    common::assert_same(&keyspace, &model, "without a footer");
+    for number in 1..VALUES {
+        keyspace.put(key(number), "short").unwrap();
+        model.insert(key(number).into_bytes(), b"short".to_vec());
+    }
+    db.compact().unwrap();
+    db.wait_until_settled().unwrap();
+    assert!(!medium.list().unwrap().iter().any(|file| file.name == *name), "collected");
+    common::assert_same(&keyspace, &model, "collected");
     assert_eq!(db.scrub().unwrap().damages, 0);
 }
 

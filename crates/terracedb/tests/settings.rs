@@ -190,3 +190,29 @@ fn failing_and_recovered_flushes_are_told() {
     let recovered = |it: &Event| matches!(it, Event::TaskRecovered { task: Task::Flush, .. });
     assert_eq!((ear.count(failed), ear.count(recovered)), (1, 1));
 }
+
+/// Writers that fill the write buffers while nobody flushes are delayed, which is told, and that it ended.
+#[test]
+fn a_delay_is_told_as_it_begins_and_ends() {
+    let (stepped, ear) = (Stepped::new(1), Arc::new(common::Ear::default()));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let is_delay = |event: &Event| matches!(event, Event::DelayBegan { .. } | Event::DelayEnded);
+    let mut told = Vec::new();
+    for number in 0..10_000u64 {
+        keyspace.put(number.to_be_bytes(), common::noise(4000)).unwrap();
+        // Nine tenths of the write buffers, then background work takes a few steps.
+        if number % 2500 == 2499 {
+            stepped.pass(Duration::from_millis(100));
+        }
+        told.extend(ear.take(is_delay));
+    }
+    db.wait_until_settled().unwrap();
+    stepped.pass(Duration::from_secs(1));
+    told.extend(ear.take(is_delay));
+    assert!(told.len() >= 2 && told.len().is_multiple_of(2), "{told:?}");
+    for pair in told.chunks(2) {
+        assert!(pair[0].starts_with("writes are delayed: "), "{told:?}");
+        assert_eq!(pair[1], "writes are no longer delayed", "{told:?}");
+    }
+}

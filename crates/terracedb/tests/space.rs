@@ -16,7 +16,7 @@ use std::time::Duration;
 use base::{ErrorKind, Rng};
 use common::{Model, Stepped, assert_same};
 use compact::plan::Options;
-use media::{Faulty, Medium};
+use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::{Event, Listener};
 
 /// Keeps, for each merge that began, what it was to take in and what the device had left.
@@ -141,8 +141,7 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
             // A manifest's append that the last process did not live to finish.
             let name = manifest(&*medium);
             let file = medium.open(&name, media::Access::Bytes).unwrap();
-            file.store(file.size().unwrap() - 5000, &[0xa5; 300], media::Purpose::Manifest)
-                .unwrap();
+            file.store(file.size().unwrap() - 5000, &[0xa5; 300], Purpose::Manifest).unwrap();
         }
         device.set_capacity(Some(used(&device)));
         let before = manifest(&*medium);
@@ -174,6 +173,49 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
             model.insert(key, value);
         }
         assert_same(&fruit, &model, "with space again");
+    }
+}
+
+/// A device that filled up while writes went on until memory was full as well: the store opens with all
+/// that was acknowledged, whose log does not fit into half of the memory for it, and writes go on where
+/// there is space again.
+#[test]
+fn a_store_opens_with_all_that_no_flush_found_space_for() {
+    let device = Arc::new(Faulty::new(9));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let db = common::stepped(&medium, 9).open().unwrap();
+    let fruit = db.keyspace("fruit").unwrap();
+    let mut model = Model::new();
+    let mut put = |number: u64| {
+        let (key, value) = (format!("key{number:06}").into_bytes(), vec![number as u8; 900]);
+        let put = fruit.put(&key, &value);
+        if put.is_ok() {
+            model.insert(key, value);
+        }
+        put
+    };
+    // The log grows as long as there is space for it; tables find none.
+    let full = Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Flush).times(u64::MAX);
+    device.inject(full).unwrap();
+    let refused = (0..40_000).find_map(|number| put(number).err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::NoSpace);
+    let statistics = db.statistics();
+    assert_eq!(statistics.flushes, 0);
+    drop((fruit, db));
+    for life in 0..2 {
+        let db = common::stepped(&medium, 9).open().unwrap();
+        assert_same(&db.keyspace("fruit").unwrap(), &model, &format!("life {life}"));
+        assert_eq!(db.statistics().flushes, 0, "life {life}");
+    }
+    device.heal();
+    for _ in 0..2 {
+        let db = common::stepped(&medium, 9).open().unwrap();
+        let fruit = db.keyspace("fruit").unwrap();
+        assert_same(&fruit, &model, "with space again");
+        fruit.put("new", "value").unwrap();
+        model.insert(b"new".to_vec(), b"value".to_vec());
+        db.flush().unwrap();
+        assert_same(&fruit, &model, "flushed");
     }
 }
 

@@ -150,7 +150,9 @@ impl FlushTask {
             return Progress::IdleFor(LOOK_AROUND);
         };
         // Every write below has been applied once it is visible; none comes after.
-        if self.ring.visible().plus(1) < below {
+        let is_held_up = self.ring.visible().plus(1) < below;
+        self.buffers.hold_flush_up(is_held_up);
+        if is_held_up {
             return Progress::IdleFor(Duration::from_millis(1));
         }
         self.buffers.flush_began(memtable.filled_bytes());

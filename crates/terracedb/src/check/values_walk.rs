@@ -2,7 +2,7 @@
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result, StoreId, TableId};
-use table::{ValueDamage, Values, parse_values_file_name, values_file_name};
+use table::{ValueDamage, Values, ValuesFooter, parse_values_file_name, values_file_name};
 
 use super::{Problem, Walk};
 use crate::manifest::{LiveValues, State};
@@ -12,7 +12,7 @@ impl Walk<'_> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.values_without_manifest();
         };
-        for keyspace in state.keyspaces.values() {
+        for (&keyspace_id, keyspace) in &state.keyspaces {
             for LiveValues { entry, .. } in keyspace.values.values() {
                 let name = values_file_name(entry.id);
                 let owner = Some(&*keyspace.name);
@@ -21,8 +21,8 @@ impl Walk<'_> {
                     self.note_values(owner, &name, None, error);
                     continue;
                 }
-                let expected = Some((entry.file_bytes, entry.digest));
-                self.value_file(store, entry.id, owner, expected)?;
+                let expected = entry.footer(store, keyspace_id);
+                self.value_file(store, entry.id, owner, Some(expected))?;
             }
         }
         Ok(())
@@ -63,13 +63,19 @@ impl Walk<'_> {
         store: StoreId,
         id: TableId,
         keyspace: Option<&str>,
-        expected: Option<(u64, u64)>,
+        expected: Option<ValuesFooter>,
     ) -> Result<()> {
         let name = values_file_name(id);
         self.report.files += 1;
         let size = self.listed(&name).map_or(0, |file| file.len);
-        let (bytes, digest) = expected.unzip();
-        match Values::open(&**self.medium, store, id, bytes, &self.account) {
+        let digest = expected.map(|footer| footer.digest);
+        let medium = &**self.medium;
+        let opened = match expected {
+            // A damaged footer is found with the other pages.
+            Some(known) => Values::open_known(medium, known, &self.account),
+            None => Values::open(medium, store, id, None, &self.account),
+        };
+        match opened {
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => self.note_values(keyspace, &name, None, error),
             Ok(values) => {

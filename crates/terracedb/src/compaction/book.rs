@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Error, Seqno};
-use compact::plan::{Debt, Turnover};
+use compact::plan::{Counted, Debt, Demand, DemandMeter, Turnover};
 
-use crate::ordered::Version;
+use crate::ordered::{Uses, Version};
 
 /// A failed merge is tried again after this, then twice as long, up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -22,6 +22,10 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 pub(super) struct Book {
     /// How much of what newer runs hold supersedes older versions.
     pub(super) turnover: Turnover,
+    /// How much the keyspace is read and written.
+    meter: DemandMeter,
+    /// Bytes that flushes wrote since the store was opened.
+    written: u64,
     /// What was left to do at the last look.
     pub(super) debt: Debt,
     /// Why the last merge failed, until one succeeds.
@@ -71,6 +75,21 @@ impl Seen {
 }
 
 impl Book {
+    /// A flush wrote `bytes` to a tree of `tree_bytes`.
+    pub(super) fn flushed(&mut self, bytes: u64, tree_bytes: u64) {
+        self.written += bytes;
+        self.turnover.flushed(bytes, tree_bytes);
+    }
+
+    /// How much the keyspace is used, as `uses` counted it until `now`.
+    pub(super) fn demand(&mut self, uses: &Uses, now: Duration) -> Demand {
+        self.meter.see(Counted {
+            at: now.as_secs_f64(),
+            seeks: uses.seeks.get(),
+            written: self.written,
+        })
+    }
+
     /// Whether the keyspace is left alone after a failure.
     pub(super) fn is_paused(&self, now: Duration) -> bool {
         self.failure.is_some() && now < self.not_before

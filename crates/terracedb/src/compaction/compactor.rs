@@ -119,7 +119,7 @@ impl Compactor {
         let version = Arc::clone(&tree.view().version);
         let held = |file: &Arc<TableFile>| file.facts().bytes + file.facts().value_bytes();
         let all: u64 = version.files().into_iter().map(held).sum();
-        self.state.lock().books.entry(tree.id()).or_default().turnover.flushed(bytes, all);
+        self.state.lock().books.entry(tree.id()).or_default().flushed(bytes, all);
         self.wake();
     }
 
@@ -324,6 +324,7 @@ impl Compactor {
             return None;
         }
         let superseding = book.turnover.superseding();
+        let demand = book.demand(tree.view().semantics.uses(), now);
         let elsewhere =
             state.working_bytes() - state.books.get(&tree.id()).map_or(0, |it| it.working);
         drop(state);
@@ -337,12 +338,13 @@ impl Compactor {
             values: summary::values(&version),
             busy: summary::areas(shape.busy()),
             free_bytes,
-            now_ms: self.env.timekeeper.coming(),
+            now_ms: self.env.timekeeper.firm(),
             readers: horizon,
             quiet,
             manual,
             unit_bytes: self.resources.memtable_bytes() / 2,
             superseding,
+            demand,
         };
         Some((summary, seen, id))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::{Error, TableId, format_bytes, format_count};
 
 use crate::Problem;
+use crate::timekeeper::days;
 
 /// Background work that can fail, and recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,19 @@ pub enum Event {
     },
     /// Writes are no longer delayed.
     DelayEnded,
+    /// Nothing has moved for seconds for somebody who waits: a writer, or who asked for a flush, or whoever
+    /// waits for the device.
+    #[non_exhaustive]
+    BlockBegan {
+        /// Who waits for what, for how long, and why, as far as that is known.
+        what: String,
+    },
+    /// Nobody waits any more, or it moves again.
+    #[non_exhaustive]
+    BlockEnded {
+        /// How long nothing moved.
+        took: Duration,
+    },
     /// Damage was met; only the keys on it cannot be read.
     #[non_exhaustive]
     DamageFound {
@@ -155,6 +169,16 @@ pub enum Event {
         /// Which.
         task: Task,
     },
+    /// The tier of storage-class memory is slower than flash, and reads go past it; or it serves again.
+    #[non_exhaustive]
+    ScmSlow {
+        /// Whether it is slower now.
+        slow: bool,
+        /// What a page from it took lately, nanoseconds.
+        hit_nanos: u32,
+        /// What one from flash took, nanoseconds.
+        flash_nanos: u32,
+    },
     /// What tables keep in memory no longer fits half of the memory number, or fits it again.
     #[non_exhaustive]
     MemoryPressure {
@@ -164,6 +188,24 @@ pub enum Event {
         metadata: u64,
         /// The memory number, bytes.
         memory: u64,
+    },
+    /// The wall clock leapt more than a year ahead, or is no longer doubted for it: it was set right, or
+    /// the store was open for a day since. While it is doubted values expire by it, and none is dropped.
+    #[non_exhaustive]
+    ClockDoubted {
+        /// Whether it is doubted now.
+        doubted: bool,
+        /// How far it leapt; 0 where it is no longer doubted.
+        leapt: Duration,
+    },
+    /// The wall clock is behind the latest time told, by more than clocks are set by, or has caught up.
+    /// Expiries are held against the latest time told, which stands still until then.
+    #[non_exhaustive]
+    ClockBehind {
+        /// Whether it is behind now.
+        behind: bool,
+        /// How far.
+        by: Duration,
     },
 }
 
@@ -207,6 +249,8 @@ impl fmt::Display for Event {
             ),
             Self::DelayBegan { reason } => write!(f, "writes are delayed: {reason}"),
             Self::DelayEnded => f.write_str("writes are no longer delayed"),
+            Self::BlockBegan { what } => write!(f, "blocked: {what}"),
+            Self::BlockEnded { took } => write!(f, "no longer blocked, after {took:.1?}"),
             Self::DamageFound { problem } => write!(f, "damage: {problem}"),
             Self::TableQuarantined { keyspace, table } => {
                 write!(f, "table {table} of `{keyspace}` is damaged and kept out of merges")
@@ -228,6 +272,11 @@ impl fmt::Display for Event {
             }
             Self::TaskFailed { task, error } => write!(f, "{task} fails: {error}"),
             Self::TaskRecovered { task } => write!(f, "{task} goes on"),
+            Self::ScmSlow { slow, hit_nanos, flash_nanos } => {
+                let [hit, flash] = [hit_nanos, flash_nanos].map(|nanos| nanos / 1000);
+                let what = if *slow { "is slower than flash" } else { "serves again" };
+                write!(f, "the SCM tier {what}: {hit} us a page, flash {flash} us")
+            }
             Self::MemoryPressure { high: true, metadata, memory } => write!(
                 f,
                 "tables need {} of metadata, over half of the {} of memory",
@@ -236,6 +285,18 @@ impl fmt::Display for Event {
             ),
             Self::MemoryPressure { high: false, .. } => {
                 f.write_str("metadata of tables fits half of the memory again")
+            }
+            Self::ClockDoubted { doubted: true, leapt } => {
+                write!(f, "the wall clock leapt {} ahead and is doubted", days(*leapt))
+            }
+            Self::ClockDoubted { doubted: false, .. } => {
+                f.write_str("the wall clock is no longer doubted")
+            }
+            Self::ClockBehind { behind: true, by } => {
+                write!(f, "the wall clock is {} behind the latest time told", days(*by))
+            }
+            Self::ClockBehind { behind: false, .. } => {
+                f.write_str("the wall clock is no longer behind the latest time told")
             }
         }
     }

@@ -54,6 +54,8 @@ pub struct Ingest {
     stored: Vec<u8>,
     entries: u64,
     user_bytes: u64,
+    /// Bytes of keys and values that no time was paid for yet.
+    unpaid_bytes: usize,
     table_bytes: u64,
 }
 
@@ -71,6 +73,9 @@ pub struct Ingested {
 
 /// Scratch memory kept between keys, bytes.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+/// So many bytes are paid for at once.
+const PAID_BYTES: usize = 64 << 10;
 
 /// About how long a table is, bytes: as long as merges make them.
 const TABLE_BYTES: u64 = 64 << 20;
@@ -91,6 +96,7 @@ impl Ingest {
             last_key: Vec::with_capacity(KEY_BYTES_MAX.min(256)),
             entries: 0,
             user_bytes: 0,
+            unpaid_bytes: 0,
             table_bytes: TABLE_BYTES,
         })
     }
@@ -164,7 +170,18 @@ impl Ingest {
         if writer.file_bytes() >= self.table_bytes {
             self.end_table()?;
         }
+        self.pay(key.len() + value.len());
         Ok(())
+    }
+
+    /// Pays with time, as writers do, where merges are behind: what is ingested over other keys gives
+    /// them as much to do.
+    fn pay(&mut self, bytes: usize) {
+        self.unpaid_bytes += bytes;
+        if self.unpaid_bytes >= PAID_BYTES {
+            let store = self.keyspace.store();
+            store.pace.pay(std::mem::take(&mut self.unpaid_bytes), store.resources.executor());
+        }
     }
 
     fn end_table(&mut self) -> Result<()> {
@@ -178,7 +195,7 @@ impl Ingest {
         let account = store.resources.account("tables");
         let medium = &*store.medium;
         let table = Table::open(medium, store.id, id, Some(bytes), None, dictionaries, &account)?;
-        self.tables.opened(table);
+        self.tables.opened(table.whole()?);
         Ok(())
     }
 

@@ -137,8 +137,9 @@ fn sorted_data_is_written_once_and_lies_as_deep_as_it_can() {
     let written = statistics.device.of(Purpose::Ingest).write_bytes as f64;
     let all = statistics.device.total().write_bytes as f64;
     let user = statistics.user_bytes as f64;
-    // Padding, separators and filters; log and manifest are nothing to speak of.
-    assert!(written < 1.15 * user, "{}", written / user);
+    // Padding, separators, filters, and the six pages that end each of these small tables; log and
+    // manifest are nothing to speak of.
+    assert!(written < 1.17 * user, "{}", written / user);
     assert!(all < 1.05 * written, "{}", all / written);
 }
 
@@ -454,4 +455,20 @@ fn range_deletes_take_what_was_ingested_before_them_only() {
     assert_eq!(content(&keyspace).len(), 2);
     keyspace.delete_range("c".."z").unwrap();
     assert_eq!(content(&keyspace).len(), 1);
+}
+
+/// What is ingested over other keys is for merges to do like what is written.
+#[test]
+fn an_ingest_pays_while_merges_are_behind() {
+    let db = open(&memory());
+    let keyspace = db.keyspace("bulk").unwrap();
+    let mut ingest = keyspace.ingest().unwrap();
+    for (key, value) in entries(0, 4000, 1, "late") {
+        // Who looks at trees finds nothing behind, and may do so at any moment.
+        keyspace.store().pace.set_trees(5.9, 1.0);
+        ingest.add(key, value).unwrap();
+    }
+    let delays = db.statistics().delays;
+    assert!(delays.runs > Duration::ZERO, "{delays:?}");
+    assert_eq!(ingest.finish().unwrap().entries, 4000);
 }

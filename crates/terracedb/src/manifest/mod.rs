@@ -16,7 +16,7 @@ mod table_entry;
 mod values_entry;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::limits::PAGE_BYTES;
 use base::{
@@ -77,6 +77,8 @@ pub(crate) struct Manifest {
     medium: Arc<dyn Medium>,
     store: StoreId,
     inner: Mutex<Inner>,
+    /// The first failure. Set with `inner` held, and read without it: who asks waits for no device.
+    poison: OnceLock<Error>,
 }
 
 #[derive(Debug)]
@@ -90,7 +92,6 @@ struct Inner {
     limit: u64,
     sequence: u64,
     next_table: TableId,
-    poison: Option<Error>,
 }
 
 impl Manifest {
@@ -107,7 +108,7 @@ impl Manifest {
             // It says no more than the one before; the next open may read either.
             let _ = withdraw(&*medium, number);
         })?;
-        let manifest = Self { medium, store, inner: Mutex::new(inner) };
+        let manifest = Self::of(medium, store, inner);
         manifest.remove_older(number)?;
         Ok(manifest)
     }
@@ -134,9 +135,13 @@ impl Manifest {
         }
         // What was read may be on no device yet, where a process died.
         file.sync(Purpose::Manifest)?;
-        let (next_table, poison) = (state.tables_below, None);
-        let inner = Inner { state, number, file, seed, end, limit, sequence, next_table, poison };
-        Ok(Self { medium, store, inner: Mutex::new(inner) })
+        let next_table = state.tables_below;
+        let inner = Inner { state, number, file, seed, end, limit, sequence, next_table };
+        Ok(Self::of(medium, store, inner))
+    }
+
+    const fn of(medium: Arc<dyn Medium>, store: StoreId, inner: Inner) -> Self {
+        Self { medium, store, inner: Mutex::new(inner), poison: OnceLock::new() }
     }
 
     /// Appends `edits` as one record; durable on return.
@@ -166,9 +171,7 @@ impl Manifest {
     }
 
     fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {
-        if let Some(first) = &inner.poison {
-            return Err(Error::poisoned_by("manifest", first));
-        }
+        self.check()?;
         let mut body = Vec::new();
         let mut state = inner.state.clone();
         for edit in edits {
@@ -186,8 +189,7 @@ impl Manifest {
             .store(inner.end, &record, Purpose::Manifest)
             .and_then(|()| inner.file.sync(Purpose::Manifest));
         if let Err(error) = written {
-            inner.poison = Some(error.clone());
-            return Err(error);
+            return Err(self.poisoned_by(error));
         }
         inner.end += record.len() as u64;
         inner.sequence += 1;
@@ -203,7 +205,7 @@ impl Manifest {
             Err(error) => {
                 // If it is read at the next open, records appended to this one are not.
                 if withdraw(&*self.medium, number).is_err() {
-                    inner.poison = Some(error.clone());
+                    return Err(self.poisoned_by(error));
                 }
                 return Err(error);
             }
@@ -221,9 +223,7 @@ impl Manifest {
     /// As many ids that no table had before.
     pub(crate) fn reserve_tables(&self, count: u64) -> Result<Range<TableId>> {
         let mut inner = self.inner.lock();
-        if let Some(first) = &inner.poison {
-            return Err(Error::poisoned_by("manifest", first));
-        }
+        self.check()?;
         let (first, end) = (inner.next_table, TableId(inner.next_table.0 + count));
         if end > inner.state.tables_below {
             let below = TableId(first.0 + count.next_multiple_of(TABLE_IDS_STEP));
@@ -246,15 +246,35 @@ impl Manifest {
         self.inner.lock().state.clone()
     }
 
+    /// What is known of the value file `id`, where a table points into it.
+    pub(crate) fn values(&self, id: TableId) -> Option<(KeyspaceId, ValuesEntry)> {
+        let inner = self.inner.lock();
+        let keyspaces = &inner.state.keyspaces;
+        keyspaces.iter().find_map(|(keyspace, entry)| {
+            entry.values.get(&id).map(|values| (*keyspace, values.entry))
+        })
+    }
+
     /// Whether nobody needs the value file `id` any more: no table points into it, for certain.
     pub(crate) fn has_given_up(&self, id: TableId) -> bool {
         let inner = self.inner.lock();
-        inner.poison.is_none() && !inner.state.has_values(id)
+        self.poison.get().is_none() && !inner.state.has_values(id)
     }
 
     /// The first failure, if there was one.
     pub(crate) fn poisoned(&self) -> Option<Error> {
-        self.inner.lock().poison.clone()
+        self.poison.get().cloned()
+    }
+
+    /// Poisons the manifest with `error`, which the caller gets.
+    fn poisoned_by(&self, error: Error) -> Error {
+        // There is none yet: who finds one appends nothing.
+        let _ = self.poison.set(error.clone());
+        error
+    }
+
+    fn check(&self) -> Result<()> {
+        self.poison.get().map_or(Ok(()), |first| Err(Error::poisoned_by("manifest", first)))
     }
 
     fn remove_older(&self, number: u64) -> Result<()> {
@@ -311,7 +331,7 @@ fn write_new(
     };
     let file: Arc<dyn File> = write()?;
     let end = bytes.len() as u64;
-    Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table, poison: None })
+    Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table })
 }
 
 /// Sees to it, durably, that there is no manifest `number`.

@@ -1,7 +1,8 @@
 //! What the manifest knows of a value file. Bytes: docs/format/manifest.md.
 
-use base::{Cursor, Result, TableId, put_u64, put_varint};
-use table::ValuesSummary;
+use base::limits::PAGE_BYTES;
+use base::{Cursor, KeyspaceId, Result, StoreId, TableId, put_u64, put_varint};
+use table::{ValuesFooter, ValuesSummary};
 
 /// What the manifest knows of a value file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,13 @@ impl ValuesEntry {
         put_varint(out, self.values);
         put_varint(out, self.value_bytes);
         put_u64(out, self.digest);
+    }
+
+    /// What the footer of the file says, which is one of `keyspace` in `store`.
+    pub(crate) fn footer(&self, store: StoreId, keyspace: KeyspaceId) -> ValuesFooter {
+        let Self { id: file, file_bytes, values, value_bytes, digest } = *self;
+        let pages = u32::try_from(file_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX);
+        ValuesFooter { pages, store, file, keyspace, values, value_bytes, digest }
     }
 
     /// Reads the stored form; what a later version appended to it is skipped.

@@ -1,5 +1,6 @@
 //! The log of a store being opened: replayed into memtables, which are flushed on the way where they
-//! outgrow their memory, and at the end where the log should start anew.
+//! outgrow their memory, and at the end where the log should start anew. A device too full for that is no
+//! reason not to open: what is replayed then stays in memory, which held it before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub(super) fn replay_log(
         start: state.log_start.clone(),
         ..log::Options::new(env.store)
     };
+    let mut is_device_full = false;
     let replay = &mut |first: Seqno, body: &[u8]| {
         let mut next = first;
         for op in decode_ops(body) {
@@ -78,12 +80,20 @@ pub(super) fn replay_log(
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
         let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
-        if buffered > resources.write_buffer_bytes() / 2 {
-            for tree in trees.all() {
-                let next_memtable = Memtable::new(&memtables, next)?;
-                if flush_now(env, &tree, next_memtable)? {
-                    flushed.insert(tree.id(), next);
-                }
+        if is_device_full || buffered <= resources.write_buffer_bytes() / 2 {
+            return Ok(());
+        }
+        for tree in trees.all() {
+            let next_memtable = Memtable::new(&memtables, next)?;
+            match flush_now(env, &tree, next_memtable) {
+                Ok(true) => drop(flushed.insert(tree.id(), next)),
+                Ok(false) => {}
+                // What was sealed for it waits for the flush task.
+                Err(error) if error.kind() == ErrorKind::NoSpace => is_device_full = true,
+                Err(error) => return Err(error),
+            }
+            if is_device_full {
+                break;
             }
         }
         Ok(())
@@ -131,14 +141,16 @@ pub(super) fn flush_replayed(
     log.free(&|start| env.manifest.begin_log(start)).map(drop)
 }
 
-/// Flushes `tree`'s memtable on this thread, putting `next` in its place; whether it held
-/// anything.
+/// Flushes `tree`'s memtables on this thread, putting `next` in the place of the active one; whether
+/// they held anything.
 fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
-    if tree.view().active.is_empty() {
+    if !tree.view().active.is_empty() {
+        tree.seal(next);
+    } else if tree.oldest_sealed().is_none() {
         return Ok(false);
     }
-    tree.seal(next);
-    if let Some((memtable, below)) = tree.oldest_sealed() {
+    // More than one where the device was too full for it before.
+    while let Some((memtable, below)) = tree.oldest_sealed() {
         let mut job = FlushJob::new(env, Arc::clone(tree), memtable, below)?;
         while job.step(env)?.is_none() {}
     }

@@ -101,7 +101,7 @@ impl FlushJob {
         cursor.seek_first();
         let horizon = env.snapshots.horizon(&env.ring);
         let ranges = memtable.deleted().all_for(&horizon);
-        let now_ms = env.timekeeper.coming();
+        let now_ms = env.timekeeper.firm();
         let view = tree.view();
         // What merges make of these tables meanwhile lies within the same bounds.
         let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
@@ -180,7 +180,7 @@ impl FlushJob {
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
-            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)
+            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)?.whole()
         };
         let values_name = values.as_ref().map(|values| table::values_file_name(values.file));
         let table_name = table::file_name(id);

@@ -13,7 +13,7 @@ mod version;
 pub(crate) use deleted_ranges::DeletedRanges;
 pub(crate) use flush::{FlushEnv, FlushJob};
 pub(crate) use memtable::Memtable;
-pub(crate) use semantics::Semantics;
+pub(crate) use semantics::{Semantics, Uses};
 pub(crate) use table_file::TableFile;
 pub(crate) use tree::{Shape, Tree, View};
 pub(crate) use value_file::{ValueFile, ValueFiles};

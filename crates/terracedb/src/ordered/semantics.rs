@@ -1,9 +1,9 @@
 //! What the stored versions of a keyspace mean to a reader: the time that expiries are held
-//! against, and the operator that merges operands.
+//! against, and the operator that merges operands; and how often they are asked for.
 
 use std::sync::{Arc, OnceLock};
 
-use base::{Account, Error, Result};
+use base::{Account, Counter, Error, Result};
 use cache::RowOwner;
 use compact::MergeOperator;
 
@@ -21,6 +21,14 @@ pub(crate) struct Semantics {
     operand_bytes_max: u64,
     /// Whose the rows of the keyspace are.
     rows: Arc<RowOwner>,
+    uses: Uses,
+}
+
+/// How much a keyspace is read, for who decides what merging is worth.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    /// Positions that cursors took.
+    pub(crate) seeks: Counter,
 }
 
 #[derive(Debug)]
@@ -38,7 +46,12 @@ impl Semantics {
         rows: RowOwner,
     ) -> Arc<Self> {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
-        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows })
+        let uses = Uses::default();
+        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, uses })
+    }
+
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     pub(crate) fn rows(&self) -> &Arc<RowOwner> {

@@ -100,8 +100,15 @@ impl ValueFiles {
         if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
             return file;
         }
-        let Shared { store, medium, account, .. } = &*self.shared;
+        let Shared { store, medium, manifest, account, .. } = &*self.shared;
         let values = Values::open(&**medium, *store, id, None, account);
+        // What a damaged footer said, the manifest says too.
+        let values = values.or_else(|error| match manifest.values(id) {
+            Some((keyspace, known)) if error.kind() == ErrorKind::Corrupt => {
+                Values::open_known(&**medium, known.footer(*store, keyspace), account)
+            }
+            _ => Err(error),
+        });
         let values = values.map_err(|error| match error.kind() {
             // One that is missing is damage of the store, not the caller's mistake.
             ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),

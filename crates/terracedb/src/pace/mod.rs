@@ -1,11 +1,13 @@
 //! The pace of writers: each pays for its bytes with time, as much as flushes and merges are behind.
 //!
 //! [`delay`] says what a byte costs; it changes when a memtable grows, a flush ends or a compaction
-//! looked at a tree. A write that costs nothing reads one atomic number. Others advance a clock
-//! shared by all writers, so that the rate is bounded whatever their number, and who finds it more
-//! than a millisecond ahead sleeps: 5 ms at most, the rest is left to the next write. Nobody waits here
-//! for anything: what happens where memory is really used up is the write buffers' business.
+//! looked at a tree. A write that costs nothing reads one atomic number. The bytes of others join a line
+//! that all writers share ([`Backlog`]), and who has more than a millisecond of it before it naps until
+//! the line has moved on: so the rate is bounded whatever the number of writers and the length of their
+//! writes, and a short write waits for a millisecond and for what others brought just then. Nobody waits
+//! here for anything: what happens where memory is really used up is the write buffers' business.
 
+mod backlog;
 mod policy;
 
 use std::sync::Arc;
@@ -15,15 +17,16 @@ use std::time::Duration;
 use base::{Counter, Executor};
 use parking_lot::Mutex;
 
+use backlog::Backlog;
 use policy::{Behind, Cause, delay};
 
 /// Less is not slept: a sleep costs about a tenth of it.
 const SLEEP_MIN: u64 = 1_000_000;
-/// One write sleeps no longer, nanoseconds.
-const SLEEP_MAX: u64 = 5_000_000;
-/// The shared clock is never further ahead, nanoseconds: what writers owe from a bad moment is not
-/// paid long after it.
-const AHEAD_MAX: u64 = 50_000_000;
+/// A nap is no longer, nanoseconds: what is behind may catch up meanwhile.
+const NAP_MAX: u64 = 5_000_000;
+/// A write that waited for so long goes, nanoseconds. At a fiftieth of what flushes do it is one of
+/// megabytes, to a device that hardly moves.
+const WAIT_MAX: u64 = 60_000_000_000;
 /// How much one measured flush changes the known rate.
 const RATE_SHARE: f64 = 0.3;
 
@@ -34,8 +37,8 @@ pub(crate) struct Pace {
     /// What one byte costs, in 1/1024 of a nanosecond, and the cause's number. Only paces: `Relaxed`.
     cost: AtomicU64,
     cause: AtomicU64,
-    /// The shared clock, nanoseconds of the executor's monotonic time.
-    due: AtomicU64,
+    /// What writers brought and time has not paid for.
+    backlog: Mutex<Backlog>,
     /// When the flush under way began, nanoseconds, and the bytes it will give back; 0: none is.
     flush_began: AtomicU64,
     flush_bytes: AtomicU64,
@@ -63,7 +66,7 @@ impl Pace {
             behind: Mutex::new(behind),
             cost: AtomicU64::new(0),
             cause: AtomicU64::new(0),
-            due: AtomicU64::new(0),
+            backlog: Mutex::default(),
             flush_began: AtomicU64::new(0),
             flush_bytes: AtomicU64::new(0),
             still: AtomicBool::new(false),
@@ -109,37 +112,49 @@ impl Pace {
         self.change(|behind| behind.flush_rate += (rate - behind.flush_rate) * RATE_SHARE);
     }
 
+    /// What a byte costs, nanoseconds; `None` where nothing is behind.
+    fn cost(&self) -> Option<f64> {
+        match self.cost.load(Ordering::Relaxed) {
+            0 => None,
+            cost => Some(cost as f64 / 1024.0),
+        }
+    }
+
     /// Pays for a write of `bytes` with time.
     pub(crate) fn pay(&self, bytes: usize, executor: &dyn Executor) {
-        let cost = self.cost.load(Ordering::Relaxed);
-        if cost == 0 || self.still.load(Ordering::Relaxed) {
+        let Some(cost) = self.cost() else { return };
+        if self.still.load(Ordering::Relaxed) {
             return;
         }
-        let price = (bytes as u64).saturating_mul(cost) / 1024;
-        let start = executor.clock().monotonic();
-        let now = nanos(start);
-        let mut ahead = 0;
-        let advance = |due: u64| {
-            let due = due.max(now.saturating_sub(SLEEP_MIN)).saturating_add(price);
-            let due = due.min(now + AHEAD_MAX);
-            ahead = due.saturating_sub(now);
-            Some(due)
+        let start = nanos(executor.clock().monotonic());
+        let (place, mut left) = {
+            let mut backlog = self.backlog.lock();
+            let place = backlog.join(bytes, start, cost);
+            (place, backlog.left(place, start, cost))
         };
-        // It never refuses.
-        let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
-        if ahead < SLEEP_MIN {
+        if left < SLEEP_MIN || executor.help() {
             return;
         }
-        if !executor.help() {
-            std::thread::sleep(Duration::from_nanos(ahead.min(SLEEP_MAX)));
-            if executor.clock().monotonic() == start {
+        let cause = usize::try_from(self.cause.load(Ordering::Relaxed)).unwrap_or(0);
+        let mut now = start;
+        while left > 0 && now - start < WAIT_MAX {
+            std::thread::sleep(Duration::from_nanos(left.min(NAP_MAX)));
+            now = nanos(executor.clock().monotonic()).max(start);
+            if now == start {
                 self.still.store(true, Ordering::Relaxed);
+                break;
+            }
+            let mut backlog = self.backlog.lock();
+            match self.cost() {
+                Some(cost) => left = backlog.left(place, now, cost),
+                None => {
+                    backlog.clear();
+                    break;
+                }
             }
         }
-        let slept = nanos(executor.clock().monotonic().saturating_sub(start));
-        let cause = usize::try_from(self.cause.load(Ordering::Relaxed)).unwrap_or(0);
         if let Some(counter) = self.delayed.get(cause) {
-            counter.add(slept);
+            counter.add(now - start);
         }
     }
 
@@ -189,6 +204,15 @@ mod tests {
         let delays = pace.delays();
         assert!(delays.buffers >= Duration::from_millis(25), "{delays:?}");
         assert_eq!((delays.runs, delays.space), Default::default());
+        // Long writes pay for all of their bytes, too: 8 MB take 80 ms.
+        let start = executor.clock().monotonic();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| pace.pay(1_000_000, &executor));
+            }
+        });
+        let took = executor.clock().monotonic().saturating_sub(start);
+        assert!(took >= Duration::from_millis(75), "{took:?}");
         pace.set_buffers(0.3);
         pace.set_trees(4.0, 1.0);
         (0..100).for_each(|_| pace.pay(10_000, &executor));

@@ -42,7 +42,7 @@ const BUFFERS: (f64, f64) = (0.6, 1.0);
 /// `crates/compact/tests/shapes/tree.rs` says these two again.
 const RUNS: (f64, f64) = (2.0, 6.0);
 const SPACE: (f64, f64) = (1.11, 1.56);
-/// The most of the way between the two that counts: writers are never stopped, but go 50 times slower
+/// The most of the way between the two that counts: writers are not stopped here, but go 50 times slower
 /// than flushes, so that what is behind catches up first.
 const WAY_MAX: f64 = 0.98;
 /// What flushes are taken to do at least and at most, bytes a second.

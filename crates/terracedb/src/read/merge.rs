@@ -207,6 +207,7 @@ impl Merge {
             Move::Before(key) => (Start::Before, key, false),
             Move::Next | Move::Prev => return self.start_step(to == Move::Next),
         };
+        self.view.semantics.uses().seeks.add(1);
         self.standing = Standing::Nowhere;
         self.skip = None;
         self.target.clear();

@@ -14,16 +14,17 @@ pub(crate) struct PageFile {
     pub(crate) seed: PageSeed,
     /// How many pages it has.
     pub(crate) pages: u32,
-    is_values: bool,
+    /// The table it is; `None`: a value file.
+    pub(crate) table: Option<Arc<Table>>,
 }
 
 impl PageFile {
     /// Adds to the error of a damaged page that the file is none of tables, where it is not.
     #[cold]
     pub(crate) fn damaged(&self, error: Error) -> Error {
-        match self.is_values {
-            true => error.at(values_file_name(self.seed.table())),
-            false => error,
+        match &self.table {
+            None => error.at(values_file_name(self.seed.table())),
+            Some(_) => error,
         }
     }
 
@@ -31,9 +32,9 @@ impl PageFile {
     #[cold]
     pub(crate) fn place(&self, error: Error, page: u32) -> Error {
         let id = self.seed.table();
-        match self.is_values {
-            true => error.at(format_args!("page {page} of {}", values_file_name(id))),
-            false => error.at(format_args!("page {page} of table {id}")),
+        match &self.table {
+            None => error.at(format_args!("page {page} of {}", values_file_name(id))),
+            Some(_) => error.at(format_args!("page {page} of table {id}")),
         }
     }
 }
@@ -41,14 +42,14 @@ impl PageFile {
 impl From<&Arc<Table>> for PageFile {
     fn from(table: &Arc<Table>) -> Self {
         let (file, seed) = (Arc::clone(table.file()), table.seed());
-        Self { file, seed, pages: table.footer().pages, is_values: false }
+        Self { file, seed, pages: table.footer().pages, table: Some(Arc::clone(table)) }
     }
 }
 
 impl From<&Arc<Values>> for PageFile {
     fn from(values: &Arc<Values>) -> Self {
         let (file, seed) = (Arc::clone(values.file()), values.seed());
-        Self { file, seed, pages: values.footer().pages, is_values: true }
+        Self { file, seed, pages: values.footer().pages, table: None }
     }
 }
 

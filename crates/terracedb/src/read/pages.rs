@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Result};
+use base::{Account, Charge, Counter, Error, ErrorKind, Result};
 use cache::{Cached, PageCache, PageKey, PageKind, ScmRead};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
 use super::below::{Below, Found};
-use super::{Curves, PageFile, ReadOp, Rows};
+use super::{Curves, PageFile, ReadAhead, ReadOp, Rows};
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
 pub(crate) const CACHED_RUN_PAGES_MAX: u32 = 16;
@@ -86,6 +86,11 @@ impl PageReader {
         &self.account
     }
 
+    /// A frame of `page`, which the cache does not keep.
+    pub(super) fn uncached(&self, page: &[u8; PAGE_BYTES]) -> Frame {
+        self.cache.uncached(page)
+    }
+
     pub(crate) fn new(
         cache: Arc<PageCache>,
         rows: Rows,
@@ -144,6 +149,11 @@ impl PageReader {
         {
             return Ok((Pages::Frame(frame), Depth::Flash));
         }
+        Ok((self.read(file, span)?, Depth::Flash))
+    }
+
+    /// The pages of `span`, read at once from the device.
+    fn read(&self, file: &PageFile, span: Span) -> Result<Pages> {
         let _charge = self.charge_for(span)?;
         let buf = match span.pages {
             1 => PAGE.take().unwrap_or_else(|| Buf::pages(1)),
@@ -155,15 +165,35 @@ impl PageReader {
         if let Some((tier, began)) = began.filter(|_| span.pages == 1) {
             tier.flash_took(tier.now().saturating_sub(began));
         }
-        result
-            .inspect_err(|_| self.counters.damaged.add(1))
-            .map_err(|error| file.place(error, span.first))?;
+        if let Err(error) = result {
+            return self.unreadable(file, span, error);
+        }
         if span.pages > 1 {
-            return Ok((self.admit(file, span, buf)?, Depth::Flash));
+            return self.admit(file, span, buf);
         }
         let admitted = self.admit_page(file, span, &buf);
         PAGE.set(Some(buf));
-        Ok((admitted?, Depth::Flash))
+        admitted
+    }
+
+    /// The one page of `span` for which `op` asks, from the tier below where it is `found` there, read at
+    /// once and timed; none where it is not to be, or is not there.
+    pub(super) fn read_alone<O: ReadOp>(
+        &self,
+        op: &O,
+        span: Span,
+        found: &mut Option<ScmRead>,
+    ) -> Result<Option<(Pages, Depth)>> {
+        let Some(tier) = self.cache.below() else { return Ok(None) };
+        if span.pages > 1 || !tier.times(found.is_some()) {
+            return Ok(None);
+        }
+        if let Some(read) = found.take() {
+            let pages = self.have(op, span, Found::Read(read))?;
+            return Ok(pages.map(|pages| (pages, Depth::BelowRead)));
+        }
+        let pages = self.read(&op.file().ok_or_else(no_file)?, span)?;
+        Ok(Some((pages, Depth::Flash)))
     }
 
     /// Charges what a long value's pages take before they are read (I10). The value's own charge
@@ -243,8 +273,28 @@ impl PageReader {
 
     /// Verifies the one page the device gave for `span` and caches a copy.
     pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
-        self.verify(file, span, page)?;
-        Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page)))
+        match self.verify(file, span, page) {
+            Ok(()) => Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page))),
+            Err(error) => self.without(file, span, error),
+        }
+    }
+
+    /// What becomes of a read of `span` that the device failed with `error`.
+    #[cold]
+    pub(crate) fn unreadable(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
+        self.counters.damaged.add(1);
+        self.without(file, span, file.place(error, span.first))
+    }
+
+    /// The page of `span`, which is damaged as `error` says: a metadata page is made anew, from the blocks
+    /// that it is of. It is cached as the stored one would be; the scrubber and merges tell of that one.
+    #[cold]
+    fn without(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
+        let table = file.table.as_ref().filter(|_| span.meta && error.kind() == ErrorKind::Corrupt);
+        let Some(table) = table else { return Err(error) };
+        let page = table.rebuilt_meta(span.first, &self.account);
+        let page = page.map_err(|other| if other.is_retryable() { other } else { error })?;
+        Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), &page[..])))
     }
 
     /// Verifies the run the device gave for `span` and caches it unless it is long.
@@ -258,7 +308,7 @@ impl PageReader {
         Ok(Pages::Run(buf))
     }
 
-    fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
+    pub(super) fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
         for (page, bytes) in (span.first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
             verify_page(file.seed, page, bytes)
                 .inspect_err(|_| self.counters.damaged.add(1))
@@ -268,8 +318,8 @@ impl PageReader {
     }
 }
 
-pub(crate) fn no_file() -> base::Error {
-    base::Error::invalid("read operation").expected("a file to read from")
+pub(crate) fn no_file() -> Error {
+    Error::invalid("read operation").expected("a file to read from")
 }
 
 pub(crate) fn purpose(span: Span) -> Purpose {
@@ -278,111 +328,4 @@ pub(crate) fn purpose(span: Span) -> Purpose {
 
 fn kind(span: Span) -> PageKind {
     if span.meta { PageKind::Meta } else { PageKind::Data }
-}
-
-/// Read-ahead for one cursor: while data pages are asked for in file order, forward or backward,
-/// one read fetches a growing number of pages. They are handed out from here and not cached, so
-/// that a scan pushes nothing out of the cache.
-#[derive(Debug, Default)]
-pub(crate) struct ReadAhead {
-    /// The data page asked for last, and how many were asked for in sequence.
-    last: Option<(base::TableId, u32)>,
-    streak: u32,
-    /// What the last large read got.
-    window: Option<Window>,
-    /// For the window, from the first one on.
-    charge: Option<Charge>,
-}
-
-#[derive(Debug)]
-struct Window {
-    table: base::TableId,
-    first: u32,
-    buf: Buf,
-}
-
-/// Sequential requests before reading ahead starts, and pages in one read at most: 128 KiB.
-const STREAK_MIN: u32 = 2;
-const WINDOW_PAGES_MAX: u32 = 32;
-
-impl ReadAhead {
-    /// What a window takes at most.
-    const BYTES: u64 = WINDOW_PAGES_MAX as u64 * PAGE_BYTES as u64;
-
-    /// The page of `span`, if it is one that reading ahead has or gets.
-    fn page(&mut self, reader: &PageReader, file: &PageFile, span: Span) -> Result<Option<Frame>> {
-        if span.pages != 1 {
-            return Ok(None);
-        }
-        if let Some(frame) = self.page_in_window(reader, file, span)? {
-            self.note(span);
-            return Ok(Some(frame));
-        }
-        let backward = self.last.is_some_and(|(_, last)| span.first < last);
-        self.note(span);
-        if span.meta || self.streak < STREAK_MIN {
-            return Ok(None);
-        }
-        if self.charge.is_none() {
-            self.charge = reader.account.try_charge(Self::BYTES);
-            if self.charge.is_none() {
-                // Page by page it goes, too.
-                return Ok(None);
-            }
-        }
-        let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
-        let first = if backward { (span.first + 1).saturating_sub(pages) } else { span.first };
-        let end = (first + pages).min(file.pages).max(span.first + 1);
-        // There is memory for one window: the last one's is used again, or goes first.
-        let bytes = (end - first) as usize * PAGE_BYTES;
-        let last = self.window.take().map(|window| window.buf).filter(|buf| buf.len() == bytes);
-        let buf = last.unwrap_or_else(|| Buf::pages((end - first) as usize));
-        let at = u64::from(first) * PAGE_BYTES as u64;
-        let (buf, result) = file.file.read(at, buf, Purpose::ReadAhead);
-        if result.is_err() {
-            // A bad sector further on costs the read of this page nothing.
-            return Ok(None);
-        }
-        self.window = Some(Window { table: span.table, first, buf });
-        self.page_in_window(reader, file, span)
-    }
-
-    /// Whether the last large read got the page of `span`.
-    fn has(&self, span: Span) -> bool {
-        let window = self.window.as_ref().filter(|window| window.table == span.table);
-        window.is_some_and(|window| {
-            let pages = (window.buf.len() / PAGE_BYTES) as u32;
-            span.pages == 1 && span.first.wrapping_sub(window.first) < pages
-        })
-    }
-
-    fn page_in_window(
-        &self,
-        reader: &PageReader,
-        file: &PageFile,
-        span: Span,
-    ) -> Result<Option<Frame>> {
-        let Some(window) = self.window.as_ref().filter(|window| window.table == span.table) else {
-            return Ok(None);
-        };
-        let Some(offset) = span.first.checked_sub(window.first) else { return Ok(None) };
-        let Some(page) = window.buf.chunks_exact(PAGE_BYTES).nth(offset as usize) else {
-            return Ok(None);
-        };
-        reader.verify(file, span, page)?;
-        Ok(page.first_chunk().map(|page| reader.cache.uncached(page)))
-    }
-
-    /// Counts how long data pages have been asked for in file order. A partition's metadata page
-    /// in between does not break the sequence.
-    fn note(&mut self, span: Span) {
-        if span.meta {
-            return;
-        }
-        let sequential = self.last.is_some_and(|(table, last)| {
-            table == span.table && span.first.abs_diff(last) <= 2 && span.first != last
-        });
-        self.streak = if sequential { self.streak.saturating_add(1) } else { 0 };
-        self.last = Some((span.table, span.first));
-    }
 }

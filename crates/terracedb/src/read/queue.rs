@@ -1,4 +1,8 @@
 //! Many gets in flight from one thread.
+//!
+//! Over a tier below DRAM it is to be known what a read costs, and what one takes beside others tells the
+//! depth rather than the device. So where the caller waits anyhow, now and then a read that finds its
+//! device idle is waited for by itself ([`PageReader::read_alone`]).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -44,6 +48,8 @@ pub struct ReadQueue {
     waiting: VecDeque<Slot>,
     completions: Vec<Completion>,
     bufs: Vec<Buf>,
+    /// Whether the caller waits until reads are done, so that one of them may be waited for by itself.
+    waits: bool,
     _charge: Charge,
 }
 
@@ -105,6 +111,7 @@ impl ReadQueue {
             waiting: VecDeque::new(),
             completions: Vec::new(),
             bufs: Vec::new(),
+            waits: false,
             _charge,
         })
     }
@@ -192,11 +199,13 @@ impl ReadQueue {
     /// As [`ReadQueue::poll`].
     pub fn wait(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
         let mut count = self.take_done(out);
-        while count < least && self.in_flight() > 0 {
-            self.drive(1)?;
+        let (waits, mut driven) = (std::mem::replace(&mut self.waits, true), Ok(()));
+        while driven.is_ok() && count < least && self.in_flight() > 0 {
+            driven = self.drive(1);
             count += self.take_done(out);
         }
-        Ok(count)
+        self.waits = waits;
+        driven.map(|()| count)
     }
 
     fn take_done(&mut self, out: &mut Vec<Completed>) -> usize {
@@ -266,10 +275,10 @@ impl ReadQueue {
                 Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
                 Err(error) => self.finish(token, Depth::Flash, Err(error)),
             },
-            Err(error) => {
-                self.reader.counters.damaged.add(1);
-                self.finish(token, Depth::Flash, Err(file.place(error, span.first)));
-            }
+            Err(error) => match self.reader.unreadable(&file, span, error) {
+                Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
+                Err(error) => self.finish(token, Depth::Flash, Err(error)),
+            },
         }
     }
 
@@ -302,7 +311,7 @@ impl ReadQueue {
                 }
                 Err(error) => return self.finish(token, depth, Err(error)),
             }
-            let place = match self.reader.below(&lookup, span) {
+            let mut place = match self.reader.below(&lookup, span) {
                 Ok(None) => None,
                 Ok(Some(Found::Read(read))) => Some(read),
                 Ok(Some(Found::Pages(pages))) => {
@@ -312,6 +321,17 @@ impl ReadQueue {
                 }
                 Err(error) => return self.finish(token, depth, Err(error)),
             };
+            if self.waits && self.is_idle(place.is_some()) {
+                match self.reader.read_alone(&lookup, span, &mut place) {
+                    Ok(None) => {}
+                    Ok(Some((pages, from))) => {
+                        depth = depth.max(from);
+                        supplied = Some(pages);
+                        continue;
+                    }
+                    Err(error) => return self.finish(token, Depth::Flash, Err(error)),
+                }
+            }
             let Some(file) = lookup.file() else {
                 return self.finish(token, depth, Err(no_file()));
             };
@@ -319,6 +339,14 @@ impl ReadQueue {
                 Ok(_charge) => self.submit(Slot { token, lookup, span, file, place, _charge }),
                 Err(error) => self.finish(token, depth, Err(error)),
             };
+        }
+    }
+
+    /// Whether no read is in flight at the tier below, or at the device.
+    fn is_idle(&self, is_below: bool) -> bool {
+        match (&self.below, is_below) {
+            (Some(below), true) => below.in_flight() == 0,
+            _ => self.device.in_flight() == 0,
         }
     }
 
@@ -408,6 +436,7 @@ impl QueuePool {
             Some(queue) => queue,
             None => Self::make(reader, medium)?,
         };
+        queue.waits = true;
         let result = work(&mut queue)?;
         let mut idle = self.idle.lock();
         // One that failed, or still has gets in flight, is dropped with what it holds.

@@ -94,8 +94,24 @@ impl Target {
         }
     }
 
-    /// Tells of damage in it and keeps it out of what would rewrite it.
+    /// Whether what the pages from `first` on say is known without them: they are a table's that has
+    /// them twice, or a value file's footer. What rewrites the file then makes it whole.
+    fn is_spare(&self, first: u32) -> bool {
+        match self {
+            Self::Table(file) => {
+                file.table().is_ok_and(|table| table.footer().twin(first).is_some())
+            }
+            Self::Values(file) => {
+                file.values().is_ok_and(|values| first + 1 == values.footer().pages)
+            }
+        }
+    }
+
+    /// Tells of damage in it and keeps it out of what would rewrite it, where that would lose something.
     pub(super) fn quarantine(&self, quarantine: &Quarantine, tree: &Tree, problem: Problem) {
+        if problem.pages.is_some_and(|(first, _)| self.is_spare(first)) {
+            return quarantine.note(problem);
+        }
         match self {
             Self::Table(file) => quarantine.add(tree, file, problem),
             Self::Values(file) => {

@@ -10,6 +10,8 @@
 
 pub(crate) mod cells;
 pub(crate) mod child;
+mod ear;
+mod gate;
 mod image;
 mod journal;
 mod mortal;
@@ -27,6 +29,7 @@ use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
 pub(crate) use cells::{Cells, Change};
+pub(crate) use ear::Ear;
 pub(crate) use image::{Image, used};
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
@@ -83,6 +86,13 @@ pub(crate) fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64, flush
             db.flush().unwrap();
         }
     }
+}
+
+/// Bytes that do not compress.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut noise = vec![0; length];
+    Rng::new(length as u64).fill(&mut noise);
+    noise
 }
 
 /// A value as text, `-` for none.

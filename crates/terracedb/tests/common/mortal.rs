@@ -1,4 +1,4 @@
-//! A process that can die: from one moment on, nothing of it reaches the device.
+//! A process that can die: from one moment on, nothing of it reaches the device. Or its device hangs.
 //!
 //! A store that is dropped syncs what it holds, and a process that is killed does not. Over a
 //! [`Mortal`] a store can be dropped as if its process had died, while what the device holds
@@ -11,16 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Error, Result};
 use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space};
 
+use super::gate::Gate;
+
 /// One process's view of a device.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     device: Arc<dyn Medium>,
     dead: Arc<AtomicBool>,
+    /// Where syncs of files hang.
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl Mortal {
     pub(crate) fn over(device: Arc<dyn Medium>) -> Arc<Self> {
-        Arc::new(Self { device, dead: Arc::default() })
+        Arc::new(Self { device, dead: Arc::default(), gate: Arc::default() })
     }
 
     /// The process dies.
@@ -33,7 +37,8 @@ impl Mortal {
     }
 
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(MortalFile { file, dead: Arc::clone(&self.dead) })
+        let (dead, gate) = (Arc::clone(&self.dead), Arc::clone(&self.gate));
+        Arc::new(MortalFile { file, dead, gate })
     }
 }
 
@@ -107,6 +112,7 @@ impl Medium for Mortal {
 struct MortalFile {
     file: Arc<dyn File>,
     dead: Arc<AtomicBool>,
+    gate: Arc<Gate>,
 }
 
 impl File for MortalFile {
@@ -139,6 +145,7 @@ impl File for MortalFile {
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.gate.pass(self.file.name());
         living(&self.dead)?;
         self.file.sync(purpose)
     }

@@ -1,33 +1,38 @@
-//! Writers that wait for memory: how many, and since when nothing moved. The watchdog's eyes.
+//! Those that wait for flushes: how many, for how long all together, and since when nothing moved. The
+//! watchdog's eyes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Writers wait for so long without any progress: somebody should be told what blocks them.
-const BLOCKED_AFTER: Duration = Duration::from_secs(2);
+use base::Counter;
 
-/// Counts waiting writers. Only reports read it: `Relaxed`.
+/// Somebody waits for so long without any progress: somebody should be told what blocks them.
+pub(crate) const BLOCKED_AFTER: Duration = Duration::from_secs(2);
+
+/// Counts those that wait. Only reports read it: `Relaxed`.
 #[derive(Debug, Default)]
-pub(crate) struct WaitingWriters {
-    writers: AtomicUsize,
+pub(crate) struct Waiters {
+    number: AtomicUsize,
     /// When the first of them came, or what they wait for last made progress, nanoseconds.
     since: AtomicU64,
+    /// How long they waited, all together, nanoseconds.
+    waited: Counter,
 }
 
-/// A writer that waits, until it is dropped.
+/// One that waits, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a WaitingWriters);
+pub(crate) struct Waiting<'a>(&'a Waiters);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.writers.fetch_sub(1, Ordering::Relaxed);
+        self.0.number.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl WaitingWriters {
-    /// Another writer waits from `now` on.
+impl Waiters {
+    /// Another waits from `now` on.
     pub(crate) fn enter(&self, now: Duration) -> Waiting<'_> {
-        if self.writers.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.number.fetch_add(1, Ordering::Relaxed) == 0 {
             self.moved(now);
         }
         Waiting(self)
@@ -38,12 +43,22 @@ impl WaitingWriters {
         self.since.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// How many writers wait, and for how long nothing moved, where that is too long.
+    /// One waited for so long.
+    pub(crate) fn count(&self, waited: Duration) {
+        self.waited.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// How long they waited, all together.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.get())
+    }
+
+    /// How many wait, and for how long nothing moved, where that is too long.
     pub(crate) fn blocked(&self, now: Duration) -> Option<(usize, Duration)> {
-        let writers = self.writers.load(Ordering::Relaxed);
+        let number = self.number.load(Ordering::Relaxed);
         let since = Duration::from_nanos(self.since.load(Ordering::Relaxed));
         let waited = now.saturating_sub(since);
-        (writers > 0 && waited >= BLOCKED_AFTER).then_some((writers, waited))
+        (number > 0 && waited >= BLOCKED_AFTER).then_some((number, waited))
     }
 }
 
@@ -52,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_are_blocked_while_nothing_moves() {
-        let (waiting, at) = (WaitingWriters::default(), Duration::from_secs);
+    fn they_are_blocked_while_nothing_moves() {
+        let (waiting, at) = (Waiters::default(), Duration::from_secs);
         assert_eq!(waiting.blocked(at(100)), None, "nobody waits");
         let first = waiting.enter(at(10));
         let second = waiting.enter(at(11));

@@ -1,0 +1,239 @@
+//! Bad days of the tier below DRAM, on simulated devices and time: it slows down, fills up, cannot be read.
+//! The store answers as before, says what is the matter, and counts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{Clock, Executor, ManualClock, Rng, Stepper};
+use common::MEMORY;
+use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
+use media::{Access, Fault, Faulty, Medium, OpKind, Pace, Rule};
+use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
+
+const SIZE: u64 = 64 << 20;
+const KEYS: u64 = 24_000;
+
+/// What a read of flash takes, and one of a tier that is well.
+const FLASH: Duration = Duration::from_micros(100);
+const WELL: Duration = Duration::from_micros(10);
+
+/// A machine with two devices, whose reads take time.
+struct Machine {
+    clock: Arc<ManualClock>,
+    executor: Arc<Stepper>,
+    flash: Arc<Faulty>,
+    below: Arc<Faulty>,
+    told: Arc<Told>,
+}
+
+/// What listeners are told of the tier.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Listener for Told {
+    fn event(&self, event: &Event) {
+        if let Event::TaskFailed { task: Task::Scm, .. } | Event::ScmSlow { .. } = event {
+            self.0.lock().unwrap().push(event.to_string());
+        }
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let executor = Arc::new(Stepper::new(3, Arc::clone(&clock) as _));
+        let device = |seed| Arc::new(Faulty::new(seed).with_pace(Pace::manual(Arc::clone(&clock))));
+        let (flash, below) = (device(1), device(2));
+        drop(below.create("tier", Access::Direct, SIZE).unwrap());
+        below.open("tier", Access::Direct).unwrap().set_len(SIZE).unwrap();
+        let machine = Self { clock, executor, flash, below, told: Arc::default() };
+        takes(&machine.flash, FLASH);
+        takes(&machine.below, WELL);
+        machine
+    }
+
+    fn open(&self) -> (Db, Keyspace) {
+        let facts = Facts {
+            backend: "simulated",
+            byte_addressable: false,
+            persistence: Persistence::Power,
+            write_unit: 4096,
+            read_latency: WELL,
+            numa_node: None,
+            emulated: None,
+        };
+        let below = Arc::clone(&self.below);
+        let file = below.open("tier", Access::Direct).unwrap();
+        let blocks = Blocks::new(file, SIZE, facts, move |depth| below.queue(depth));
+        let scm = Scm::given(7, Ok(Opened::Blocks(blocks))).placement(Placement::DramFirst);
+        let executor = Arc::clone(&self.executor);
+        let resources = Resources::builder().memory(MEMORY).executor(executor).scm(scm);
+        let builder = Db::on_medium(Arc::clone(&self.flash) as _);
+        let builder = builder.resources(&resources.build().unwrap());
+        let db = builder.listener(Arc::clone(&self.told) as _).open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        (db, keyspace)
+    }
+
+    /// Gets of a skewed choice of keys, each verified; background work goes on meanwhile.
+    fn get(&self, keyspace: &Keyspace, rng: &mut Rng, gets: u64) {
+        for turn in 0..gets {
+            let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
+            assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number), "{number}");
+            if turn % 8 == 0 {
+                self.clock.advance(Duration::from_millis(1));
+                // Bounded: some steps wake others.
+                (0..8).all(|_| self.executor.help());
+            }
+        }
+    }
+
+    /// A store larger than its memory, whose tier is warm.
+    fn warmed(&self) -> (Db, Keyspace, Rng) {
+        let (db, keyspace) = self.open();
+        let (mut rng, seed) = Rng::from_env();
+        println!("TERRACE_SEED={seed}");
+        for number in 0..KEYS {
+            keyspace.put(key(number), value(number)).unwrap();
+        }
+        db.compact().unwrap();
+        self.get(&keyspace, &mut rng, 30_000);
+        let status = status(&db);
+        assert!(status.failure.is_none() && !status.slow, "{status:?}");
+        assert!(status.counts.hits_data > 2000, "{status:?}");
+        (db, keyspace, rng)
+    }
+}
+
+/// From now on reads of the device take so long.
+fn takes(device: &Faulty, time: Duration) {
+    device.heal();
+    device.inject(Rule::new(OpKind::Read, Fault::Delay(time)).times(u64::MAX)).unwrap();
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {:012}", number * 7).into_bytes()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut value = vec![0; 1500];
+    Rng::new(number).fill(&mut value);
+    value
+}
+
+fn status(db: &Db) -> ScmStatus {
+    db.statistics().scm.unwrap()
+}
+
+#[test]
+fn reads_go_past_a_tier_that_is_slower_than_flash_until_it_is_no_longer() {
+    let machine = Machine::new();
+    let (db, keyspace, mut rng) = machine.warmed();
+    takes(&machine.below, Duration::from_millis(3));
+    machine.get(&keyspace, &mut rng, 5000);
+    let slow = status(&db);
+    assert!(slow.slow && slow.counts.passed > 0, "{slow:?}");
+    // Once that is known, hardly any answer comes from below.
+    let before = db.statistics().hits;
+    machine.get(&keyspace, &mut rng, 10_000);
+    let hits = db.statistics().hits;
+    let (below, flash) = (hits.scm - before.scm, hits.flash - before.flash);
+    assert!(flash > 1000 && below * 50 < flash, "{below} {flash}");
+    takes(&machine.below, WELL);
+    // A few that ask tell, within a minute.
+    let began = machine.clock.unix_millis();
+    while status(&db).slow {
+        machine.get(&keyspace, &mut rng, 5000);
+        assert!(machine.clock.unix_millis() < began + 60_000, "{:?}", status(&db));
+    }
+    let before = db.statistics().hits.scm;
+    machine.get(&keyspace, &mut rng, 10_000);
+    assert!(db.statistics().hits.scm > before + 500, "{:?}", status(&db));
+    machine.get(&keyspace, &mut rng, 1000);
+    let told = machine.told.0.lock().unwrap().clone();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("slower than flash") && told[1].contains("serves again"), "{told:?}");
+}
+
+/// Of reads in flight together, one by itself now and then says what they take.
+#[test]
+fn reads_in_numbers_tell_a_slow_tier_too() {
+    let machine = Machine::new();
+    let (db, keyspace, mut rng) = machine.warmed();
+    let mut multi_get = |batches: u64| {
+        for _ in 0..batches {
+            let numbers: Vec<u64> = (0..64).map(|_| rng.below(KEYS)).collect();
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            for (number, found) in numbers.iter().zip(keyspace.multi_get(&keys).unwrap()) {
+                assert_eq!(found.unwrap().unwrap(), value(*number));
+            }
+            machine.clock.advance(Duration::from_millis(1));
+            (0..8).all(|_| machine.executor.help());
+        }
+    };
+    takes(&machine.flash, Duration::from_micros(300));
+    multi_get(300);
+    let [hit, flash] = nanos(&db);
+    assert!(
+        (10_000..15_000).contains(&hit) && (250_000..302_000).contains(&flash),
+        "{hit} {flash}"
+    );
+    takes(&machine.below, Duration::from_millis(3));
+    let batches = (0..100).take_while(|_| !status(&db).slow).map(|_| multi_get(20)).count();
+    let [hit, _] = nanos(&db);
+    assert!(status(&db).slow && hit > 300_000, "{batches} {hit}: {:?}", status(&db));
+}
+
+/// What a page from the tier and one from flash were measured to take.
+fn nanos(db: &Db) -> [u32; 2] {
+    let counts = status(db).counts;
+    [counts.hit_nanos, counts.flash_nanos]
+}
+
+/// The tier is off from its first error on, and the store says why.
+fn breaks(rule: Rule, said: &str) {
+    let machine = Machine::new();
+    let (db, keyspace, mut rng) = machine.warmed();
+    machine.below.heal();
+    machine.below.inject(rule).unwrap();
+    machine.get(&keyspace, &mut rng, 10_000);
+    let failed = status(&db);
+    assert!(failed.failure.as_ref().is_some_and(|why| why.contains(said)), "{failed:?}");
+    let before = db.statistics().hits.scm;
+    machine.get(&keyspace, &mut rng, 5000);
+    keyspace.put("new", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(keyspace.get("new").unwrap().unwrap(), "value");
+    let hits = db.statistics().hits;
+    assert!(hits.scm == before && hits.flash > 1000, "{hits:?}");
+    let told = machine.told.0.lock().unwrap().clone();
+    assert!(told.len() == 1 && told[0].contains(said), "{told:?}");
+    drop((db, keyspace));
+    // A device that is well again serves what it has, the next time.
+    takes(&machine.below, WELL);
+    let (db, keyspace) = machine.open();
+    machine.get(&keyspace, &mut rng, 10_000);
+    let again = status(&db);
+    assert!(again.failure.is_none() && again.counts.restored > 1000, "{again:?}");
+    assert!(again.counts.hits_data > 500 && again.counts.damaged < 100, "{again:?}");
+}
+
+#[test]
+fn a_tier_whose_device_fills_up_is_off_and_said_to_be() {
+    breaks(Rule::new(OpKind::Write, Fault::NoSpace), "space");
+}
+
+#[test]
+fn a_tier_whose_device_cannot_be_read_is_off_and_said_to_be() {
+    breaks(Rule::new(OpKind::Read, Fault::Io), "tier");
+}
