@@ -2,7 +2,8 @@
 
 use std::panic::resume_unwind;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Run<'_> {
                     })
                 })
                 .collect();
-            while running.load(Relaxed) > 0 {
+            while running.load(Acquire) > 0 {
                 let left = intervals.as_ref().map(|intervals| intervals.left(elapsed()));
                 thread::park_timeout(left.map_or(TICK, |left| left.min(TICK)));
                 let now = elapsed();
@@ -190,7 +191,7 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.running.fetch_sub(1, Relaxed);
+        self.running.fetch_sub(1, Release);
         self.watcher.unpark();
     }
 }

@@ -4,7 +4,8 @@
 //! for the worst latency, which it takes and clears.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -90,15 +91,16 @@ pub(super) struct Progress {
 impl Progress {
     #[inline]
     pub(super) fn count(&self, ops: u64, took: Duration) {
-        self.ops.store(ops, Relaxed);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if nanos > self.worst_nanos.load(Relaxed) {
             self.worst_nanos.fetch_max(nanos, Relaxed);
         }
+        // Last: whoever sees the operation counted sees all that it did.
+        self.ops.store(ops, Release);
     }
 
     pub(super) fn ops(&self) -> u64 {
-        self.ops.load(Relaxed)
+        self.ops.load(Acquire)
     }
 }
 
@@ -141,9 +143,11 @@ impl<'a> Intervals<'a> {
     }
 
     fn cut(&mut self, elapsed: Duration) -> Interval {
+        // Operations first: what those counted here did is in what is read after, so that a last
+        // interval without operations has nothing else of theirs either.
+        let ops: u64 = self.threads.iter().map(Progress::ops).sum();
         let counters = self.store.counters();
         let since = counters.since(&self.counters);
-        let ops: u64 = self.threads.iter().map(Progress::ops).sum();
         let worst = self.threads.iter().map(|thread| thread.worst_nanos.swap(0, Relaxed)).max();
         let seconds = elapsed.saturating_sub(self.began).as_secs_f64();
         let device = since.total();
@@ -168,5 +172,80 @@ impl<'a> Intervals<'a> {
         self.ops = ops;
         self.counters = counters;
         interval
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{Direction, ScanVisitor};
+    use base::Result;
+
+    /// Stalls a millisecond for each operation of its one thread, which does one more just after
+    /// the counters were asked for the second time.
+    struct Racing<'a> {
+        thread: &'a Progress,
+        asked: AtomicU64,
+    }
+
+    impl Store for Racing<'_> {
+        fn counters(&self) -> Counters {
+            let stall = Duration::from_millis(self.thread.ops());
+            if self.asked.fetch_add(1, Relaxed) == 1 {
+                self.thread.count(self.thread.ops() + 1, Duration::from_millis(1));
+            }
+            Counters { stalls: BTreeMap::from([("test", stall)]), ..Counters::default() }
+        }
+
+        fn put(&self, _: &[u8], _: &[u8], _: bool) -> Result<()> {
+            unreachable!()
+        }
+
+        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            unreachable!()
+        }
+
+        fn delete(&self, _: &[u8], _: bool) -> Result<()> {
+            unreachable!()
+        }
+
+        fn scan(
+            &self,
+            _: Option<&[u8]>,
+            _: Direction,
+            _: usize,
+            _: &mut ScanVisitor<'_>,
+        ) -> Result<usize> {
+            unreachable!()
+        }
+
+        fn flush(&self) -> Result<()> {
+            unreachable!()
+        }
+
+        fn settle(&self) -> Result<()> {
+            unreachable!()
+        }
+
+        fn compact(&self) -> Result<()> {
+            unreachable!()
+        }
+    }
+
+    /// An operation that ends while an interval is cut is in the next one, with all that it did.
+    #[test]
+    fn nothing_is_lost_between_intervals() {
+        let second = Duration::from_secs(1);
+        let threads = [Progress::default()];
+        let store = Racing { thread: &threads[0], asked: AtomicU64::new(0) };
+        let mut intervals = Intervals::new(Name::Overwrite, &store, &threads, second);
+        threads[0].count(5, Duration::from_millis(3));
+        let first = intervals.take(second).unwrap();
+        let last = intervals.last(second).unwrap();
+        assert_eq!((first.ops, last.ops), (5, 1));
+        assert!((first.stall_seconds + last.stall_seconds - 0.006).abs() < 1e-9);
+        assert!((first.worst_us - 3000.0).abs() < 1.0, "{first:?}");
     }
 }
