@@ -1,4 +1,4 @@
-//! `terrace calibrate`: what a device can do, as a table, a chart and a file that settings can name.
+//! `terrace calibrate`: what a device can do, as a table, a chart and a file.
 //!
 //! A real device is measured in a file of its own, removed afterwards, or where the user says so on the
 //! bare device. An emulated one is asked in virtual time: that takes no longer than its arithmetic.

@@ -103,6 +103,7 @@ fn fact_to_json(fact: &Fact) -> Value {
             "range_deletes": footer.range_deletes,
             "top": footer.top,
             "properties": footer.properties,
+            "copy": footer.copy,
             "digest": format!("{:016x}", footer.digest),
         }),
         Fact::Property(name, value) => {

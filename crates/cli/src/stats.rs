@@ -137,14 +137,22 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
         .iter()
         .map(|error| format!("a table cannot be read: {error}"))
         .collect();
+    let by_copy = recovery.read_by_copy.iter();
+    warnings.extend(by_copy.map(|error| format!("a page was read from its copy: {error}")));
     warnings
         .extend(recovery.log_damage.iter().map(|error| format!("damaged log given up: {error}")));
     warnings.extend(flush_failing.iter().map(|why| format!("flushes fail: {why}")));
     warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
+    warnings.extend(statistics.clock.trouble());
     warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
     let scm = statistics.scm.iter().filter_map(|scm| scm.failure.as_ref());
     warnings.extend(scm.map(|why| format!("the SCM tier is off: {why}")));
+    let slow = statistics.scm.iter().filter(|scm| scm.slow).map(|scm| scm.counts.passed);
+    let slow = slow.map(|reads| format_count(reads, "read"));
+    warnings.extend(
+        slow.map(|reads| format!("the SCM tier is slower than flash: {reads} went past it")),
+    );
     warnings.extend(statistics.damaged.iter().map(|problem| format!("damage: {problem}")));
     if compaction.damaged_tables > 0 {
         let count = format_count(compaction.damaged_tables, "damaged table");
@@ -283,6 +291,7 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "persistence": scm.persistence,
         "placement": scm.placement,
         "failure": scm.failure,
+        "slow": scm.slow,
         "slots": counts.slots,
         "resident": counts.resident,
         "restored": counts.restored,
@@ -290,6 +299,7 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "hits_meta": counts.hits_meta,
         "misses": counts.misses,
         "busy": counts.busy,
+        "passed": counts.passed,
         "admitted": counts.admitted,
         "refused": {
             "cold": refused.cold,
@@ -299,13 +309,16 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
             "dead": refused.dead,
             "kind": refused.kind,
             "place": refused.place,
+            "slow": refused.slow,
         },
         "kept": counts.kept,
         "late": counts.late,
+        "reclaimed": counts.reclaimed,
         "demoted": counts.demoted,
         "carried": counts.carried,
         "promoted": counts.promoted,
         "dropped": counts.dropped,
+        "unburied": counts.unburied,
         "damaged": counts.damaged,
         "scrubbed": counts.scrubbed,
         "bytes_written": counts.bytes_written,

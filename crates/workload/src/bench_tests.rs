@@ -80,6 +80,7 @@ fn a_random_fill_leaves_keys_out_and_readers_know_which() {
         assert_eq!(report.figures.wrong, 0, "{report}");
     }
     let found = reports[1].figures.found as f64 / 20_000.0;
+    assert_eq!(reports[1].figures.found_share, Some(found));
     assert!((found - 0.632).abs() < 0.03, "{found}");
     assert_eq!(reports[1].figures.found + reports[1].figures.missing, 20_000);
     assert_eq!(reports[3].figures.ops, reports[4].figures.ops);
@@ -133,6 +134,12 @@ fn an_existing_store_is_read_without_a_ledger() {
         let existing = Options { existing: true, seed: 9, ..options() };
         let names = [Name::ReadRandom, Name::ReadSeq, Name::SeekRandom, Name::ReadMissing];
         for report in run_all(&store, existing, &names) {
+            let (share, drawn) = (report.figures.found_share, [names[0], names[2]]);
+            assert_eq!(
+                share.is_some_and(|part| part < 0.8),
+                drawn.contains(&report.bench),
+                "{report}"
+            );
             let caught = report.figures.wrong > 0;
             assert_eq!(caught, wrong && report.bench != Name::ReadMissing, "{fault:?}: {report}");
         }
@@ -200,6 +207,7 @@ fn the_report_has_the_promised_fields() {
         "ops_per_sec",
         "found",
         "missing",
+        "found_share",
         "wrong",
         "latency_us",
         "device",

@@ -60,14 +60,14 @@ impl Engine {
 }
 
 const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
-    let terracedb::Refusals { cold, budget, churn, busy, dead, kind, place } = counts.refused;
+    let terracedb::Refusals { cold, budget, churn, busy, dead, kind, place, slow } = counts.refused;
     ScmCounts {
         hits: counts.hits_data + counts.hits_meta,
         hits_meta: counts.hits_meta,
         misses: counts.misses,
         offered: counts.admitted + cold + budget + churn,
         admitted: counts.admitted,
-        refused: cold + budget + churn + busy + dead + kind + place,
+        refused: cold + budget + churn + busy + dead + kind + place + slow,
         dropped: counts.dropped,
         promoted: counts.promoted,
         demoted: counts.demoted,

@@ -50,6 +50,9 @@ pub struct Figures {
     pub found: u64,
     /// Lookups that gave none.
     pub missing: u64,
+    /// Of the lookups and scans of keys that were not made to miss, the part that found its key: of a seek
+    /// or a scan, as its first entry. None without any.
+    pub found_share: Option<f64>,
     /// Answers that cannot be right: a value that is not its key's, a stale version, a key that
     /// was written and is gone, or never written and there. Must be 0.
     pub wrong: u64,
@@ -117,6 +120,9 @@ pub(crate) struct Tally {
     pub lookups: u64,
     pub found: u64,
     pub missing: u64,
+    /// Lookups and scans of keys that were not made to miss, and of those the ones that found the key.
+    pub due: u64,
+    pub met: u64,
     pub wrong: u64,
     pub written_bytes: u64,
     pub read_bytes: u64,
@@ -132,6 +138,8 @@ impl Tally {
             lookups: 0,
             found: 0,
             missing: 0,
+            due: 0,
+            met: 0,
             wrong: 0,
             written_bytes: 0,
             read_bytes: 0,
@@ -149,6 +157,13 @@ impl Tally {
         Ok(tally)
     }
 
+    /// Counts a lookup of a key that was not made to miss.
+    #[inline]
+    pub(crate) fn count_due(&mut self, is_met: bool) {
+        self.due += 1;
+        self.met += u64::from(is_met);
+    }
+
     /// Counts an operation by its kind.
     #[inline]
     pub(crate) fn count_kind(&mut self, kind: Kind, took: Duration) {
@@ -162,6 +177,8 @@ impl Tally {
         self.lookups += other.lookups;
         self.found += other.found;
         self.missing += other.missing;
+        self.due += other.due;
+        self.met += other.met;
         self.wrong += other.wrong;
         self.written_bytes += other.written_bytes;
         self.read_bytes += other.read_bytes;
@@ -233,6 +250,7 @@ impl<'a> Meter<'a> {
             operations: operations.collect(),
             found: tally.found,
             missing: tally.missing,
+            found_share: ratio(tally.met as f64, tally.due as f64),
             wrong: tally.wrong,
             latency_us: tally.latencies.summary(),
             device_reads_per_get: ratio(counted.foreground_read_ops as f64, tally.lookups as f64),

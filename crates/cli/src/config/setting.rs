@@ -198,8 +198,8 @@ impl Setting {
     pub(crate) const fn while_open(self) -> Option<&'static str> {
         match self {
             Self::Memory => Some("Resources::set_memory"),
-            Self::Durability => Some("Keyspace::put_with"),
-            Self::SyncInterval
+            Self::Durability
+            | Self::SyncInterval
             | Self::Codec
             | Self::ZstdLevel
             | Self::CompactionRate

@@ -302,3 +302,38 @@ fn tiers_are_compared_with_the_keys_of_a_trace() {
     }
     assert_eq!(reports[1]["tiers"], place);
 }
+
+/// A mix with keys and values of its own is loaded as `bench` loads it. A store that is another's is told by
+/// what was found there, in every line, and by the status.
+#[test]
+fn tiers_load_what_the_workload_asks_for() {
+    let scratch = Scratch::new();
+    let place = format!("64MiB+8MiB@{}", scratch.arg("tier"));
+    let tiers = |name: &str, dir: &str, last: &[&str]| {
+        let args = ["bench", "tiers", name, "--data", dir, "--num", "600", "--threads", "2"];
+        let runs = ["--duration", "0.2", "--rounds", "1", "--tier", "64MiB", "--tier", &place];
+        terrace(&[&args[..], &runs, last].concat())
+    };
+    for (name, kinds) in [("chat", 3), ("ycsb-b", 2), ("ycsb-e", 2)] {
+        let dir = scratch.arg(name);
+        let reports = json_lines(&tiers(name, &dir, &["--json"]).good());
+        assert_eq!(reports.len(), 2, "{reports:?}");
+        for report in &reports {
+            assert_eq!(number(report, "found_share"), 1.0, "{report}");
+            assert_eq!(
+                (number(report, "wrong"), number(report, "missing")),
+                (0.0, 0.0),
+                "{report}"
+            );
+            assert!(number(report, "found") > 0.0, "{report}");
+            assert_eq!(report["operations"].as_object().unwrap().len(), kinds, "{report}");
+        }
+    }
+    let dir = scratch.arg("another");
+    bench(&["fillrandom", "--num", "600", "--data", &dir]).good();
+    let run = tiers("ycsb-c", &dir, &[]);
+    let (line, found) = (run.out.lines().last().unwrap(), 3);
+    assert_eq!(line.split_whitespace().nth(found), Some("0.00"), "{line}");
+    assert_eq!(run.code, 2, "{}", run.err);
+    assert!(run.err.contains("ycsb-load") && run.err.contains("0.00 % of the keys"), "{}", run.err);
+}

@@ -105,7 +105,7 @@ impl Mixed<'_> {
         let last = &mut self.value;
         last.clear();
         let mut wrong = 0;
-        let mut bytes = 0;
+        let (mut bytes, mut is_met) = (0, false);
         let shown = run.store.scan(Some(from), Direction::Forward, limit, &mut |key, value| {
             let there = run.layout.number(key);
             let placed = match due {
@@ -116,6 +116,7 @@ impl Mixed<'_> {
                 },
                 None => key > last.as_slice(),
             };
+            is_met |= last.is_empty() && key == from;
             due = due.and(there).map(|number| number + 1);
             // The scan may be older than a write that ended meanwhile.
             let before = run.ledger.expected_before(there);
@@ -135,6 +136,7 @@ impl Mixed<'_> {
         pace.tally.lookups += 1;
         pace.tally.found += u64::from(shown > 0);
         pace.tally.missing += u64::from(shown == 0);
+        pace.tally.count_due(is_met);
         Ok(())
     }
 }

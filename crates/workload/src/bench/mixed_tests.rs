@@ -62,6 +62,7 @@ fn every_mix_runs_as_it_says() {
         let inserted = counts.get(&Kind::Insert).copied().unwrap_or_default();
         assert_eq!(store.len() as u64, 2000 + inserted, "{name}");
         assert_eq!((verified.figures.ops, verified.figures.wrong), (2000 + inserted, 0), "{name}");
+        assert_eq!(figures.found_share, Some(1.0), "{report}");
         let absent = mix.absent * mix.part(Kind::Read) * 6_000.0;
         assert!((figures.missing as f64 - absent).abs() <= absent / 4.0, "{report}");
         let writes = 1.0 - mix.part(Kind::Read) - mix.part(Kind::Scan) > 0.0;

@@ -78,6 +78,7 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
             let expected = run.ledger.expected(Some(*number));
             let right = |value| run.value_is_right(Some(*number), expected, key, value);
             let answer = value.map(|value| (value.len(), right(value)));
+            pace.tally.count_due(answer.is_some());
             run.count(&mut pace.tally, expected, key.len(), answer);
             let began = ends.pop_front().unwrap_or_else(|| pace.now());
             go_on &= pace.lap_since(began);
@@ -99,13 +100,14 @@ fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
         run.layout.write(number, &mut from);
         // A ledger that knows nothing would look for the next key to its end.
         let mut next = known.then(|| run.ledger.next(number)).flatten();
-        let mut shown = 0;
+        let (mut shown, mut is_met) = (0, false);
         run.store.scan(Some(&from), Direction::Forward, entries, &mut |key, value| {
             let there = run.layout.number(key);
             let placed = if known { next.is_some() && next == there } else { key >= &*from };
             let expected = run.ledger.expected(there);
             let right = placed && run.value_is_right(there, expected, key, value);
             run.count(&mut pace.tally, expected, key.len(), Some((value.len(), right)));
+            is_met |= shown == 0 && key == &*from;
             next = there.filter(|_| known).and_then(|there| run.ledger.next(there + 1));
             shown += 1;
             if shown < entries { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -119,6 +121,7 @@ fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
             run.count(&mut pace.tally, expected, 0, None);
         }
         pace.tally.lookups += 1;
+        pace.tally.count_due(is_met);
         if !pace.lap() {
             break;
         }
@@ -165,7 +168,9 @@ impl Run<'_> {
         pace: &mut Pace<'_>,
     ) -> Result<()> {
         self.layout.write(number, key);
-        self.get(Some(number), key, pace)
+        let found = self.get(Some(number), key, pace)?;
+        pace.tally.count_due(found);
+        Ok(())
     }
 
     /// Looks up a key that is not there, beside that of `number`.
@@ -176,11 +181,12 @@ impl Run<'_> {
         pace: &mut Pace<'_>,
     ) -> Result<()> {
         self.layout.write_missing(number, key);
-        self.get(None, key, pace)
+        self.get(None, key, pace).map(drop)
     }
 
+    /// Whether there is a value.
     #[inline]
-    fn get(&self, number: Option<u64>, key: &[u8], pace: &mut Pace<'_>) -> Result<()> {
+    fn get(&self, number: Option<u64>, key: &[u8], pace: &mut Pace<'_>) -> Result<bool> {
         let expected = self.ledger.expected(number);
         let mut answer = None;
         let found = self.store.get(key, &mut |value| {
@@ -190,7 +196,7 @@ impl Run<'_> {
         // A store that says one thing and shows another is wrong too.
         pace.tally.wrong += u64::from(found != answer.is_some());
         pace.tally.lookups += 1;
-        Ok(())
+        Ok(answer.is_some())
     }
 
     /// True where `value` may stand under `key`, which is that of `number`: `expected` there before
