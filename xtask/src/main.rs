@@ -28,7 +28,7 @@ usage: cargo xtask HABIT
 
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`
-  ci                        check, then test: what must pass before a merge
+  ci                        check, test, then a minute of sim: what must pass before a merge
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
@@ -42,7 +42,7 @@ fn run(arguments: &[&str]) -> Result {
     match arguments {
         ["check"] => check::run(),
         ["test", rest @ ..] => test::run(rest),
-        ["ci"] => check::run().and_then(|()| test::run(&[])),
+        ["ci"] => check::run().and_then(|()| test::run(&[])).and_then(|()| sim::run_briefly()),
         ["long", rest @ ..] => test::run_long(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),

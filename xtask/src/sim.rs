@@ -1,7 +1,18 @@
 //! Simulations of crashes, faults and time: `crates/sim`, for as long as one likes.
 
+use std::env;
+use std::process::Command;
+
 use crate::Result;
 use crate::command::{self, cargo};
+
+/// Runs the simulator that the tests left beside this program for a minute. (`cargo run` of one
+/// package would build everything anew, with that package's features alone.)
+pub(crate) fn run_briefly() -> Result {
+    let mut simulator = Command::new(env::current_exe()?.with_file_name("terrace-sim"));
+    simulator.args(["--seconds", "60"]);
+    command::run(simulator)
+}
 
 /// Runs the simulator, optimised, with assertions on: `[--hours H] [--seed S] [--all] ...`.
 pub(crate) fn run(arguments: &[&str]) -> Result {

@@ -118,6 +118,21 @@ fn settings_change_no_answer() {
     }
 }
 
+/// What a store with next to no DRAM over the tier `below` does to it.
+fn over(below: Below, seed: u64) -> TierSums {
+    let variant = Variant {
+        codec: Codec::None,
+        memory: 64 << 20,
+        page_cache: 170 << 10,
+        has_rows: false,
+        shape: Shape::Tiny,
+        order: seed,
+        below: Some(below),
+    };
+    let report = run_with(&Script::new(seed, STEPS), Some(variant));
+    report.unwrap_or_else(|failure| panic!("{failure}")).tiers
+}
+
 /// Scripts do to a tier all that can happen to one: what holds without it says nothing.
 #[test]
 fn tiers_come_to_everything() {
@@ -126,17 +141,7 @@ fn tiers_come_to_everything() {
         for is_mapped in [false, true] {
             let below =
                 Below { is_mapped, is_emulated: false, pages: 40, placement, write_budget: None };
-            let variant = Variant {
-                codec: Codec::None,
-                memory: 64 << 20,
-                page_cache: 170 << 10,
-                has_rows: false,
-                shape: Shape::Tiny,
-                order: seed,
-                below: Some(below),
-            };
-            let report = run_with(&Script::new(seed, STEPS), Some(variant));
-            sums += report.unwrap_or_else(|failure| panic!("{failure}")).tiers;
+            sums += over(below, seed);
         }
     }
     let TierSums { processes, off, restored, written, demoted, carried, .. } = sums;
@@ -144,6 +149,23 @@ fn tiers_come_to_everything() {
     let all =
         [processes, off, restored, written, demoted, carried, hits, promoted, dropped, damaged];
     assert!(all.iter().all(|sum| *sum > 0), "{sums:?}");
+}
+
+/// Processes that come and go in one place share its budget of writes.
+#[test]
+fn a_tiers_budget_holds_over_restarts() {
+    let mut sums = TierSums::default();
+    for seed in 1..5 {
+        let below = Below {
+            is_mapped: seed % 2 == 0,
+            is_emulated: false,
+            pages: 600,
+            placement: Placement::ScmFirst,
+            write_budget: Some(256),
+        };
+        sums += over(below, seed);
+    }
+    assert!(sums.processes > 20 && sums.written > 0, "{sums:?}");
 }
 
 /// A store that does not sync is found out, and the script that shows it is made short.
