@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::Rng;
 use terracedb::operators::Append;
@@ -13,6 +13,11 @@ use super::{Model, key, value};
 /// The options of a keyspace that takes every change.
 pub(crate) fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator(Append::NAME)
+}
+
+/// The moment of an expiry, Unix milliseconds.
+pub(crate) fn moment(expiry: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(expiry)
 }
 
 /// One write.
@@ -72,8 +77,7 @@ impl Change {
         match self {
             Self::Put(key, value) => transaction.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                let at = UNIX_EPOCH + Duration::from_millis(*expiry);
-                transaction.put_expiring_at(keyspace, key, value, at)
+                transaction.put_expiring_at(keyspace, key, value, moment(*expiry))
             }
             Self::Merge(key, operand) => transaction.merge(keyspace, key, operand),
             Self::Delete(key) => transaction.delete(keyspace, key),
@@ -88,8 +92,7 @@ impl Change {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                let at = UNIX_EPOCH + Duration::from_millis(*expiry);
-                batch.put_expiring_at(keyspace, key, value, at)
+                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
             }
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),

@@ -8,6 +8,9 @@ use super::{Cells, Change};
 /// The keyspace that each batch writes its number to.
 pub(super) const JOURNAL: &str = "journal";
 
+/// The key that says which write was the last: in the journal, and in a keyspace with an ingest.
+pub(super) const LAST: &str = "last";
+
 /// A keyspace from its creation to its drop.
 pub(super) type Incarnation = u64;
 
@@ -37,9 +40,12 @@ pub(super) fn cells_of(batches: &[Batch], incarnation: Incarnation) -> Cells {
 
 /// The number of the store's last batch, and which attempt it was.
 pub(super) fn last_of(db: &Db) -> Result<(usize, u64)> {
-    let Some(journal) = db.existing_keyspace(JOURNAL) else { return Ok((0, 0)) };
-    let Some(last) = journal.get("last")? else { return Ok((0, 0)) };
-    let text = std::str::from_utf8(&last).unwrap();
-    let (number, attempt) = text.split_once(' ').unwrap();
-    Ok((number.parse().unwrap(), attempt.parse().unwrap()))
+    let mut last = (0, 0);
+    for keyspace in db.keyspaces() {
+        if let Some(told) = keyspace.get(LAST)? {
+            let (number, attempt) = std::str::from_utf8(&told).unwrap().split_once(' ').unwrap();
+            last = last.max((number.parse().unwrap(), attempt.parse().unwrap()));
+        }
+    }
+    Ok(last)
 }

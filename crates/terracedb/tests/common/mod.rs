@@ -28,7 +28,7 @@ use base::Rng;
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
-pub(crate) use cells::{Cells, Change};
+pub(crate) use cells::{Cells, Change, moment};
 pub(crate) use ear::Ear;
 pub(crate) use image::{Image, used};
 pub(crate) use mortal::Mortal;

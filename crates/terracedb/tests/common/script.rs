@@ -3,6 +3,10 @@
 //! Every batch also writes its number to the keyspace `journal`. So what a store holds says which
 //! batch was its last, and it must then hold exactly what the batches up to that one add up to, in
 //! every keyspace: batches are whole or absent (I11), and none is missing before another (I2).
+//! Transactions and ingests count as batches.
+
+mod copies;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +15,11 @@ use std::time::Duration;
 use base::{Durability, ErrorKind, Result, Rng};
 use compact::plan::Options;
 use media::{Faulty, Medium};
-use terracedb::{Codec, Db, WriteBatch};
+use terracedb::{Codec, Db, Keyspace};
 
 use super::cells::options;
 use super::journal::{Batch, Incarnation, JOURNAL, apply, cells_of, last_of};
-use super::{Change, Model, Mortal, Stepped, assert_tidy, compare, key, show};
+use super::{Model, Mortal, Stepped, assert_tidy, compare, key, show};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 60;
@@ -36,6 +40,11 @@ pub(crate) enum Left {
 pub(crate) struct Script {
     rng: Rng,
     pub(crate) device: Arc<Faulty>,
+    /// Where backups go, and how many were made.
+    pub(crate) repository: Arc<Faulty>,
+    backups: usize,
+    /// Where the next checkpoint goes.
+    pub(crate) copy: Arc<Faulty>,
     stepped: Stepped,
     process: Option<Arc<Mortal>>,
     db: Option<Db>,
@@ -66,6 +75,9 @@ impl Script {
         let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
         Self {
             device: Arc::new(Faulty::new(rng.next_u64())),
+            repository: Arc::new(Faulty::new(rng.next_u64())),
+            backups: 0,
+            copy: Arc::new(Faulty::new(rng.next_u64())),
             stepped: Stepped::new(rng.next_u64()),
             merging: merging(&mut rng),
             rng,
@@ -90,6 +102,14 @@ impl Script {
         self.db.as_ref().unwrap()
     }
 
+    fn keyspace(&self, name: &str) -> Keyspace {
+        self.db().existing_keyspace(name).unwrap()
+    }
+
+    fn live_names(&self) -> Vec<(&'static str, Incarnation)> {
+        self.live.iter().map(|(name, incarnation)| (*name, *incarnation)).collect()
+    }
+
     /// Opens the store and checks that what was left is what may be left.
     pub(crate) fn open(&mut self, left: Left) -> Result<()> {
         let process = Mortal::over(Arc::clone(&self.device) as _);
@@ -101,7 +121,7 @@ impl Script {
         let db = opened?;
         self.process = Some(process);
         let least = if left == Left::Power { self.synced } else { self.acknowledged };
-        let found = self.check(&db, least)?;
+        let found = self.check(&db, &*self.device, least, &self.context)?;
         self.take_over(&db, found)?;
         if !before && !self.device.is_frozen() {
             // What an open replayed is durable when it returns.
@@ -145,9 +165,8 @@ impl Script {
         names == expected
     }
 
-    /// Checks everything that `db` holds; the number of its last batch.
-    fn check(&self, db: &Db, least: usize) -> Result<usize> {
-        let context = &self.context;
+    /// Checks everything that `db` holds, which lies on `device`; the number of its last batch.
+    fn check(&self, db: &Db, device: &dyn Medium, least: usize, context: &str) -> Result<usize> {
         let recovery = db.recovery();
         if let Some(error) = recovery.damaged_tables.first()
             && self.struck > 0
@@ -176,7 +195,7 @@ impl Script {
             let keyspace = db.existing_keyspace(name).unwrap();
             compare(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"))?;
         }
-        assert_tidy(db, &*self.device, context);
+        assert_tidy(db, device, context);
         Ok(found)
     }
 
@@ -222,7 +241,12 @@ impl Script {
 
     /// Does one random thing.
     pub(crate) fn step(&mut self) -> Result<()> {
-        let done = self.random_step();
+        self.act(Self::random_step)
+    }
+
+    /// Does one thing.
+    pub(crate) fn act(&mut self, act: impl Fn(&mut Self) -> Result<()>) -> Result<()> {
+        let done = act(self);
         self.note_faults();
         done
     }
@@ -231,47 +255,70 @@ impl Script {
         match self.rng.below(100) {
             0..55 => self.write(),
             55..60 => {
-                let names: Vec<_> = self.live.keys().copied().collect();
-                let name = names[self.rng.below(names.len() as u64) as usize];
-                let keyspace = self.db().existing_keyspace(name).unwrap();
-                keyspace.flush()
+                let names = self.live_names();
+                let (name, _) = names[self.rng.below(names.len() as u64) as usize];
+                self.keyspace(name).flush()
             }
-            60..63 => {
-                self.db().flush()?;
-                self.note_synced();
-                Ok(())
-            }
-            63..67 => {
-                self.db().sync()?;
-                self.note_synced();
-                Ok(())
-            }
-            67..73 => {
-                self.stepped.work(self.rng.below(8));
-                Ok(())
-            }
+            60..63 => self.flush(),
+            63..67 => self.sync(),
+            67..73 => self.work(),
             73..77 => {
-                self.stepped.pass(Duration::from_millis(self.rng.below(300)));
-                Ok(())
+                let time = self.rng.below(300);
+                self.pass(Duration::from_millis(time))
             }
             77..81 => self.create(),
             81..83 => self.drop_one(),
             83..85 => self.reopen(),
             85..87 => self.merge(),
+            87..90 => self.transact(),
+            90..92 => self.ingest(),
             _ => self.read(),
         }
     }
 
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.db().flush()?;
+        self.note_synced();
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.db().sync()?;
+        self.note_synced();
+        Ok(())
+    }
+
+    /// Lets background tasks take some steps.
+    pub(crate) fn work(&mut self) -> Result<()> {
+        self.stepped.work(self.rng.below(8));
+        Ok(())
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) -> Result<()> {
+        self.stepped.pass(time);
+        Ok(())
+    }
+
+    /// Merges everything.
+    pub(crate) fn compact(&mut self) -> Result<()> {
+        self.db().compact()
+    }
+
+    /// Merges what is due.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.db().wait_until_settled()
+    }
+
     /// Merges all there is to merge, or a part of it, or begins to.
-    fn merge(&mut self) -> Result<()> {
-        let names: Vec<_> = self.live.keys().copied().collect();
-        let name = names[self.rng.below(names.len() as u64) as usize];
-        let keyspace = self.db().existing_keyspace(name).unwrap();
+    pub(crate) fn merge(&mut self) -> Result<()> {
+        let names = self.live_names();
+        let (name, _) = names[self.rng.below(names.len() as u64) as usize];
+        let keyspace = self.keyspace(name);
         let (one, other) = (key(self.rng.below(KEYS)), key(self.rng.below(KEYS)));
         let range = one.clone().min(other.clone())..one.max(other);
         match self.rng.below(4) {
-            0 => self.db().compact(),
-            1 => self.db().wait_until_settled(),
+            0 => self.compact(),
+            1 => self.settle(),
             2 => keyspace.compact_range(range),
             _ => {
                 let started = keyspace.start_compaction(range)?;
@@ -289,7 +336,7 @@ impl Script {
         }
     }
 
-    fn create(&mut self) -> Result<()> {
+    pub(crate) fn create(&mut self) -> Result<()> {
         let name = NAMES[self.rng.below(3) as usize];
         self.create_named(name)
     }
@@ -306,10 +353,19 @@ impl Script {
         self.change_names(after, frozen, done)
     }
 
-    fn drop_one(&mut self) -> Result<()> {
+    pub(crate) fn drop_one(&mut self) -> Result<()> {
         let name = NAMES[self.rng.below(3) as usize];
         if !self.live.contains_key(name) {
             return Ok(());
+        }
+        let journal = self.live.get(JOURNAL).copied();
+        let tells = |batch: &Batch| batch.ops.iter().any(|(of, _)| Some(*of) == journal);
+        if !self.batches.last().is_none_or(tells) {
+            // An ingest was last, and only the keyspace that it went to says so.
+            self.write_ops(0, Durability::Sync)?;
+            if self.device.is_frozen() {
+                return Ok(());
+            }
         }
         let mut after = self.live.clone();
         after.remove(name);
@@ -347,93 +403,12 @@ impl Script {
         Ok(())
     }
 
-    fn write(&mut self) -> Result<()> {
-        let durability = match self.rng.below(10) {
-            0..6 => Durability::None,
-            6..8 => Durability::Interval,
-            _ => Durability::Sync,
-        };
-        let ops = match self.rng.below(8) {
-            0 => self.rng.below(20),
-            1..4 => 1,
-            _ => self.rng.below(5),
-        };
-        self.write_ops(ops, durability)
-    }
-
-    /// Writes a batch of about `bytes`, spread over all keyspaces.
-    pub(crate) fn write_large(&mut self, bytes: usize, durability: Durability) -> Result<()> {
-        let mut ops = Vec::new();
-        for _ in 0..bytes / 4000 {
-            let mut value = vec![0; 4000];
-            self.rng.fill(&mut value);
-            ops.push(Change::Put(key(self.rng.below(KEYS)), value));
-        }
-        self.write_all(ops, durability)
-    }
-
-    fn write_ops(&mut self, count: u64, durability: Durability) -> Result<()> {
-        let mut ops = Vec::new();
-        for _ in 0..count {
-            let (version, now) = (self.attempts, self.stepped.now());
-            ops.push(Change::random(&mut self.rng, KEYS, version, now));
-        }
-        self.write_all(ops, durability)
-    }
-
-    /// Writes `ops` as one batch, each to a random keyspace.
-    fn write_all(&mut self, ops: Vec<Change>, durability: Durability) -> Result<()> {
-        self.attempts += 1;
-        let attempt = self.attempts;
-        let number = self.batches.len() + 1;
-        let mut batch = WriteBatch::new();
-        let mut changes = Vec::new();
-        let live: Vec<_> = self.live.iter().map(|(name, inc)| (*name, *inc)).collect();
-        let journal = self.live[JOURNAL];
-        let mut add = |name: &str, incarnation, change: Change| {
-            change.add(&mut batch, &self.db.as_ref().unwrap().existing_keyspace(name).unwrap());
-            changes.push((incarnation, change));
-        };
-        let entry = format!("batch {number:06}").into();
-        add(JOURNAL, journal, Change::Put(entry, vec![b'b'; 8]));
-        for change in ops {
-            let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
-            // The journal itself keeps what it was given.
-            let is_range = matches!(change, Change::DeleteRange(..));
-            if name != JOURNAL || !is_range {
-                add(name, incarnation, change);
-            }
-        }
-        let last = format!("{number} {attempt}").into();
-        add(JOURNAL, journal, Change::Put(b"last".into(), last));
-        let written = self.db().write_with(&batch, durability);
-        let batch = Batch { attempt, ops: changes };
-        match written {
-            Ok(()) => {
-                self.batches.push(batch);
-                if !self.device.is_frozen() {
-                    self.acknowledged = number;
-                    if durability == Durability::Sync {
-                        self.synced = number;
-                    }
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if error.kind() == ErrorKind::Poisoned {
-                    self.doubtful.push(batch);
-                }
-                Err(error)
-            }
-        }
-    }
-
     /// Reads a key, and a few entries from there on.
-    fn read(&mut self) -> Result<()> {
-        let live: Vec<_> = self.live.iter().map(|(name, inc)| (*name, *inc)).collect();
+    pub(crate) fn read(&mut self) -> Result<()> {
+        let live = self.live_names();
         let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
         let probe = key(self.rng.below(KEYS));
-        let keyspace = self.db().existing_keyspace(name).unwrap();
+        let keyspace = self.keyspace(name);
         let answers = self.answers(incarnation);
         let got = keyspace.get(&probe)?;
         let right = |model: &Model| model.get(&probe).map(Vec::as_slice) == got.as_deref();
