@@ -23,6 +23,8 @@ pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use page_cache::PageCache;
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
-pub use scm::{Placement, Refusals, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics, ScmTier};
+pub use scm::{
+    Placement, Prior, Refusals, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics, ScmTier,
+};
 pub use shard::Cached;
 pub use statistics::{CacheStatistics, KindStatistics};

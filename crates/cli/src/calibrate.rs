@@ -1,16 +1,18 @@
 //! `terrace calibrate`: what a device can do, as a table, a chart and a file.
 //!
 //! A real device is measured in a file of its own, removed afterwards, or where the user says so on the
-//! bare device. An emulated one is asked in virtual time: that takes no longer than its arithmetic.
+//! bare device. An emulated one is asked in virtual time: that takes no longer than its arithmetic. What was
+//! measured of a directory stays there, for the tier that lies in it.
 
 mod chart;
 
 use std::fs;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use base::{Clock, SystemClock};
 use media::scm::Place;
-use media::{CalibratedDevice, Calibration, calibrate};
+use media::{CalibratedDevice, Calibration, calibrate, device_of};
 use terracedb::{Error, Result, parse_bytes};
 
 use crate::Outcome;
@@ -31,7 +33,8 @@ pub(crate) struct Args {
     /// The most threads at once
     #[arg(long, value_name = "N", default_value_t = 24)]
     threads: u32,
-    /// Write the calibration to this file
+    /// Write the calibration to this file, and not to `terrace.calibration` in the directory that was
+    /// measured, where an SCM tier finds it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write a chart (SVG) to this file
@@ -56,14 +59,26 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         eprint!("\r            \r");
     }
     calibration.place = args.place.to_string();
-    print(&calibration)?;
-    for (path, content) in
-        [(&args.out, calibration.to_text()), (&args.chart, chart::draw(&calibration))]
-    {
-        let Some(path) = path else { continue };
-        fs::write(path, content).map_err(|error| Error::io("write", path.display(), error))?;
+    calibration.device = device_of(&args.place);
+    calibration.measured_unix_ms = SystemClock::new().unix_millis();
+    let file = args.out.clone().or_else(|| Calibration::file_of(&args.place));
+    print(&calibration, file.as_deref())?;
+    if let Some(path) = file {
+        replace(&path, &calibration.to_text())?;
+    }
+    if let Some(path) = &args.chart {
+        let chart = chart::draw(&calibration);
+        fs::write(path, chart).map_err(|error| Error::io("write", path.display(), error))?;
     }
     Ok(Outcome::Done)
+}
+
+/// Writes a file whole: who opens a store meanwhile finds the old one or the new one.
+fn replace(path: &Path, content: &str) -> Result<()> {
+    let failed = |error| Error::io("write", path.display(), error);
+    let made = path.with_added_extension("new");
+    fs::write(&made, content).map_err(failed)?;
+    fs::rename(&made, path).map_err(failed)
 }
 
 /// Removes the file that was measured.
@@ -99,7 +114,7 @@ fn measured_place(place: &Place, overwrite: bool) -> Result<(Place, Option<Made>
 }
 
 /// The table.
-fn print(calibration: &Calibration) -> Result<()> {
+fn print(calibration: &Calibration, file: Option<&Path>) -> Result<()> {
     let mut out = Output::new();
     out.line(format_args!("device         {}", calibration.place))?;
     if !calibration.emulated.is_empty() {
@@ -134,6 +149,9 @@ fn print(calibration: &Calibration) -> Result<()> {
     out.line(format_args!("{:>12}  {:>10}", "writes", "both GB/s"))?;
     for (share, gb) in &calibration.mixed {
         out.line(format_args!("{:>11.0}%  {gb:>10.3}", share * 100.0))?;
+    }
+    if let Some(file) = file {
+        out.line(format_args!("\nwritten to {}", file.display()))?;
     }
     out.flush()
 }

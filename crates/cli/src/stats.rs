@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use terracedb::{
     CompactionStatistics, Db, Error, KeyspaceStatistics, LevelStatistics, Memory, MissCurve,
-    MissPoint, Recovery, Result, ScmStatus, Statistics, format_bytes, format_count,
+    MissPoint, Recovery, Result, ScmCalibration, ScmStatus, Statistics, format_bytes, format_count,
 };
 
 use crate::Outcome;
@@ -126,6 +126,16 @@ fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
         format_bytes(counts.resident * 4096),
         format_bytes(counts.slots * 4096),
         format_count(counts.restored, "page"),
+    ))?;
+    let Some(calibration) = scm.calibration.as_ref().filter(|found| found.ignored.is_none()) else {
+        return Ok(());
+    };
+    out.line(format_args!(
+        "    calibrated by {}: {:.1} us to read a page, {:.1} us to write one, {} at once",
+        calibration.file,
+        f64::from(scm.prior_read_nanos) / 1e3,
+        f64::from(scm.prior_write_nanos) / 1e3,
+        format_count(scm.writes_in_flight, "write"),
     ))
 }
 
@@ -148,6 +158,11 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
     let scm = statistics.scm.iter().filter_map(|scm| scm.failure.as_ref());
     warnings.extend(scm.map(|why| format!("the SCM tier is off: {why}")));
+    let calibrations = statistics.scm.iter().filter_map(|scm| scm.calibration.as_ref());
+    warnings.extend(calibrations.filter_map(|ScmCalibration { file, ignored, .. }| {
+        let why = ignored.as_ref()?;
+        Some(format!("{file} is not used, calibrate again: {why}"))
+    }));
     let slow = statistics.scm.iter().filter(|scm| scm.slow).map(|scm| scm.counts.passed);
     let slow = slow.map(|reads| format_count(reads, "read"));
     warnings.extend(
@@ -292,6 +307,14 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "placement": scm.placement,
         "failure": scm.failure,
         "slow": scm.slow,
+        "calibration": scm.calibration.as_ref().map(|calibration| json!({
+            "file": calibration.file,
+            "measured_unix_ms": calibration.measured_unix_ms,
+            "ignored": calibration.ignored,
+        })),
+        "prior_read_nanos": scm.prior_read_nanos,
+        "prior_write_nanos": scm.prior_write_nanos,
+        "writes_in_flight": scm.writes_in_flight,
         "slots": counts.slots,
         "resident": counts.resident,
         "restored": counts.restored,

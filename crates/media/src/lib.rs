@@ -27,7 +27,10 @@ mod usage;
 mod conformance;
 
 pub use buf::Buf;
-pub use calibration::{Calibration, Device as CalibratedDevice, Points, calibrate};
+pub use calibration::{
+    Calibration, Device as CalibratedDevice, Found as FoundCalibration, Points, calibrate,
+    device_of,
+};
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};
 pub use holding::{Hold, Holding};

@@ -110,7 +110,7 @@ pub use pace::Delays;
 pub use read::{Completed, ReadQueue};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
 pub use resources::{Resources, ResourcesBuilder};
-pub use scm::{Scm, ScmStatus};
+pub use scm::{Scm, ScmCalibration, ScmStatus};
 pub use scrub::{ScrubReport, ScrubStatistics};
 pub use settings::Settings;
 pub use snapshot::Snapshot;

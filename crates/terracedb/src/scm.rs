@@ -8,8 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
-use cache::{PageCache, Placement, ScmOptions, ScmStatistics, ScmTier};
-use media::scm::Place;
+use cache::{PageCache, Placement, Prior, ScmOptions, ScmStatistics, ScmTier};
+use media::scm::{Facts, Place};
+use media::{Calibration, FoundCalibration};
 use parking_lot::Mutex;
 
 /// A second cache tier on storage-class memory, for [`crate::ResourcesBuilder::scm`].
@@ -68,20 +69,60 @@ impl Scm {
         self
     }
 
-    fn open(&self, account: &Account, clock: &Arc<dyn Clock>) -> Result<ScmTier> {
+    fn open(
+        &self,
+        account: &Account,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<(ScmTier, Option<ScmCalibration>)> {
         let (placement, write_budget) = (self.placement, self.write_budget);
-        let (id, opened) = match &self.source {
+        let (id, opened, known) = match &self.source {
             Source::At(place, size) => {
-                (StoreId::random()?.0 as u64, media::scm::Scm::open(place, *size)?)
+                let opened = media::scm::Scm::open(place, *size)?;
+                let known = calibrated(place, opened.facts(), clock.unix_millis());
+                (StoreId::random()?.0 as u64, opened, known)
             }
             Source::Given(id, opened) => {
                 let opened = opened.lock().take();
-                (*id, opened.unwrap_or_else(|| Err(Error::closed("place of an SCM tier")))?)
+                let opened = opened.unwrap_or_else(|| Err(Error::closed("place of an SCM tier")));
+                (*id, opened?, None)
             }
         };
-        let options = ScmOptions { placement, write_budget, id, ..ScmOptions::default() };
-        ScmTier::open(opened, options, account, clock)
+        let (prior, known) = known.unzip();
+        let options = ScmOptions {
+            placement,
+            write_budget,
+            id,
+            prior: prior.flatten(),
+            ..ScmOptions::default()
+        };
+        Ok((ScmTier::open(opened, options, account, clock)?, known))
     }
+}
+
+/// What is kept with `place` of its device, and what that says of it; none where nothing is kept. A
+/// calibration that cannot be used costs nothing: what its device is like is found out by using it.
+fn calibrated(place: &Place, facts: &Facts, now: u64) -> Option<(Option<Prior>, ScmCalibration)> {
+    let FoundCalibration { file, calibration } = Calibration::find(place)?;
+    let measured = calibration.as_ref().map_or(0, |found| found.measured_unix_ms);
+    let usable = calibration
+        .and_then(|found| found.holds_for(place, facts, now).map(|()| found))
+        .map(|found| Prior::calibrated(facts, &found));
+    let ignored = usable.as_ref().err().map(Error::to_string);
+    let told =
+        ScmCalibration { file: file.display().to_string(), measured_unix_ms: measured, ignored };
+    Some((usable.ok(), told))
+}
+
+/// A calibration that lies with the tier (`terrace calibrate`).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ScmCalibration {
+    /// Its file.
+    pub file: String,
+    /// When the device was measured, Unix milliseconds; 0 where it cannot be read.
+    pub measured_unix_ms: u64,
+    /// Why it is not used, where it is not: it cannot be read, is old, or of another device.
+    pub ignored: Option<String>,
 }
 
 /// Where a tier comes from.
@@ -124,6 +165,15 @@ pub struct ScmStatus {
     pub failure: Option<String>,
     /// It is slower than flash: reads go past it, but for a few that tell when it is no longer.
     pub slow: bool,
+    /// What lies with it of its device's measured constants; none where nothing does.
+    pub calibration: Option<ScmCalibration>,
+    /// What a page was taken to cost before anything was measured: read, and written, nanoseconds. What it
+    /// costs lately stands among the counts.
+    pub prior_read_nanos: u32,
+    /// See `prior_read_nanos`.
+    pub prior_write_nanos: u32,
+    /// Writes in flight at its device, at most; in memory there is one.
+    pub writes_in_flight: u32,
     /// What it did.
     pub counts: ScmStatistics,
 }
@@ -132,6 +182,7 @@ pub struct ScmStatus {
 pub(crate) struct ScmCache {
     scm: Scm,
     opened: Result<Arc<ScmTier>>,
+    calibration: Option<ScmCalibration>,
 }
 
 impl ScmCache {
@@ -142,7 +193,11 @@ impl ScmCache {
         cache: &Arc<PageCache>,
         executor: &dyn Executor,
     ) -> Self {
-        let opened = scm.open(account, executor.clock()).map(Arc::new);
+        let opened = scm.open(account, executor.clock());
+        let (opened, calibration) = match opened {
+            Ok((tier, calibration)) => (Ok(Arc::new(tier)), calibration),
+            Err(error) => (Err(error), None),
+        };
         if let Ok(tier) = &opened {
             cache.set_below(tier);
             let (tier, cache) = (Arc::downgrade(tier), Arc::downgrade(cache));
@@ -152,12 +207,13 @@ impl ScmCache {
                 tier.on_work(Box::new(move || handle.wake()));
             }
         }
-        Self { scm, opened }
+        Self { scm, opened, calibration }
     }
 
     pub(crate) fn status(&self) -> ScmStatus {
         let tier = self.opened.as_ref().ok();
         let facts = tier.map(|tier| tier.facts());
+        let prior = tier.map(|tier| tier.prior());
         let failure = match &self.opened {
             Ok(tier) => tier.failure(),
             Err(error) => Some(error.clone()),
@@ -174,6 +230,10 @@ impl ScmCache {
             placement: self.scm.placement.name(),
             failure: failure.map(|error| error.to_string()),
             slow: tier.is_some_and(|tier| tier.is_slow()),
+            calibration: self.calibration.clone(),
+            prior_read_nanos: prior.map_or(0, |prior| prior.read_nanos),
+            prior_write_nanos: prior.map_or(0, |prior| prior.write_nanos),
+            writes_in_flight: prior.map_or(0, |prior| prior.writes as u32),
             counts: tier.map(|tier| tier.statistics()).unwrap_or_default(),
         }
     }

@@ -81,7 +81,8 @@ fn run(
     write_budget: Option<u64>,
 ) -> Result<Found> {
     let account = Account::unlimited("admission");
-    let options = ScmOptions { placement: Placement::DramFirst, write_budget, admission, id: 1 };
+    let placement = Placement::DramFirst;
+    let options = ScmOptions { placement, write_budget, admission, id: 1, ..ScmOptions::default() };
     // Beside the slots, their map.
     let bytes = (slots + slots / 256 + 18) as u64 * PAGE;
     let scm = Scm::Mapped(Region::anonymous(bytes)?);

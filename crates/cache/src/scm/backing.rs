@@ -135,14 +135,15 @@ impl Backing {
         }
     }
 
-    /// What writes its pages.
+    /// What writes its pages, `depth` at a time where they are written by requests, and at most [`DEPTH`].
     ///
     /// # Errors
     /// `Retry` where there is no queue or no memory for buffers.
-    pub(crate) fn writer(&self, account: &Account) -> Result<Writer> {
+    pub(crate) fn writer(&self, account: &Account, depth: usize) -> Result<Writer> {
+        let depth = depth.clamp(1, DEPTH);
         let (queue, depth) = match self {
             Self::Memory(_) => (None, 0),
-            Self::Device(device) => (Some(device.blocks.queue(DEPTH)?), DEPTH),
+            Self::Device(device) => (Some(device.blocks.queue(depth)?), depth),
         };
         let _charge = account.charge((depth * PAGE_BYTES) as u64)?;
         let (bufs, completions) = ((0..depth).map(|_| Buf::pages(1)).collect(), Vec::new());

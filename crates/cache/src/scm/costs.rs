@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
-use super::Costs;
 use super::placement::ALL;
 use super::statistics::Counters;
+use super::{Costs, Prior};
 use crate::turns::Turns;
 
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
@@ -44,16 +44,13 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Before anything is measured: `read`, what a read of the medium takes by its kind, beside what a
-    /// page takes anyway.
-    pub(crate) fn new(read: Duration) -> Self {
-        let nanos = u32::try_from(read.as_nanos()).unwrap_or(u32::MAX);
-        let hit = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
-        let write = AtomicU32::new(nanos.saturating_add(DRAM_HIT_NANOS));
+    /// Before anything is measured: a use takes what a read of the medium does beside what one takes anyway.
+    pub(crate) fn new(prior: Prior) -> Self {
+        let hit = prior.read_nanos.saturating_add(DRAM_HIT_NANOS);
         Self {
             put: AtomicU32::new(DRAM_PUT_NANOS),
-            hit,
-            write,
+            hit: AtomicU32::new(hit),
+            write: AtomicU32::new(prior.write_nanos),
             flash: AtomicU32::new(FLASH_NANOS),
             worthy: AtomicU8::new(0),
             share: AtomicU32::new(ALL),
@@ -156,9 +153,11 @@ fn follow(average: &AtomicU32, took: Duration, beside: u32) {
 mod tests {
     use super::*;
 
+    const SSD: Prior = Prior { read_nanos: 10_000, write_nanos: 10_400, writes: 32 };
+
     #[test]
     fn averages_follow_what_is_measured_and_outliers_count_for_little() {
-        let measured = Measured::new(Duration::from_micros(10));
+        let measured = Measured::new(SSD);
         assert_eq!((measured.hit_nanos(), measured.write_nanos()), (10_400, 10_400));
         (0..200).for_each(|_| measured.hit(Duration::from_nanos(600)));
         assert!((990..1100).contains(&measured.hit_nanos()), "{}", measured.hit_nanos());
@@ -172,7 +171,7 @@ mod tests {
 
     #[test]
     fn pages_go_up_as_far_as_they_are_used_there() {
-        let (measured, counters) = (Measured::new(Duration::from_micros(10)), Counters::default());
+        let (measured, counters) = (Measured::new(SSD), Counters::default());
         measured.reckon(&counters);
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let go_up = || (0..1000).filter(|n| measured.worthy_heat(spread(*n)).is_some()).count();
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_lies_below_still_is_not_written_again() {
-        let (measured, counters) = (Measured::new(Duration::ZERO), Counters::default());
+        let (measured, counters) = (Measured::new(SSD), Counters::default());
         assert_eq!(measured.costs(&counters).rewritten, 256);
         counters.kept.store(300, Relaxed);
         counters.demoted.store(100, Relaxed);

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
+use super::Prior;
 use super::aside::Aside;
 
 /// Measurements until an average says something.
@@ -119,10 +120,9 @@ pub(crate) struct Detour {
 }
 
 impl Detour {
-    /// Before anything is measured: `read`, what a read of the tier's medium takes by its kind.
-    pub(crate) fn new(read: Duration) -> Self {
-        let nanos = u32::try_from(read.as_nanos()).unwrap_or(u32::MAX);
-        let (tier, flash) = (Mean::new(nanos), Mean::new(FLASH_NANOS));
+    /// Before anything is measured.
+    pub(crate) fn new(prior: Prior) -> Self {
+        let (tier, flash) = (Mean::new(prior.read_nanos), Mean::new(FLASH_NANOS));
         Self { tier, flash, way: AtomicU8::new(Way::In as u8), aside: Aside::default() }
     }
 
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_goes_the_other_way_takes_a_small_part_of_the_time() {
-        let detour = Detour::new(Duration::from_micros(10));
+        let detour = Detour::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });
         (0..ENOUGH).for_each(|_| detour.flash(Duration::from_micros(80)));
         (0..5000).for_each(|_| detour.hit(Duration::from_millis(2)));
         let mut judged = Judgement::default();

@@ -10,6 +10,7 @@ use super::background::Desk;
 use super::backing::Backing;
 use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
 use super::placement::Placement;
+use super::prior::Prior;
 use super::slot_map::{SLOT_SIXTEENTHS, WAYS};
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
@@ -23,6 +24,8 @@ pub struct ScmOptions {
     pub write_budget: Option<u64>,
     /// Which pages are let in.
     pub admission: Admission,
+    /// What the medium was measured to be; none: what its kind says.
+    pub prior: Option<Prior>,
     /// A random number, for a place that is taken over.
     pub id: u64,
 }
@@ -48,7 +51,8 @@ impl ScmTier {
         let slots = layout.sets * WAYS;
         let bytes = slots as u64 * SLOT_SIXTEENTHS / 16 + Self::ghost_bytes(slots);
         let charge = account.charge(bytes)?;
-        let mut writer = backing.writer(account)?;
+        let prior = options.prior.unwrap_or_else(|| Prior::of_kind(backing.facts()));
+        let mut writer = backing.writer(account, prior.writes)?;
         let found = backing.read(0, |page| decode_head(page, pages as u64))?;
         let is_found = found.is_ok();
         let id = found.unwrap_or(hash64(options.id, b"SCM tier"));
@@ -62,7 +66,8 @@ impl ScmTier {
         };
         let desk = Desk::new(writer, layout, budget);
         let policies = (options.placement, options.admission);
-        let tier = Self::new((backing, layout, id), policies, desk, charge, Arc::clone(clock));
+        let tier =
+            Self::new((backing, layout, id), policies, (desk, prior), charge, Arc::clone(clock));
         if is_found {
             tier.restore();
         }

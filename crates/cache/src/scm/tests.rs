@@ -55,7 +55,7 @@ fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
 }
 
 fn options(placement: Placement) -> ScmOptions {
-    ScmOptions { placement, write_budget: None, admission: Admission::Chosen, id: 5 }
+    ScmOptions { placement, id: 5, ..ScmOptions::default() }
 }
 
 fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {

@@ -25,6 +25,7 @@ use super::heirs::Inheriting;
 use super::journal::Layout;
 use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
+use super::prior::Prior;
 use super::slot_map::{Room, SlotMap};
 use super::statistics::{Counters, ScmStatistics, count};
 use crate::rows::Ghost;
@@ -42,6 +43,7 @@ pub struct ScmTier {
     admission: Admission,
     pub(super) offers: Offers,
     pub(super) counters: Counters,
+    prior: Prior,
     pub(super) measured: Measured,
     pub(super) detour: Detour,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
@@ -140,13 +142,12 @@ impl ScmTier {
     pub(super) fn new(
         (backing, layout, id): (Backing, Layout, u64),
         (placement, admission): (Placement, Admission),
-        desk: Desk,
+        (desk, prior): (Desk, Prior),
         charge: Charge,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let map = SlotMap::new(layout.sets);
-        let read = backing.facts().read_latency;
-        let (measured, counters) = (Measured::new(read), Counters::default());
+        let (measured, counters) = (Measured::new(prior), Counters::default());
         measured.reckon(&counters);
         let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
         Self {
@@ -161,7 +162,8 @@ impl ScmTier {
             offers: Offers::default(),
             counters,
             measured,
-            detour: Detour::new(read),
+            detour: Detour::new(prior),
+            prior,
             alone: Default::default(),
             fullness: AtomicU32::new(0),
             late: Default::default(),
@@ -182,6 +184,12 @@ impl ScmTier {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         self.backing.facts()
+    }
+
+    /// What it took that for at first.
+    #[must_use]
+    pub const fn prior(&self) -> Prior {
+        self.prior
     }
 
     /// The time by which it measures what things cost.

@@ -11,7 +11,7 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use terracedb::{Builder, Db, Error, Result, Scm};
+use terracedb::{Builder, Db, Error, Result, Scm, ScmCalibration};
 
 use crate::args::CodecName;
 use crate::directory;
@@ -177,8 +177,12 @@ impl Config {
             directory::must_hold_store(self.path()?)?;
         }
         let db = self.builder(self.path()?)?.open()?;
-        if let Some(why) = db.resources().scm().and_then(|scm| scm.failure) {
+        let Some(scm) = db.resources().scm() else { return Ok(db) };
+        if let Some(why) = scm.failure {
             eprintln!("terrace: warning: going on without the SCM tier: {why}");
+        }
+        if let Some(ScmCalibration { file, ignored: Some(why), .. }) = scm.calibration {
+            eprintln!("terrace: warning: {file} is not used, calibrate again: {why}");
         }
         Ok(db)
     }

@@ -12,7 +12,7 @@ fn an_emulated_device_is_printed_drawn_and_written() {
     assert!(out.contains("write unit     256 B\n"), "{out}");
     assert!(out.contains("readers        3 ") && out.contains("writers        1 "), "{out}");
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("\nversion = 1\n") && text.contains("\nunit-bytes = 256\n"), "{text}");
+    assert!(text.contains("\nversion = 2\n") && text.contains("\nunit-bytes = 256\n"), "{text}");
     assert!(fs::read_to_string(&chart).unwrap().starts_with("<svg "));
     // Virtual time is the same every time.
     assert_eq!(terrace(&args).good(), out);
@@ -28,7 +28,44 @@ fn a_directory_is_measured_in_a_file_of_its_own() {
     assert!(out.contains("read latency ") && out.contains("both GB/s"), "{out}");
     let left: Vec<_> =
         fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["precious"]);
+    let kept = "terrace.calibration";
+    assert!(left.len() == 2 && left.iter().all(|name| name == "precious" || name == kept));
+    let file = format!("{dir}/{kept}");
+    assert!(out.ends_with(&format!("\nwritten to {file}\n")), "{out}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(&format!("\nplace = \"{dir}\"\n")), "{text}");
+    assert!(!text.contains("measured-unix-ms = 0\n"), "{text}");
+}
+
+#[test]
+fn a_tier_uses_what_was_measured_where_it_lies_and_says_why_not() {
+    let scratch = Scratch::new();
+    let (store, device) = (scratch.arg("store"), scratch.arg("device"));
+    fs::create_dir(&device).unwrap();
+    let place = format!("emulated:optane-ssd@{device}");
+    terrace(&["calibrate", &place]).good();
+    let scm = [format!("scm.path={place}"), "scm.size=16MiB".to_owned()];
+    let [path, size] = scm.each_ref().map(String::as_str);
+    let with = |command: &[&str]| {
+        let set = ["--memory", "64MiB", "--set", path, "--set", size];
+        terrace(&[command, &set].concat())
+    };
+    with(&["put", &store, "key", "value"]).good();
+    let out = with(&["stats", &store]).good();
+    let wanted =
+        "terrace.calibration: 10.0 us to read a page, 1.9 us to write one, 6 writes at once";
+    assert!(out.contains(wanted) && !out.contains("not used"), "{out}");
+    // Of another device, or no calibration at all: said, and the store serves.
+    let file = format!("{device}/terrace.calibration");
+    let text = fs::read_to_string(&file).unwrap();
+    for damaged in [text.replace("\"optane-ssd\"", "\"nvme\""), "?".to_owned()] {
+        fs::write(&file, damaged).unwrap();
+        let out = with(&["get", &store, "key"]);
+        assert!(out.err.contains("terrace.calibration is not used, calibrate again: "));
+        assert_eq!((out.code, out.out.as_str()), (0, "value\n"));
+        let out = with(&["stats", &store]).out;
+        assert!(out.contains("warning: ") && out.contains("is not used"), "{out}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use base::limits::PAGE_BYTES;
 use base::{Account, Error, Result, Rng};
 
+use super::LEAST_BYTES;
 use super::run::WRITE;
 use crate::emulated::{Load, Measured, Profile, measure};
 use crate::scm::{Blocks, Facts, Place, Scm, Slots};
@@ -71,7 +72,7 @@ impl Device {
 
     /// The shortest access, bytes.
     pub(super) fn least(&self) -> u64 {
-        if self.facts().byte_addressable { 64 } else { PAGE_BYTES as u64 }
+        if self.facts().byte_addressable { LEAST_BYTES } else { PAGE_BYTES as u64 }
     }
 
     /// The sizes of accesses to try.

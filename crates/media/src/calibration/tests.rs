@@ -71,6 +71,8 @@ fn a_real_place_is_measured_with_threads_and_a_clock() {
 fn example() -> Calibration {
     Calibration {
         place: "emulated:optane-dimm@/dev/shm/\"a\\b\"\n".to_owned(),
+        device: "00c0ffee12345678".to_owned(),
+        measured_unix_ms: 1_700_000_000_123,
         emulated: "optane-dimm".to_owned(),
         is_byte_addressable: true,
         unit_bytes: 256,
@@ -82,6 +84,21 @@ fn example() -> Calibration {
         write_sizes: Vec::new(),
         mixed: vec![(0.0, 6.5), (0.5, 1.6125), (1.0, 2.2)],
     }
+}
+
+#[test]
+fn pages_cost_what_the_profiles_say() {
+    let dimm = calibrated("emulated:optane-dimm");
+    // 64 bytes after 305 ns, the rest at one thread's 2.9 GB/s.
+    assert!((1500.0..1900.0).contains(&dimm.page_read_ns()), "{}", dimm.page_read_ns());
+    near(dimm.page_write_ns(1).unwrap(), 4096.0 / 2.22);
+    let ssd = calibrated("emulated:optane-ssd");
+    near(ssd.page_read_ns(), 10_000.0);
+    near(ssd.page_write_ns(ssd.writers()).unwrap(), 4096.0 / 2.1);
+    // Between two numbers of threads the smaller counts.
+    assert_eq!(example().page_write_ns(7), Some(4096.0 / 2.22));
+    let blank = Calibration { read_latency_ns: 7.0, ..Calibration::default() };
+    assert_eq!((blank.page_read_ns(), blank.page_write_ns(4)), (7.0, None));
 }
 
 /// `docs/format/calibration.md` names the file.
@@ -104,8 +121,10 @@ fn what_is_not_a_calibration_is_refused_with_its_line() {
         Calibration::parse(&text.replacen(from, to, 1))
     };
     for (from, to) in [
-        ("version = 1", "version = 2"),
-        ("version = 1", "version"),
+        ("version = 2", "version = 1"),
+        ("version = 2", "version = 3"),
+        ("version = 2", "version"),
+        ("measured-unix-ms = 17", "measured-unix-ms = -17"),
         ("unit-bytes = 256", "unit-bytes = 0"),
         ("unit-bytes = 256", "unit-bytes = 256\nunit-bytes = 256"),
         ("read-latency-ns = 305", "read-latency-ns = -1"),

@@ -7,10 +7,10 @@ use base::{Error, Result};
 use super::{Calibration, Points};
 
 /// The version this writes, and the only one it reads.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The longest file that is read, bytes; the most points of a curve.
-const BYTES_MAX: usize = 64 << 10;
+pub(super) const BYTES_MAX: usize = 64 << 10;
 const POINTS_MAX: usize = 1024;
 
 impl Calibration {
@@ -23,6 +23,8 @@ impl Calibration {
             let _never = writeln!(text, "{name} = {value}");
         };
         line("place", quoted(&self.place));
+        line("device", quoted(&self.device));
+        line("measured-unix-ms", self.measured_unix_ms.to_string());
         line("emulated", quoted(&self.emulated));
         line("byte-addressable", self.is_byte_addressable.to_string());
         line("unit-bytes", self.unit_bytes.to_string());
@@ -82,6 +84,11 @@ impl Calibration {
                 _ => return Err(refused(format_args!("version {VERSION}"), value)),
             },
             "place" => self.place = unquoted(value)?,
+            "device" => self.device = unquoted(value)?,
+            "measured-unix-ms" => {
+                self.measured_unix_ms =
+                    value.parse().map_err(|_| refused("Unix milliseconds", value))?;
+            }
             "emulated" => self.emulated = unquoted(value)?,
             "byte-addressable" => {
                 self.is_byte_addressable =
@@ -105,9 +112,11 @@ impl Calibration {
 }
 
 /// All must be there.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "version",
     "place",
+    "device",
+    "measured-unix-ms",
     "emulated",
     "byte-addressable",
     "unit-bytes",
