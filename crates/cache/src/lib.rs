@@ -11,6 +11,7 @@ pub mod curve;
 #[doc(hidden)]
 pub mod fuzzing;
 mod key;
+mod live_files;
 mod page_cache;
 mod page_queue;
 pub mod rows;
@@ -21,6 +22,7 @@ mod turns;
 
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};
+pub use live_files::LiveFile;
 pub use page_cache::PageCache;
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{

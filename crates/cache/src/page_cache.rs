@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::balance::SHADOW_PART;
 use crate::blocks::Blocks;
+use crate::live_files::LiveFiles;
 use crate::rows::Ghost;
 use crate::scm::{Leaving, ScmTier};
 use crate::shard::{
@@ -29,7 +30,7 @@ use crate::shard::{
     warm,
 };
 use crate::turns::Turns;
-use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
+use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
 ///
@@ -45,6 +46,7 @@ pub struct PageCache {
     meta: Lookups,
     /// Where pages go that leave.
     below: OnceLock<Arc<ScmTier>>,
+    files: Arc<LiveFiles>,
     _charge: Charge,
 }
 
@@ -103,6 +105,7 @@ impl PageCache {
             data: Lookups::default(),
             meta: Lookups::default(),
             below: OnceLock::new(),
+            files: Arc::default(),
             _charge: charge,
         })
     }
@@ -260,6 +263,18 @@ impl PageCache {
     #[must_use]
     pub fn uncached(&self, page: &Page) -> Frame {
         Frame::heap(&self.account, page)
+    }
+
+    /// Says that somebody may read `file`, for as long as what it returns is held. Who says it of one file
+    /// says it of each before it is read: pages of all others are not written below any more.
+    #[must_use]
+    pub fn keep_file(&self, file: u64) -> LiveFile {
+        self.files.keep(file)
+    }
+
+    /// Whether somebody may read `file`.
+    pub(crate) fn is_live(&self, file: u64) -> bool {
+        self.files.has(file)
     }
 
     /// Removes every page of a file that is gone, of `pages` pages; what lies below goes by and by. Asks

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base::TaskHandle;
 use base::limits::PAGE_BYTES;
-use cache::PageCache;
+use cache::{LiveFile, PageCache};
 use media::Medium;
 use parking_lot::Mutex;
 
@@ -45,6 +45,11 @@ impl ObsoleteFiles {
     pub(crate) fn new(medium: Arc<dyn Medium>, cache: Arc<PageCache>) -> Arc<Self> {
         let (waiting, purging) = Default::default();
         Arc::new(Self { medium, cache, waiting, purging })
+    }
+
+    /// Says to the cache that `file` may be read, by its digest.
+    pub(crate) fn keep(&self, digest: u64) -> LiveFile {
+        self.cache.keep_file(digest)
     }
 
     /// Has `purger` call [`ObsoleteFiles::purge_one`] when there is something to do.

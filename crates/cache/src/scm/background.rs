@@ -110,7 +110,8 @@ impl ScmTier {
         }
         self.promote(cache);
         self.bury(&mut desk);
-        let done = self.write_staged(&mut desk, now).and_then(|()| self.write_map(&mut desk, now));
+        let done =
+            self.write_staged(&mut desk, cache, now).and_then(|()| self.write_map(&mut desk, now));
         self.fullness.store(desk.budget.fullness(now), Relaxed);
         self.measured.reckon(&self.counters);
         let (at, before) = desk.reckoned;
@@ -166,7 +167,7 @@ impl ScmTier {
         }
     }
 
-    fn write_staged(&self, desk: &mut Desk, now: Duration) -> Result<()> {
+    fn write_staged(&self, desk: &mut Desk, cache: &PageCache, now: Duration) -> Result<()> {
         let staged = self.offers.take_staged(BATCH);
         if staged.is_empty() {
             return Ok(());
@@ -176,6 +177,11 @@ impl ScmTier {
         for page in &staged {
             // It may have left DRAM twice before it was written.
             if placed.iter().any(|(_, other): &(usize, &Staged)| other.hash == page.hash) {
+                continue;
+            }
+            let is_dead = !cache.is_live(page.key.file) || self.offers.is_dead(page.key);
+            if is_dead {
+                self.counters.refused(Refusal::Dead);
                 continue;
             }
             match self.write(desk, now, page)? {
@@ -213,9 +219,6 @@ impl ScmTier {
         now: Duration,
         page: &Staged,
     ) -> Result<std::result::Result<Option<usize>, Refusal>> {
-        if self.offers.is_dead(page.key) {
-            return Ok(Err(Refusal::Dead));
-        }
         if self.map.find(page.hash).is_some() {
             return Ok(Ok(None));
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Result, RunId};
-use cache::{PageCache, PageKey, PageKind, ScmTier};
+use cache::{LiveFile, PageCache, PageKey, PageKind, ScmTier};
 use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
 use table::{Bounds, Header, Table};
 
@@ -28,8 +28,9 @@ pub(super) struct CarryOver {
     places: u32,
     /// Pages of inputs that are of no more use, where their files stay.
     gone: Vec<(u64, Range<u32>)>,
-    /// Files of outputs that were offered, and their last pages.
-    offered: Vec<(u64, u32)>,
+    /// Files of outputs that were offered, and their last pages. Nobody else keeps them until they are
+    /// installed.
+    offered: Vec<(u64, u32, LiveFile)>,
 }
 
 /// A survey takes no more keys once those of hot pages take this much, which the last of them may pass: the
@@ -151,11 +152,13 @@ impl CarryOver {
             _ => PageKind::Meta,
         };
         let key = PageKey { file, page: number };
+        if self.offered.last().is_none_or(|(last, ..)| *last != file) {
+            self.offered.push((file, 0, self.cache.keep_file(file)));
+        }
         if self.tier.carry(&self.cache, (key, kind), content, self.places) {
             self.places -= 1;
-            match self.offered.last_mut() {
-                Some((last, end)) if *last == file => *end = number + 1,
-                _ => self.offered.push((file, number + 1)),
+            if let Some((_, end, _)) = self.offered.last_mut() {
+                *end = number + 1;
             }
         }
     }
@@ -169,7 +172,7 @@ impl CarryOver {
 
     /// The outputs will never be.
     pub(super) fn discarded(&self) {
-        for (file, pages) in &self.offered {
+        for (file, pages, _) in &self.offered {
             self.tier.remove_pages(*file, 0..*pages);
         }
     }

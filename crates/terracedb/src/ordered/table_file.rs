@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Error, Result};
+use cache::LiveFile;
 use compact::plan::FileSummary;
 use table::{Pointer, Table, ValueRead};
 
@@ -23,6 +24,7 @@ pub(crate) struct TableFile {
     obsolete: AtomicBool,
     damaged: AtomicBool,
     facts: OnceLock<Arc<FileSummary>>,
+    _live: Option<LiveFile>,
 }
 
 impl TableFile {
@@ -36,7 +38,8 @@ impl TableFile {
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
         let facts = OnceLock::new();
-        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, facts })
+        let _live = table.as_ref().ok().map(|table| obsolete_files.keep(table.footer().digest));
+        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, facts, _live })
     }
 
     /// The table.

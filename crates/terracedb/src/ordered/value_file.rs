@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
+use cache::LiveFile;
 use media::Medium;
 use parking_lot::Mutex;
 use table::{Values, values_file_name};
@@ -21,6 +22,7 @@ pub(crate) struct ValueFile {
     /// What a collection could not take out of it stays: it is not tried again.
     stays: AtomicBool,
     shared: Arc<Shared>,
+    _live: Option<LiveFile>,
 }
 
 /// What all value files of a store need.
@@ -115,7 +117,9 @@ impl ValueFiles {
             _ => error,
         });
         let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
-        let file = Arc::new(ValueFile { id, values, stays, shared });
+        let digest = values.as_ref().ok().map(|values| values.footer().digest);
+        let _live = digest.map(|digest| shared.obsolete_files.keep(digest));
+        let file = Arc::new(ValueFile { id, values, stays, shared, _live });
         open.retain(|_, file| file.strong_count() > 0);
         open.insert(id, Arc::downgrade(&file));
         file

@@ -1,0 +1,70 @@
+//! The files that somebody may read: a page that outlived its file in DRAM, or on its way out of it, is not
+//! written below ([`crate::scm`]).
+//!
+//! A file may be kept by more than one: copies of a store have files of one content.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+/// By digest, how many keep the file. Nothing until the first is kept: who tells of no file has all of
+/// them count as there.
+#[derive(Default)]
+pub(crate) struct LiveFiles(OnceLock<Mutex<HashMap<u64, u32>>>);
+
+impl LiveFiles {
+    pub(crate) fn keep(self: &Arc<Self>, file: u64) -> LiveFile {
+        *self.0.get_or_init(Mutex::default).lock().entry(file).or_default() += 1;
+        LiveFile { files: Arc::clone(self), file }
+    }
+
+    /// Whether somebody may read `file`.
+    pub(crate) fn has(&self, file: u64) -> bool {
+        self.0.get().is_none_or(|files| files.lock().contains_key(&file))
+    }
+}
+
+impl fmt::Debug for LiveFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LiveFiles({})", self.0.get().map_or(0, |files| files.lock().len()))
+    }
+}
+
+/// A file that somebody may read for as long as this is held ([`crate::PageCache::keep_file`]).
+#[derive(Debug)]
+pub struct LiveFile {
+    files: Arc<LiveFiles>,
+    file: u64,
+}
+
+impl Drop for LiveFile {
+    fn drop(&mut self) {
+        let Some(files) = self.files.0.get() else { return };
+        let mut files = files.lock();
+        match files.get_mut(&self.file) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(files.remove(&self.file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_live_while_anyone_keeps_it() {
+        let files = Arc::new(LiveFiles::default());
+        assert!(files.has(1), "nobody tells");
+        let one = files.keep(1);
+        assert!(files.has(1) && !files.has(2));
+        let again = files.keep(1);
+        drop(one);
+        assert!(files.has(1));
+        drop(again);
+        assert!(!files.has(1));
+    }
+}
