@@ -48,4 +48,8 @@ mod predicted_tests;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
+mod reference_tests;
+#[cfg(test)]
+mod slow_tests;
+#[cfg(test)]
 mod tests;

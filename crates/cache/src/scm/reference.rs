@@ -1,11 +1,14 @@
 //! The two tiers as plain data: what each access must find, told without frames, locks, queues or
 //! threads. It shares the pure policies with the tiers, and the ghosts that remember
-//! what went ([`Ghost`]).
+//! what went ([`Ghost`]); where pages lie, what is written when, the budget and what its past was, which
+//! files are gone and how pages rise it has by itself.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::admission::{Offer, decide};
-use super::placement::{Costs, Placement, Tier};
+use super::journal::SLOTS_PER_PAGE;
+use super::placement::{ALL, Costs, Placement, Tier};
 use super::slot_map::{Room, WAYS};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
@@ -28,6 +31,70 @@ struct Page {
 /// Hashes with their heat, and the hand.
 type Set = ([Option<(u64, u8)>; WAYS], usize);
 
+/// The hash of a slot that is being written.
+const TAKEN: u64 = u64::MAX;
+
+/// Turns of data pages of the main queue in DRAM, and which part of pages may rise by them, in 256ths.
+struct Rising {
+    stayed: u64,
+    left: u64,
+    /// As of when it was reckoned last.
+    before: (u64, u64),
+    at: Duration,
+    share: u32,
+}
+
+/// Bytes written by the second, and pages of the map that are to be.
+struct Writes {
+    rate: Option<u64>,
+    by_second: BTreeMap<u64, u64>,
+    dirty: Vec<bool>,
+    turn: usize,
+    owed: usize,
+    idle: Duration,
+}
+
+impl Writes {
+    /// What the sixty-one seconds to `now` had.
+    fn minute(&self, now: u64) -> u64 {
+        self.by_second.range(now.saturating_sub(60)..=now).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn may_write(&self, now: u64) -> bool {
+        let Some(rate) = self.rate else { return true };
+        let this_second = self.by_second.get(&now).copied().unwrap_or(0);
+        let minute = (rate * 60).saturating_sub(self.minute(now));
+        minute.min((rate * 4).max(4096).saturating_sub(this_second)) >= 4096
+    }
+
+    fn write(&mut self, now: u64) {
+        *self.by_second.entry(now).or_default() += 4096;
+    }
+
+    fn fullness(&self, now: u64) -> u32 {
+        self.rate.map_or(0, |rate| (self.minute(now).min(rate * 60) * 256 / (rate * 60)) as u32)
+    }
+
+    /// Pages of the map, in turns: one for sixteen pages, or sixteen where nothing was done for a tenth of a
+    /// second.
+    fn write_map(&mut self, now: Duration) {
+        let due = self.owed / 16;
+        self.owed %= 16;
+        let is_idle = now - self.idle >= Duration::from_millis(100);
+        if is_idle {
+            self.idle = now;
+        }
+        for _ in 0..if is_idle { due.max(16) } else { due } {
+            let pages = self.dirty.len();
+            let next = (0..pages).map(|step| (self.turn + step) % pages).find(|n| self.dirty[*n]);
+            let Some(next) = next.filter(|_| self.may_write(now.as_secs())) else { return };
+            self.dirty[next] = false;
+            self.turn = (next + 1) % pages;
+            self.write(now.as_secs());
+        }
+    }
+}
+
 pub(super) struct Reference {
     placement: Placement,
     costs: Costs,
@@ -40,6 +107,14 @@ pub(super) struct Reference {
     /// Pages of late that would have pushed out another, and those that did.
     late: (u32, u32),
     staged: Vec<(PageKey, PageKind)>,
+    /// Who finds a page on a device puts it into DRAM; one in memory is copied up afterwards.
+    is_device: bool,
+    rises: Vec<(PageKey, PageKind)>,
+    rising: Rising,
+    writes: Writes,
+    fullness: u32,
+    /// Files that are gone.
+    gone: BTreeSet<u64>,
 }
 
 const fn least_heat(kind: PageKind) -> u8 {
@@ -63,45 +138,139 @@ impl Reference {
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 16)).collect(),
             late: (0, 0),
             staged: Vec::new(),
+            is_device: false,
+            rises: Vec::new(),
+            rising: Rising { stayed: 0, left: 0, before: (0, 0), at: Duration::ZERO, share: ALL },
+            writes: Writes {
+                rate: None,
+                by_second: BTreeMap::new(),
+                dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
+                turn: 0,
+                owed: 0,
+                idle: Duration::ZERO,
+            },
+            fullness: 0,
+            gone: BTreeSet::new(),
         }
     }
 
+    /// Over a device, with so many bytes a second to be written.
+    pub(super) fn with(mut self, is_device: bool, rate: Option<u64>) -> Self {
+        (self.is_device, self.writes.rate) = (is_device, rate);
+        self
+    }
+
+    /// One page asked for at a time that does not pass, read where it is nowhere, and what follows.
     pub(super) fn access(&mut self, key: PageKey, kind: PageKind) -> Found {
+        self.access_run(&[key], kind, Duration::ZERO)
+    }
+
+    /// The pages of a run: all of them are somewhere, or all are read. Where the last was that was looked
+    /// for.
+    pub(super) fn access_run(&mut self, run: &[PageKey], kind: PageKind, now: Duration) -> Found {
+        let mut found = Found::Dram;
+        for key in run {
+            found = self.look(*key, kind);
+            if found == Found::Nowhere {
+                run.iter().for_each(|key| self.fill(*key, kind));
+                break;
+            }
+        }
+        self.step(now);
+        found
+    }
+
+    /// A file is gone, and with it its pages, of which these are the hashes.
+    pub(super) fn remove(&mut self, file: u64, hashes: &BTreeSet<u64>, now: Duration) {
+        self.gone.insert(file);
+        self.new.retain(|page| page.key.file != file);
+        self.main.retain(|page| page.key.file != file);
+        for (set, (slots, _)) in self.sets.iter_mut().enumerate() {
+            for (way, slot) in slots.iter_mut().enumerate() {
+                if slot.is_some_and(|(hash, _)| hashes.contains(&hash)) {
+                    *slot = None;
+                    self.writes.dirty[(set * WAYS + way) / SLOTS_PER_PAGE] = true;
+                }
+            }
+        }
+        self.step(now);
+    }
+
+    /// Pages below.
+    pub(super) fn resident(&self) -> u64 {
+        self.sets.iter().map(|(set, _)| set.iter().flatten().count() as u64).sum()
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.writes.by_second.values().sum()
+    }
+
+    fn worthy(&self, hash: u64) -> Option<u8> {
+        let may = u32::from((hash >> 40) as u8) < self.rising.share;
+        self.costs.worthy_heat().filter(|_| may)
+    }
+
+    fn look(&mut self, key: PageKey, kind: PageKind) -> Found {
         let mut all = self.new.iter_mut().chain(&mut self.main);
         if let Some(page) = all.find(|page| page.key == key) {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
             return Found::Dram;
         }
-        let found = match self.slot(key.hash()) {
-            Some((_, heat)) => {
-                *heat = (*heat + 1).min(3);
-                let heat = *heat;
-                if self.placement.goes_up(kind, heat, self.costs.worthy_heat()) {
-                    self.insert(key, kind, true);
-                    if let Some((_, heat)) = self.slot(key.hash()) {
-                        *heat = 2;
-                    }
-                }
-                Found::Scm
+        let worthy = self.worthy(key.hash());
+        let Some((_, heat)) = self.slot(key.hash()) else { return Found::Nowhere };
+        *heat = (*heat + 1).min(3);
+        let heat = *heat;
+        match self.placement.goes_up(kind, heat, worthy) {
+            true if self.is_device => self.rise(key, kind),
+            true => self.rises.push((key, kind)),
+            false => {}
+        }
+        Found::Scm
+    }
+
+    fn rise(&mut self, key: PageKey, kind: PageKind) {
+        self.insert(key, kind, true);
+        if let Some((_, heat)) = self.slot(key.hash()) {
+            *heat = 2;
+        }
+    }
+
+    fn fill(&mut self, key: PageKey, kind: PageKind) {
+        let goes_down = self.placement.on_miss(kind, self.worthy(key.hash())) == Tier::Scm;
+        if goes_down && self.wants(key, kind, false, false) {
+            self.staged.push((key, kind));
+        } else {
+            self.insert(key, kind, false);
+        }
+    }
+
+    fn step(&mut self, now: Duration) {
+        for (key, kind) in std::mem::take(&mut self.rises) {
+            self.rise(key, kind);
+        }
+        self.write(now.as_secs());
+        self.writes.write_map(now);
+        self.fullness = self.writes.fullness(now.as_secs());
+        let Rising { stayed, left, before, at, share } = &mut self.rising;
+        if now - *at >= Duration::from_millis(100) {
+            *at = now;
+            let went = *left - before.1;
+            if went >= 256 {
+                let uses = (*stayed - before.0) * 256 / went;
+                *share = Costs::next_share(*share, self.costs.paid(uses as u32));
+                *before = (*stayed, *left);
             }
-            None => {
-                let goes_down = self.placement.on_miss(kind, self.costs.worthy_heat()) == Tier::Scm;
-                if goes_down && self.wants(key, kind, false, false) {
-                    self.staged.push((key, kind));
-                } else {
-                    self.insert(key, kind, false);
-                }
-                Found::Nowhere
-            }
-        };
-        self.write();
-        found
+        }
+    }
+
+    fn place(&self, hash: u64) -> usize {
+        let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        (mixed as usize * self.sets.len()) >> 32
     }
 
     fn set(&mut self, hash: u64) -> &mut Set {
-        let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
-        let set = (mixed as usize * self.sets.len()) >> 32;
-        &mut self.sets[set]
+        let place = self.place(hash);
+        &mut self.sets[place]
     }
 
     fn slot(&mut self, hash: u64) -> Option<&mut (u64, u8)> {
@@ -110,6 +279,9 @@ impl Reference {
     }
 
     fn insert(&mut self, key: PageKey, kind: PageKind, is_warm: bool) {
+        if self.new.iter().chain(&self.main).any(|page| page.key == key) {
+            return;
+        }
         // What is read and not admitted below still passes a full DRAM's memory.
         if self.new.len() + self.main.len() == self.frames {
             let gone = self.evict();
@@ -134,12 +306,15 @@ impl Reference {
                 Queue::Main => self.main.pop_front(),
             }
             .unwrap();
+            let counts = queue == Queue::Main && page.kind == PageKind::Data;
             match policy::fate(queue, page.heat) {
                 Fate::Stays(heat) => {
+                    self.rising.stayed += u64::from(counts);
                     page.heat = heat;
                     self.main.push_back(page);
                 }
                 Fate::Goes { remembered } => {
+                    self.rising.left += u64::from(counts);
                     if remembered {
                         self.dram_ghost.remember(page.key.hash());
                     }
@@ -166,7 +341,7 @@ impl Reference {
             room: if is_filling { Room::Empty } else { Room::Full },
             is_warm,
             chance: (hash >> 24) as u8,
-            fullness: 0,
+            fullness: self.fullness,
             is_slow: false,
             offers: self.late.0,
             writes: self.late.1,
@@ -182,25 +357,45 @@ impl Reference {
         is_admitted
     }
 
-    fn write(&mut self) {
+    /// What was staged, as far as the budget goes: each into a slot of its own, found by none until all are
+    /// written.
+    fn write(&mut self, now: u64) {
+        let mut placed: Vec<(usize, usize, u64, u8)> = Vec::new();
         for (key, kind) in std::mem::take(&mut self.staged) {
             let heat = if kind == PageKind::Meta { 3 } else { 0 };
             let hash = key.hash();
-            if self.slot(hash).is_some() {
+            let is_placed = placed.iter().any(|(_, _, other, _)| *other == hash);
+            if is_placed || self.gone.contains(&key.file) || self.slot(hash).is_some() {
                 continue;
             }
+            if !self.writes.may_write(now) {
+                continue;
+            }
+            let place = self.place(hash);
             let (set, hand) = self.set(hash);
             let way = set.iter().position(Option::is_none).unwrap_or_else(|| {
                 loop {
                     let way = *hand;
-                    *hand = (way + 1) % WAYS;
+                    let next = (way + 1) % WAYS;
                     match &mut set[way] {
+                        Some((TAKEN, _)) => {}
                         Some((_, heat)) if *heat > 0 => *heat -= 1,
-                        _ => break way,
+                        _ => {
+                            *hand = next;
+                            break way;
+                        }
                     }
+                    *hand = next;
                 }
             });
-            set[way] = Some((hash, heat));
+            set[way] = Some((TAKEN, 0));
+            placed.push((place, way, hash, heat));
+            self.writes.write(now);
+        }
+        for (place, way, hash, heat) in placed {
+            self.sets[place].0[way] = Some((hash, heat));
+            self.writes.dirty[(place * WAYS + way) / SLOTS_PER_PAGE] = true;
+            self.writes.owed += 1;
         }
     }
 }

@@ -6,20 +6,20 @@ use base::{Account, Clock, ManualClock, Rng};
 use media::scm::{Blocks, Facts, Persistence, Region, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 
-use super::reference::{Found, Reference};
+use super::reference::Found;
 use super::*;
 use crate::{PageCache, PageKey, PageKind};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
-fn key(page: u64) -> PageKey {
+pub(super) fn key(page: u64) -> PageKey {
     PageKey { file: 0x9d8a_7b11 + (page >> 10), page: page as u32 & 0x3ff }
 }
 
-fn content(key: PageKey) -> Page {
+pub(super) fn content(key: PageKey) -> Page {
     let mut page = [0; PAGE_BYTES];
     Rng::new(key.file << 24 ^ u64::from(key.page)).fill(&mut page[..64]);
     page
@@ -29,11 +29,11 @@ fn account() -> Account {
     Account::unlimited("test")
 }
 
-fn memory(bytes: u64) -> Scm {
+pub(super) fn memory(bytes: u64) -> Scm {
     Scm::Mapped(Region::anonymous(bytes).unwrap())
 }
 
-fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
+pub(super) fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
     let file = medium
         .open("tier", Access::Direct)
         .or_else(|_| medium.create("tier", Access::Direct, bytes))
@@ -54,7 +54,7 @@ fn blocks(medium: &Arc<dyn Medium>, bytes: u64) -> Scm {
     Scm::Blocks(Blocks::new(file, bytes, facts, move |depth| medium.queue(depth)))
 }
 
-fn options(placement: Placement) -> ScmOptions {
+pub(super) fn options(placement: Placement) -> ScmOptions {
     ScmOptions { placement, id: 5, ..ScmOptions::default() }
 }
 
@@ -63,7 +63,7 @@ fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
 }
 
 /// Of which the time is `clock`'s.
-fn timed(scm: Scm, options: ScmOptions, clock: &Arc<dyn Clock>) -> Arc<ScmTier> {
+pub(super) fn timed(scm: Scm, options: ScmOptions, clock: &Arc<dyn Clock>) -> Arc<ScmTier> {
     Arc::new(ScmTier::open(scm, options, &account(), clock).unwrap())
 }
 
@@ -72,14 +72,14 @@ fn still() -> Arc<dyn Clock> {
     Arc::new(ManualClock::default())
 }
 
-fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
+pub(super) fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
     let cache = PageCache::new(&account(), bytes).unwrap();
     cache.set_below(tier);
     cache
 }
 
-/// Reads as the engine does.
-fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
+/// Where the page is, used as the engine does.
+pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
     let check = |page: &[u8]| page[..64] == content(key)[..64];
     if let Some(frame) = cache.get(key, kind) {
         assert!(check(&frame), "{key:?}");
@@ -115,45 +115,28 @@ fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
             }
         }
     }
-    let _: Frame = cache.insert(key, kind, &content(key));
     Found::Nowhere
 }
 
+/// Reads the page from flash.
+pub(super) fn fill(cache: &PageCache, key: PageKey, kind: PageKind) {
+    let _: Frame = cache.insert(key, kind, &content(key));
+}
+
+/// Reads as the engine does.
+fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
+    let found = look(cache, key, kind);
+    if found == Found::Nowhere {
+        fill(cache, key, kind);
+    }
+    found
+}
+
 /// A skewed choice of `pages` pages.
-fn skewed(rng: &mut Rng, pages: u64) -> u64 {
+pub(super) fn skewed(rng: &mut Rng, pages: u64) -> u64 {
     let scale = rng.below(pages) + 1;
     let rank = rng.below(scale);
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % pages
-}
-
-#[test]
-fn every_access_is_as_the_reference_says_under_every_policy() {
-    let costs = [
-        Costs { dram_hit: 400, dram_put: 0, scm_hit: 420, scm_write: 900, rewritten: 128 },
-        Costs { dram_hit: 400, dram_put: 300, scm_hit: 900, scm_write: 1200, rewritten: 64 },
-        Costs { dram_hit: 400, dram_put: 2500, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 },
-    ];
-    for (name, placement) in Placement::NAMES {
-        for costs in costs {
-            let (mut rng, seed) = Rng::from_env();
-            let tier = tier(memory(8 * MIB), options(placement));
-            tier.measured.fix(costs);
-            let cache = above(&tier, 2 * MIB + 200_000);
-            let frames = cache.statistics().capacity_pages as usize;
-            let mut reference = Reference::new(frames, tier.map.sets(), placement, costs);
-            let mut counts = [0; 3];
-            for turn in 0..150_000 {
-                let phase = (turn / 50_000) * 3000;
-                let page = phase + skewed(&mut rng, 6000);
-                let kind = if page.is_multiple_of(40) { PageKind::Meta } else { PageKind::Data };
-                let found = read(&cache, key(page), kind);
-                while tier.step(&cache) {}
-                assert_eq!(found, reference.access(key(page), kind), "{name} {seed} turn {turn}");
-                counts[found as usize] += 1;
-            }
-            assert!(counts[0] > 1000 && counts[1] > 10_000, "{name} {costs:?}: {counts:?}");
-        }
-    }
 }
 
 #[test]
@@ -349,6 +332,71 @@ fn pages_of_files_that_are_gone_go() {
     assert_eq!(tier.statistics().resident, left(0, 1500) as u64);
 }
 
+/// What left DRAM before its file went, or after, waits to be written, and is not.
+#[test]
+fn pages_that_outlive_their_file_are_not_written() {
+    let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
+    let cache = above(&tier, 2 * MIB);
+    let [first, second] = [key(0), key(1024)];
+    let files = [first, first, second].map(|key| cache.keep_file(key.file));
+    let lie_below = |from: u64| {
+        while tier.step(&cache) {}
+        (from..from + 20).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
+    };
+    let read =
+        |from: u64| (from..from + 20).for_each(|page| fill(&cache, key(page), PageKind::Data));
+    let [one, other, last] = files;
+    read(0);
+    // A copy of the store has the same file.
+    drop(one);
+    assert_eq!(lie_below(0), 20);
+    // Offered before the file went, and looked at after.
+    read(100);
+    drop(other);
+    cache.remove_file(first.file, 1024);
+    assert_eq!((lie_below(0), lie_below(100)), (0, 0));
+    assert_eq!(tier.statistics().refused.dead, 20);
+    // Offered long after: who read them has kept them until now.
+    read(200);
+    read(1024);
+    assert_eq!((lie_below(200), lie_below(1024)), (0, 20));
+    let counts = tier.statistics();
+    assert_eq!((counts.refused.dead, counts.resident), (40, 20), "{counts:?}");
+    drop(last);
+}
+
+/// What a medium was measured to be counts until the tier knows better, and bounds what is in flight there.
+#[test]
+fn a_tier_begins_with_its_prior_and_believes_what_it_sees() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let prior = Prior { read_nanos: 70_000, write_nanos: 90_000, writes: 3 };
+    let depths: Arc<parking_lot::Mutex<Vec<usize>>> = Arc::default();
+    let Scm::Blocks(inner) = blocks(&medium, 8 * MIB) else { panic!("memory") };
+    let (file, seen) = (Arc::clone(inner.file()), Arc::clone(&depths));
+    let scm = Blocks::new(file, inner.len(), inner.facts().clone(), move |depth| {
+        seen.lock().push(depth);
+        medium.queue(depth)
+    });
+    let tier =
+        tier(Scm::Blocks(scm), ScmOptions { prior: Some(prior), ..options(Placement::DramFirst) });
+    assert_eq!((tier.prior(), &*depths.lock()), (prior, &vec![3]));
+    let begins = tier.statistics();
+    assert_eq!((begins.hit_nanos, begins.write_nanos), (70_000 + DRAM_HIT_NANOS, 90_000));
+    (0..200).for_each(|_| tier.read_took(Duration::from_micros(9)));
+    assert!((9_400..9_600).contains(&tier.statistics().hit_nanos), "{:?}", tier.statistics());
+    // More than are in flight at once are written all the same.
+    let cache = above(&tier, 2 * MIB);
+    for page in 0..600 {
+        fill(&cache, key(page), PageKind::Data);
+        if page % 20 == 19 {
+            tier.step(&cache);
+        }
+    }
+    let resident = tier.statistics().resident;
+    assert!(resident > 50, "{resident}");
+    assert!((0..600).all(|page| look(&cache, key(page), PageKind::Data) != Found::Nowhere));
+}
+
 /// Files go faster than they are looked for: those too many are counted, and the rest goes.
 #[test]
 fn files_that_go_while_too_many_wait_are_counted() {
@@ -414,83 +462,4 @@ fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
     let slots = tier.statistics().slots;
     let beside_ghost = taken.used() - ScmTier::ghost_bytes(slots as usize);
     assert!(beside_ghost <= 12 * slots, "{} a slot", beside_ghost as f64 / slots as f64);
-}
-
-/// Reads that take their time: flash 100 us, the tier as long as it is told. How many of them were
-/// answered by the tier, and what all took, microseconds.
-fn timed_reads(cache: &PageCache, clock: &ManualClock, tier_micros: u64, reads: u64) -> [u64; 2] {
-    let (tier, began) = (cache.below().unwrap(), clock.monotonic());
-    let (mut rng, mut hits) = (Rng::new(reads), 0);
-    for _ in 0..reads {
-        let key = key(skewed(&mut rng, 3000));
-        if cache.get(key, PageKind::Data).is_none() {
-            let found = tier.find(key, PageKind::Data);
-            let took = Duration::from_micros(if found.is_some() { tier_micros } else { 100 });
-            clock.advance(took);
-            match found {
-                Some(_) => tier.read_took(took),
-                None => tier.flash_took(took),
-            }
-            if found.is_none() {
-                drop(cache.insert(key, PageKind::Data, &content(key)));
-            }
-            hits += u64::from(found.is_some());
-        }
-        tier.step(cache);
-    }
-    let took = clock.monotonic().saturating_sub(began);
-    [hits, took.as_micros() as u64]
-}
-
-#[test]
-fn a_tier_that_is_slower_than_flash_is_passed_until_it_is_no_longer() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let clock = Arc::new(ManualClock::default());
-    let scm = blocks(&medium, 16 * MIB);
-    let tier = timed(scm, options(Placement::DramFirst), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
-    let run = |micros, reads| timed_reads(&cache, &clock, micros, reads);
-    run(10, 30_000);
-    let [fast, _] = run(10, 20_000);
-    assert!(fast > 3000 && !tier.is_slow() && tier.statistics().passed == 0, "{fast}");
-    run(5000, 8000);
-    assert!(tier.is_slow());
-    // Once that is known, reads take what flash takes, and a few go on asking.
-    let before = tier.statistics();
-    let [slow, took] = run(5000, 20_000);
-    let after = tier.statistics();
-    let passed = after.passed - before.passed;
-    assert!(slow > 0 && slow * 5000 * 20 < took && passed > fast / 4, "{slow} {passed} {took}");
-    assert!(after.refused.slow > before.refused.slow, "{after:?}");
-    // What asks takes a 64th of the time, and a few dozen tell.
-    let rounds = (0..100).take_while(|_| tier.is_slow()).map(|_| run(10, 20_000)[1]).sum::<u64>();
-    assert!(!tier.is_slow() && rounds < 10_000_000, "{rounds} us");
-    let [again, _] = run(10, 20_000);
-    assert!(again > fast / 2, "{again} of {fast}");
-}
-
-/// What a warm tier has is not asked of flash, so that nobody would know what flash takes.
-#[test]
-fn a_slow_tier_that_holds_everything_is_held_against_flash_too() {
-    let (clock, flash) = (Arc::new(ManualClock::default()), Duration::from_micros(100));
-    let tier = timed(memory(16 * MIB), options(Placement::ByKind), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
-    for page in 0..1000 {
-        drop(cache.insert(key(page), PageKind::Data, &content(key(page))));
-        while tier.step(&cache) {}
-    }
-    let mut reads = 0;
-    while !tier.is_slow() {
-        let found = tier.find(key(reads % 1000), PageKind::Data).is_some();
-        let took = if found { Duration::from_millis(2) } else { flash };
-        clock.advance(took);
-        if found {
-            tier.read_took(took)
-        } else {
-            tier.flash_took(took)
-        }
-        tier.step(&cache);
-        reads += 1;
-        assert!(reads < 50_000, "{:?}", tier.detour);
-    }
 }
