@@ -25,15 +25,15 @@ use std::any::Any;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fstatfs, fstatvfs};
 
+use crate::set_aside::set_aside;
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
 use lines::Lines;
@@ -148,7 +148,7 @@ impl FileMedium {
             Access::Direct => FallocateFlags::KEEP_SIZE,
             Access::Bytes => FallocateFlags::empty(),
         };
-        match (fallocate(file.as_fd(), mode, 0, reserve), access) {
+        match (set_aside(file, mode, reserve), access) {
             (Ok(()), Access::Bytes) if self.mappable => Ok(reserve),
             (Ok(()), _) => Ok(0),
             (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Direct) => Ok(0),

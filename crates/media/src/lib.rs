@@ -19,6 +19,7 @@ mod naming;
 mod pace;
 mod purpose;
 pub mod scm;
+mod set_aside;
 mod throttled;
 mod under_way;
 mod usage;

@@ -6,13 +6,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::{Error, Result, format_bytes};
-use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::fs::{FallocateFlags, fstatfs};
 use rustix::io::Errno;
 
 use super::facts::{Facts, Persistence};
@@ -21,6 +20,7 @@ use super::region::{Durability, Region};
 use super::{Blocks, Place, Scm, node};
 use crate::emulated::{Device, Kind, Profile};
 use crate::file::LoneFile;
+use crate::set_aside::set_aside;
 
 /// The file in a directory.
 const NAME: &str = "terrace.scm";
@@ -142,7 +142,7 @@ fn reserved(path: &Path, len: u64) -> Result<fs::File> {
         .open(path)
         .map_err(|e| failed("open", path, e))?;
     lock(&file, path)?;
-    match fallocate(file.as_fd(), FallocateFlags::empty(), 0, len) {
+    match set_aside(&file, FallocateFlags::empty(), len) {
         Ok(()) => {}
         // Where nothing can be set aside, a write that finds no space is an error of its own; what is
         // mapped is a file system that can.
