@@ -45,6 +45,8 @@ struct Shared {
     stop: AtomicBool,
     /// What each writer had acknowledged last.
     acknowledged: [AtomicU64; WRITERS as usize],
+    /// How often snapshots were checked, and reads of now.
+    checked: [AtomicU64; 2],
 }
 
 impl Shared {
@@ -73,8 +75,7 @@ impl Shared {
     }
 
     /// Snapshots see batches whole over both keyspaces, and go on seeing the same.
-    fn watch_snapshots(&self, mut rng: Rng) -> u64 {
-        let mut checked = 0;
+    fn watch_snapshots(&self, mut rng: Rng) {
         while self.running() {
             let before = self.acknowledged.each_ref().map(|at| at.load(Ordering::Acquire));
             let snapshot = self.db.snapshot();
@@ -103,15 +104,13 @@ impl Shared {
             let (again, mut right_again) = read();
             right_again.reverse();
             assert!(left == again && right == right_again, "a snapshot moved");
-            checked += 1;
+            self.checked[0].fetch_add(1, Ordering::Relaxed);
         }
-        checked
     }
 
     /// Gets, many gets and iterators of now never go back, and what was acknowledged is visible.
-    fn watch_now(&self, mut rng: Rng) -> u64 {
+    fn watch_now(&self, mut rng: Rng) {
         let mut seen = [0; WRITERS as usize];
-        let mut checked = 0;
         while self.running() {
             for writer in 0..WRITERS {
                 let least = self.acknowledged[writer as usize].load(Ordering::Acquire);
@@ -137,9 +136,8 @@ impl Shared {
             for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(b"pair ")) {
                 assert!(number_of(value) <= last[usize::from(key[5] - b'0')]);
             }
-            checked += 1;
+            self.checked[1].fetch_add(1, Ordering::Relaxed);
         }
-        checked
     }
 }
 
@@ -155,9 +153,10 @@ fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
         right: db.keyspace("right").unwrap(),
         stop: AtomicBool::new(false),
         acknowledged: Default::default(),
+        checked: Default::default(),
         db,
     };
-    let (mut snapshots, mut nows) = (0, 0);
+    let checked = || shared.checked.each_ref().map(|checked| checked.load(Ordering::Relaxed));
     std::thread::scope(|scope| {
         let shared = &shared;
         for writer in 0..WRITERS {
@@ -165,10 +164,15 @@ fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
             scope.spawn(move || stopping(shared, || shared.write(writer, rng)));
         }
         let (one, two) = (Rng::new(rng.next_u64()), Rng::new(rng.next_u64()));
-        let watching = scope.spawn(move || stopping(shared, || shared.watch_snapshots(one)));
-        let reading = scope.spawn(move || stopping(shared, || shared.watch_now(two)));
+        scope.spawn(move || stopping(shared, || shared.watch_snapshots(one)));
+        scope.spawn(move || stopping(shared, || shared.watch_now(two)));
         let end = Instant::now() + Duration::from_secs(if long { 120 } else { 5 });
-        while Instant::now() < end && shared.running() {
+        // On a busy machine it takes longer until enough was looked at.
+        let is_enough = || {
+            let looks = checked().iter().all(|checked| *checked > 2);
+            looks && shared.db.statistics().flushes > 2 && Instant::now() >= end
+        };
+        while !is_enough() && shared.running() {
             match rng.below(3) {
                 0 => shared.left.flush().unwrap(),
                 1 => shared.right.flush().unwrap(),
@@ -181,10 +185,8 @@ fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
             std::thread::sleep(Duration::from_millis(rng.below(60)));
         }
         shared.stop.store(true, Ordering::Relaxed);
-        snapshots = watching.join().unwrap();
-        nows = reading.join().unwrap();
     });
-    let statistics = shared.db.statistics();
+    let (statistics, [snapshots, nows]) = (shared.db.statistics(), checked());
     println!("{snapshots} snapshots, {nows} readings, {} flushes", statistics.flushes);
     assert!(snapshots > 2 && nows > 2 && statistics.flushes > 2);
     assert_eq!(statistics.flush_failures, 0);
@@ -241,7 +243,7 @@ fn keyspaces_are_dropped_while_they_are_flushed() {
         let files = medium.list().unwrap();
         files.iter().filter(|file| file.name.ends_with(".table")).count()
     };
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if tables() == 1 {
             break;
         }
