@@ -29,7 +29,7 @@ fn a_clean_store_is_clean_and_is_not_changed() {
     assert!(out.contains("2 tables") && out.ends_with("clean\n"), "{out}");
     let report = report(&dir, 0);
     assert_eq!((&report["clean"], &report["damages"]), (&true.into(), &0.into()), "{report}");
-    assert_eq!((&report["tables"], &report["entries"]), (&2.into(), &4000.into()), "{report}");
+    assert_eq!((&report["tables"], &report["entries"]), (&2.into(), &2000.into()), "{report}");
     assert_eq!(report["keyspaces"], 1);
     assert_eq!(report["files"].as_u64().unwrap(), before.len() as u64);
     for name in

@@ -30,11 +30,11 @@ fn a_table_says_what_is_in_it() {
         let properties = of(&found, "property");
         properties.iter().find(|fact| fact["name"] == name).unwrap()["value"].clone()
     };
-    assert_eq!((property("entries"), property("codec")), ("2000".into(), "lz4".into()));
+    assert_eq!((property("entries"), property("codec")), ("1000".into(), "lz4".into()));
     assert!(!of(&found, "partition").is_empty() && of(&found, "damage").is_empty());
     assert!(of(&facts("table", &table, &[]), "page").is_empty());
     let out = inspect("table", &table, &["--pages"]).good();
-    assert!(out.contains("entries: 2000") && out.contains("\npage 0: data"), "{out}");
+    assert!(out.contains("entries: 1000") && out.contains("\npage 0: data"), "{out}");
 
     flip(&table, 5000);
     let run = inspect("table", &table, &["--pages"]);
@@ -68,7 +68,7 @@ fn a_manifest_shows_its_edits() {
     let records = of(&found, "record");
     assert_eq!(of(&found, "manifest")[0]["records"].as_u64().unwrap(), records.len() as u64);
     let out = inspect("manifest", &manifest, &[]).good();
-    for said in ["keyspace 1 created: Ordered, `default`", "gains table 0", "2000 entries"] {
+    for said in ["keyspace 1 created: Ordered, `default`", "gains table 0", "1000 entries"] {
         assert!(out.contains(said), "{said} in {out}");
     }
 }

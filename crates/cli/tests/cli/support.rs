@@ -66,16 +66,30 @@ impl Scratch {
     }
 }
 
-/// A store in `scratch` of two tables with pages to damage, and records in the log.
+/// A store in `scratch` of two tables with pages to damage, and a record in the log: two thousand keys as
+/// `bench fillseq` writes them, and one behind them. The tables lie beside each other, so that no process that
+/// has the store open for some seconds, on a busy machine, finds anything to merge.
 pub(crate) fn filled(scratch: &Scratch) -> String {
     let dir = scratch.arg("store");
-    let fill = |extra: &[&str]| {
-        let args = ["bench", "fillseq", "--num", "2000", "--data", &dir];
-        terrace(&[&args[..], &MEMORY, extra].concat()).good()
-    };
-    fill(&[]);
-    fill(&["--existing"]);
-    terrace(&[&["put", &dir, "zz", "last"][..], &MEMORY].concat()).good();
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    let mut noise = 1u64;
+    for number in 0..2000u64 {
+        let key = [&(2 * number).to_be_bytes()[..], &[b'0'; 8]].concat();
+        let mut value = vec![b'v'; 100];
+        // Half of it does not compress.
+        for word in value.chunks_exact_mut(8).take(6) {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&noise.to_le_bytes());
+        }
+        keyspace.put(key, value).unwrap();
+        if number % 1000 == 999 {
+            db.flush().unwrap();
+        }
+    }
+    keyspace.put_with("zz", "last", terracedb::Durability::Sync).unwrap();
     dir
 }
 
