@@ -17,7 +17,13 @@ impl Pace {
     /// The machine's time: waiting is sleeping.
     #[must_use]
     pub fn real() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), wait: Arc::new(std::thread::sleep) }
+        Self::new(Arc::new(SystemClock::new()), std::thread::sleep)
+    }
+
+    /// The time of `clock`; to wait is what `wait` does.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        Self { clock, wait: Arc::new(wait) }
     }
 
     /// Time that stands still but for the waits, which move it.
@@ -27,7 +33,7 @@ impl Pace {
         // The clock counts microseconds: less than one would not move it, and a waiter would wait
         // for ever.
         let wait = move |time: Duration| moved.advance(time + Duration::from_nanos(999));
-        Self { clock, wait: Arc::new(wait) }
+        Self::new(clock, wait)
     }
 
     /// Monotonic time.

@@ -4,16 +4,27 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use media::{Fault, Faulty, OpKind, Rule};
+use base::{Counter, ManualClock};
+use media::{Fault, Faulty, OpKind, Pace, Rule};
 
 use super::*;
 
-/// While the device syncs, the others publish; then one group and one sync serve them all.
+/// While the device syncs, the others publish; then one group and one sync serve them all. A sync takes until
+/// they are about to, however long that takes them: some two syncs serve a round of all threads.
 #[test]
 fn threads_that_sync_share_syncs() {
     const THREADS: u32 = 8;
     const EACH: u32 = 25;
-    let device = Arc::new(Faulty::new(1));
+    let appending = Arc::new(Counter::default());
+    let all = Arc::clone(&appending);
+    let wait = move |_| {
+        let all_of_round = all.get().next_multiple_of(u64::from(THREADS));
+        while all.get() < all_of_round {
+            std::thread::yield_now();
+        }
+    };
+    let device =
+        Arc::new(Faulty::new(1).with_pace(Pace::new(Arc::new(ManualClock::default()), wait)));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let (log, ..) = open(&medium).unwrap();
     let slow = Rule::new(OpKind::Sync, Fault::Delay(Duration::from_millis(1)));
@@ -22,10 +33,11 @@ fn threads_that_sync_share_syncs() {
     let start = Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (log, start) = (&log, &start);
+            let (log, start, appending) = (&log, &start, &appending);
             scope.spawn(move || {
-                start.wait();
                 for at in 0..EACH {
+                    start.wait();
+                    appending.add(1);
                     let first = append(log, thread, 1, &at.to_le_bytes()).unwrap();
                     log.sync(first).unwrap();
                     assert!(log.durable() >= first);
@@ -34,6 +46,7 @@ fn threads_that_sync_share_syncs() {
         }
     });
     let (syncs, appends) = (device.syncs() - before, u64::from(THREADS * EACH));
+    println!("{syncs} syncs");
     assert!(syncs * 2 < appends, "{syncs} syncs for {appends} synced appends");
     // Each was acknowledged as durable: a power cut now takes none.
     let image: Arc<dyn Medium> = Arc::new(device.crash_image(3).unwrap());
