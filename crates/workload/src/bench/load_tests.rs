@@ -65,8 +65,9 @@ fn overwrites_run_for_a_duration_and_report_intervals() {
     bench.run(Name::FillSeq, &mut |_| {}).unwrap();
     let report = bench.run(Name::Overwrite, &mut hear).unwrap();
     assert!(report.figures.seconds >= 0.12 && report.figures.ops > 0);
-    let most = (report.figures.seconds / 0.02) as usize + 2;
-    assert!((1..=most).contains(&intervals.len()), "{} of {most}", intervals.len());
+    // They begin before the threads do, which a busy machine may keep waiting.
+    let most = (intervals.last().unwrap().at_seconds / 0.02) as usize + 1;
+    assert!(intervals.len() <= most, "{} of {most}", intervals.len());
     let ops: u64 = intervals.iter().map(|interval| interval.ops).sum();
     assert_eq!(ops, report.figures.ops, "each operation is in one interval");
     let worst = intervals.iter().map(|interval| interval.worst_us).fold(0.0, f64::max);
