@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use base::{Clock, ErrorKind, Executor, ManualClock, Progress, Stepper, Task, TaskHandle, Threads};
 use common::{MEMORY, Stepped, memory};
-use media::{Access, Medium};
+use compact::plan::Options;
+use media::{Access, Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::{Db, Keyspace, Resources, WriteBatch};
 
 fn tables(medium: &Arc<dyn Medium>) -> usize {
@@ -49,6 +50,38 @@ fn most_log_bytes(cold: usize, reopened: bool) -> u64 {
         assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
     }
     most
+}
+
+/// Writers are slowed by how far merges are behind, which is known after every flush, also while no
+/// keyspace is looked at for something to merge.
+#[test]
+fn flushes_tell_how_far_merges_are_behind() {
+    let device = Arc::new(Faulty::new(3));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let options = Options { fanout: 3, settled_runs: 2, ..Options::default() };
+    let stepped = Stepped::new(7);
+    let db = stepped.on(medium).compaction_options(options).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    device.inject(Rule::new(OpKind::Write, Fault::Io).purpose(Purpose::Compaction)).unwrap();
+    let flush = |times: usize| {
+        for _ in 0..times {
+            for number in 0..300u32 {
+                keyspace.put(number.to_be_bytes(), [b'v'; 200]).unwrap();
+            }
+            keyspace.flush().unwrap();
+        }
+        stepped.work(100);
+        db.statistics().compaction
+    };
+    // Merges pause after a failure, and the clock stands still.
+    let failed = flush(4);
+    let later = flush(8);
+    assert_eq!((failed.failed, later.failed), (1, 1), "{later:?}");
+    assert!(later.debt_bytes > failed.debt_bytes * 3, "{failed:?} {later:?}");
+    device.heal();
+    stepped.pass(Duration::from_secs(1));
+    db.wait_until_settled().unwrap();
+    assert_eq!(db.statistics().compaction.debt_bytes, 0);
 }
 
 #[test]

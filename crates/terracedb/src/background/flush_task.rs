@@ -103,11 +103,12 @@ impl FlushTask {
                 let bytes = flushed.file_bytes + flushed.values_bytes;
                 self.counters.flush_bytes.add(bytes);
                 self.compactor.flushed(job.tree(), bytes);
-                let name = job.tree().name().to_owned();
+                let tree = Arc::clone(job.tree());
                 // The memtable's memory is given back before the writers that wait for it wake.
                 drop(job);
                 self.buffers.flush_ended(Ok(()));
-                self.tell_ended(name, flushed.file_bytes, None);
+                self.compactor.weigh(&tree);
+                self.tell_ended(tree.name().to_owned(), flushed.file_bytes, None);
                 Progress::Again
             }
             Err(_) if job.tree().is_dropped() => Progress::Again,

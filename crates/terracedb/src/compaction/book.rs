@@ -15,6 +15,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 /// Planning in vain takes at most one part in so many of a thread's time, for each keyspace.
 const LOOK_PART: u32 = 40;
 
+/// The same for finding out how far it is behind. A part of flushes' time: they come every few tenths of a
+/// second, and trees of thousands of tables take some 25 ms.
+const WEIGHING_PART: u32 = 20;
+
 /// Time passes, snapshots go and space comes back without a new version.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
@@ -26,8 +30,10 @@ pub(super) struct Book {
     meter: DemandMeter,
     /// Bytes that flushes wrote since the store was opened.
     written: u64,
-    /// What was left to do at the last look.
+    /// What was left to do when the tree was looked at or weighed last.
     pub(super) debt: Debt,
+    /// Weighing it before would cost more than it is worth.
+    next_weighing: Duration,
     /// Why the last merge failed, until one succeeds.
     pub(super) failure: Option<Error>,
     /// That the last look found no space for what is to be merged.
@@ -88,6 +94,17 @@ impl Book {
             seeks: uses.seeks.get(),
             written: self.written,
         })
+    }
+
+    /// What is left to do, as was found out from `start` on in `took`.
+    pub(super) fn see_debt(&mut self, debt: Debt, start: Duration, took: Duration) {
+        self.debt = debt;
+        self.next_weighing = start + took.saturating_mul(WEIGHING_PART);
+    }
+
+    /// Whether the debt is known well enough.
+    pub(super) fn is_weighed_enough(&self, now: Duration) -> bool {
+        now < self.next_weighing
     }
 
     /// Whether the keyspace is left alone after a failure.

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle, format_bytes};
-use compact::Operators;
-use compact::plan::{self, Plan};
+use compact::plan::{self, ManualRange, Plan};
+use compact::{Horizon, Operators};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -37,10 +37,10 @@ const CHANGES_A_LOOK: usize = 64;
 pub(crate) struct Compactor {
     pub(super) env: Arc<FlushEnv>,
     operators: Arc<Operators>,
-    trees: Arc<Trees>,
+    pub(super) trees: Arc<Trees>,
     pub(super) resources: Resources,
     options: plan::Options,
-    pace: Arc<Pace>,
+    pub(super) pace: Arc<Pace>,
     metered: Arc<Metered>,
     allowance: Allowance,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
@@ -136,7 +136,7 @@ impl Compactor {
     }
 
     /// What is planned by: no more runs at once than memory for one job has room for.
-    fn job_options(&self) -> plan::Options {
+    pub(super) fn job_options(&self) -> plan::Options {
         let codec = self.env.settings.load().codec;
         let taken = writer_bytes(codec) + self.job_env().read_bytes;
         let room = (self.resources.compaction_bytes() as usize).saturating_sub(taken);
@@ -238,7 +238,7 @@ impl Compactor {
             state.running += usize::from(job.is_some());
             state.ended += u64::from(is_changed);
             let book = state.books.entry(tree.id()).or_default();
-            book.debt = debt;
+            book.see_debt(debt, start, took);
             book.working += job.as_ref().map_or(0, MergeJob::bytes);
             book.short = short.clone();
             if job.is_none() && !is_changed {
@@ -266,15 +266,6 @@ impl Compactor {
             }
         }
         Ok(None)
-    }
-
-    /// Writers go at the pace that the tree which is furthest behind allows.
-    fn tell_pace(&self, state: &State) {
-        let alive = state.books.iter().filter(|(id, _)| self.trees.get(**id).is_some());
-        let worst = alive.fold((0f64, 0f64), |(runs, space), (_, book)| {
-            (runs.max(book.debt.fullness), space.max(book.debt.space_fullness))
-        });
-        self.pace.set_trees(worst.0, worst.1);
     }
 
     /// Starts a merge; none where it has to wait for another's memory or keys.
@@ -323,30 +314,45 @@ impl Compactor {
         if book.was_fruitless(&seen) || is_early && !is_awaited {
             return None;
         }
-        let superseding = book.turnover.superseding();
-        let demand = book.demand(tree.view().semantics.uses(), now);
-        let elsewhere =
-            state.working_bytes() - state.books.get(&tree.id()).map_or(0, |it| it.working);
         drop(state);
+        Some((self.described(tree, shape, horizon, quiet, manual), seen, id))
+    }
+
+    /// What the planner is told of `tree`, whatever looks found before.
+    pub(super) fn described(
+        &self,
+        tree: &Tree,
+        shape: &Shape<'_>,
+        readers: Horizon,
+        quiet: bool,
+        manual: Option<ManualRange>,
+    ) -> plan::Summary {
+        let (version, now) = (shape.version(), self.now());
+        let (superseding, demand, elsewhere) = {
+            let mut state = self.state.lock();
+            let all = state.working_bytes();
+            let book = state.books.entry(tree.id()).or_default();
+            let demand = book.demand(tree.view().semantics.uses(), now);
+            (book.turnover.superseding(), demand, all - book.working)
+        };
         // A device that does not say how much is left is one on which merges find out by failing.
         let space = self.env.medium.space().ok().flatten();
         // What is on its way out is free by the time that a merge has come so far.
         let coming = self.env.obsolete.bytes();
         let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
-        let summary = plan::Summary {
+        plan::Summary {
             runs: summary::runs(&version),
             values: summary::values(&version),
             busy: summary::areas(shape.busy()),
             free_bytes,
             now_ms: self.env.timekeeper.firm(),
-            readers: horizon,
+            readers,
             quiet,
             manual,
             unit_bytes: self.resources.memtable_bytes() / 2,
             superseding,
             demand,
-        };
-        Some((summary, seen, id))
+        }
     }
 
     /// `job` is installed.

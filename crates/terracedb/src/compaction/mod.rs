@@ -16,6 +16,7 @@ mod carry_over;
 mod changes;
 mod compactor;
 mod counters;
+mod debt;
 mod merge_job;
 mod rate;
 mod request;

@@ -1,0 +1,45 @@
+//! How far the keyspaces are behind, for the pace of writers: known from every look, and from weighing a
+//! tree after a flush.
+//!
+//! Looks alone would not do: the jobs under way may leave no thread or no memory for another, and for these
+//! seconds writers would go on at the pace of the last look.
+
+use compact::plan;
+
+use super::Compactor;
+use super::state::State;
+use crate::ordered::Tree;
+
+impl Compactor {
+    /// A flush ended: finds out how far `tree` is behind now, and tells the pace.
+    pub(crate) fn weigh(&self, tree: &Tree) {
+        let shape = tree.shape();
+        let start = self.now();
+        let quiet = {
+            let mut state = self.state.lock();
+            let book = state.books.entry(tree.id()).or_default();
+            if tree.is_dropped() || book.is_weighed_enough(start) {
+                return;
+            }
+            state.is_quiet(self.env.ring.visible(), start)
+        };
+        let horizon = self.env.snapshots.horizon(&self.env.ring);
+        let summary = self.described(tree, &shape, horizon, quiet, None);
+        let debt = plan::debt(&summary, &self.job_options());
+        let took = self.now().saturating_sub(start);
+        let mut state = self.state.lock();
+        let book = state.books.entry(tree.id()).or_default();
+        let manual_bytes = book.debt.manual_bytes;
+        book.see_debt(plan::Debt { manual_bytes, ..debt }, start, took);
+        self.tell_pace(&state);
+    }
+
+    /// Writers go at the pace that the tree which is furthest behind allows.
+    pub(super) fn tell_pace(&self, state: &State) {
+        let alive = state.books.iter().filter(|(id, _)| self.trees.get(**id).is_some());
+        let worst = alive.fold((0f64, 0f64), |(runs, space), (_, book)| {
+            (runs.max(book.debt.fullness), space.max(book.debt.space_fullness))
+        });
+        self.pace.set_trees(worst.0, worst.1);
+    }
+}
