@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::Stepped;
+use common::{Model, Stepped};
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Event, Listener, Statistics};
 
@@ -61,6 +61,18 @@ fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
         db.flush().unwrap();
     }
     db
+}
+
+/// Writes a value file: each key's value takes ten of its pages.
+fn put_long(db: &Db, rng: &mut Rng, model: &mut Model, numbers: impl Iterator<Item = u64>) {
+    let keyspace = db.keyspace("one").unwrap();
+    for number in numbers {
+        let mut value = vec![0; 40_000];
+        rng.fill(&mut value);
+        keyspace.put(key(number), &value).unwrap();
+        model.insert(key(number).into_bytes(), value);
+    }
+    db.flush().unwrap();
 }
 
 /// Flips a byte of a data page in the middle of the longest table; its file.
@@ -215,20 +227,13 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     let ear = Arc::new(Ear::default());
     let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _).open();
     let db = open().unwrap();
-    let keyspace = db.keyspace("one").unwrap();
     let mut rng = Rng::new(5);
-    let mut model = common::Model::new();
+    let mut model = Model::new();
     // Two value files, with every second key in each.
     for half in 0..2 {
-        for number in (half..VALUES).step_by(2) {
-            let mut value = vec![0; 40_000];
-            rng.fill(&mut value);
-            keyspace.put(key(number), &value).unwrap();
-            model.insert(key(number).into_bytes(), value);
-        }
-        db.flush().unwrap();
+        put_long(&db, &mut rng, &mut model, (half..VALUES).step_by(2));
     }
-    drop((keyspace, db));
+    drop(db);
     let is_values = |name: &str| table::parse_values_file_name(name).is_some();
     let files = || medium.list().unwrap().into_iter().map(|it| it.name);
     let names: Vec<_> = files().filter(|name| is_values(name)).collect();
@@ -240,7 +245,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     medium.remove(&names[0]).unwrap();
     medium.insert(&names[0], content).unwrap();
     let lost = key(6).into_bytes();
-    let ask = |db: &Db, model: &common::Model| {
+    let ask = |db: &Db, model: &Model| {
         let keyspace = db.existing_keyspace("one").unwrap();
         for (key, value) in model {
             match keyspace.get(key) {
@@ -303,17 +308,9 @@ fn a_value_file_without_its_footer_is_read_and_collected() {
     const VALUES: u64 = 12;
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(8));
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-    let keyspace = db.keyspace("one").unwrap();
-    let mut rng = Rng::new(8);
-    let mut model = common::Model::new();
-    for number in 0..VALUES {
-        let mut value = vec![0; 40_000];
-        rng.fill(&mut value);
-        keyspace.put(key(number), &value).unwrap();
-        model.insert(key(number).into_bytes(), value);
-    }
-    db.flush().unwrap();
-    drop((keyspace, db));
+    let mut model = Model::new();
+    put_long(&db, &mut Rng::new(8), &mut model, 0..VALUES);
+    drop(db);
     let whole = common::Image::of(&medium);
     let name = whole.named(".values")[0];
     let last = whole.0[name].len() / 4096 - 1;

@@ -152,6 +152,8 @@ fields! {
     33 superseded_min: Seqno,
     /// The largest sequence number that supersedes one. Who reads at it or above needs none.
     34 superseding_max: Seqno,
+    /// Where the entries carry no numbers: that of a write before all of them.
+    35 written_after: Seqno,
 }
 
 impl Properties {

@@ -359,6 +359,11 @@ impl Writer {
         Ok(summary)
     }
 
+    /// Says that everything up to `seqno` was written before its entries, which carry no numbers.
+    pub fn written_after(&mut self, seqno: Seqno) {
+        self.partitions.properties.written_after = seqno;
+    }
+
     /// Gives the table up and removes its file.
     ///
     /// # Errors

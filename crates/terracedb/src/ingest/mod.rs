@@ -185,8 +185,10 @@ impl Ingest {
     }
 
     fn end_table(&mut self) -> Result<()> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let store = self.keyspace.store();
+        // All that a repair without a manifest can know of where the table belongs.
+        writer.written_after(store.ring.visible());
         let summary = writer.finish()?;
         let id = summary.table;
         let bytes = summary.file_bytes;

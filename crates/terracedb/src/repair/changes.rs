@@ -18,11 +18,14 @@ pub(super) struct Changes {
     medium: Arc<dyn Medium>,
     made: Vec<String>,
     renamed: Vec<(String, String)>,
+    /// Files that others remove, and the copies that were made of them.
+    removed: Vec<(String, String)>,
 }
 
 impl Changes {
     pub(super) fn new(medium: &Arc<dyn Medium>) -> Self {
-        Self { medium: Arc::clone(medium), made: Vec::new(), renamed: Vec::new() }
+        let (made, renamed, removed) = Default::default();
+        Self { medium: Arc::clone(medium), made, renamed, removed }
     }
 
     /// Remembers a new file.
@@ -47,15 +50,15 @@ impl Changes {
         Ok(kept)
     }
 
-    /// Copies the damaged file `name`, which others will change; the copy's name. Pages that cannot
-    /// be read are zeros in it.
-    pub(super) fn copy_aside(&mut self, name: &str) -> Result<String> {
+    /// Copies the damaged file `name`, which others will change; the copy's name, and whether it is whole.
+    /// Pages that cannot be read are zeros in it.
+    pub(super) fn copy_aside(&mut self, name: &str) -> Result<(String, bool)> {
         let kept = self.kept_name(name)?;
         let from = self.medium.open(name, Access::Bytes)?;
         let size = from.size()?;
         let to = self.medium.create(&kept, Access::Bytes, size)?;
         self.made.push(kept.clone());
-        let mut at = 0;
+        let (mut at, mut is_whole) = (0, true);
         while at < size {
             let left = size - at;
             let pages = left.div_ceil(PAGE_BYTES as u64).min(COPY_PAGES as u64) as usize;
@@ -66,7 +69,10 @@ impl Changes {
                     let (page, read) = from.read(page_at, Buf::pages(1), Purpose::Scrub);
                     match read {
                         Ok(()) => chunk.copy_from_slice(&page),
-                        Err(_) => chunk.fill(0),
+                        Err(_) => {
+                            is_whole = false;
+                            chunk.fill(0);
+                        }
                     }
                 }
             }
@@ -75,7 +81,20 @@ impl Changes {
             at += used as u64;
         }
         to.sync(Purpose::Scrub)?;
-        Ok(kept)
+        Ok((kept, is_whole))
+    }
+
+    /// As [`Changes::copy_aside`], of a file that others will remove. One that cannot be copied whole is put
+    /// aside: it may be readable again one day.
+    pub(super) fn keep_replaced(&mut self, name: &str) -> Result<()> {
+        let (kept, is_whole) = self.copy_aside(name)?;
+        if is_whole {
+            self.removed.push((name.to_owned(), kept));
+            return Ok(());
+        }
+        self.medium.remove(&kept)?;
+        self.made.retain(|made| *made != kept);
+        self.put_aside(name).map(drop)
     }
 
     /// The names under which damaged files were kept.
@@ -88,6 +107,12 @@ impl Changes {
     pub(super) fn undo(self) {
         for (name, kept) in self.renamed.iter().rev() {
             let _ = self.medium.rename(kept, name);
+        }
+        let listed = self.medium.list().unwrap_or_default();
+        for (name, kept) in &self.removed {
+            if listed.iter().all(|file| file.name != *name) {
+                let _ = self.medium.rename(kept, name);
+            }
         }
         for name in &self.made {
             let _ = self.medium.remove(name);

@@ -2,12 +2,12 @@
 //! cannot is named.
 //!
 //! The manifest comes first; where it is lost it is made anew from what the tables say of
-//! themselves (`rebuild`). Every table is read. One that is damaged is salvaged: every block that
-//! verifies (I8) goes to a new table, which takes its place in the tree with one manifest record for
-//! all of them; the original is kept under another name. Then every value file is read: what is left of
-//! a damaged one is copied, and the tables that point into it are written anew without what is lost
-//! (`values`). Last comes the log: it is replayed up to its damage, and what follows is told as a range
-//! of sequence numbers.
+//! themselves (`rebuild`), and written before anything else is changed. Every table is read. One that is
+//! damaged is salvaged: every block that verifies (I8) goes to a new table, which takes its place in the tree
+//! with one manifest record for all of them; the original is kept under another name. Then every value file
+//! is read: what is left of a damaged one is copied, and the tables that point into it are written anew
+//! without what is lost (`values`). Last comes the log: it is replayed up to its damage, and what follows is
+//! told as a range of sequence numbers.
 //!
 //! Nothing is deleted, and up to the manifest's record nothing is changed that a failure does not
 //! take back. A crash in between leaves originals under their other names: the next repair takes
@@ -31,7 +31,7 @@ use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{self, LiveTable, Manifest, State};
 
 use changes::{Changes, take_back};
-use rebuild::rebuild;
+use rebuild::{highest, rebuild};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 use tables::{Fate, Shop};
 
@@ -134,6 +134,8 @@ impl Repair<'_> {
             Err(error) => return Err(error),
         };
         self.report.store = Some(found.store);
+        // One that was cut off may have left files that no manifest names.
+        found.state.tables_below = found.state.tables_below.max(highest(&self.medium.list()?));
         if !self.dry_run {
             let points_into = |id: TableId| {
                 let keyspaces = found.state.keyspaces.values();
@@ -142,8 +144,12 @@ impl Repair<'_> {
             };
             take_back(&**self.medium, |id| found.state.has_table(id) || points_into(id))?;
         }
-        let before = found.state.clone();
+        let read = found.state.clone();
         rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
+        let before = match self.report.manifest.is_some() && !self.dry_run {
+            true => self.begin_anew(&mut found, changes)?,
+            false => read,
+        };
         let files = found.state.keyspaces.values().flat_map(|keyspace| {
             let tables = keyspace.tables.values().map(|live| live.entry.file_bytes);
             tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
@@ -169,26 +175,59 @@ impl Repair<'_> {
         if self.dry_run {
             return Ok(log);
         }
-        let is_lost = self.report.manifest.is_some();
-        for file in self.medium.list()? {
-            // What opening the store will change, or the new manifest replaces.
-            let changes_later = log && log::parse_segment_name(&file.name).is_some();
-            if changes_later || is_lost && manifest::is_file_name(&file.name) {
-                changes.copy_aside(&file.name)?;
-            }
+        if log || found.state != before {
+            self.still_reads()?;
         }
-        if is_lost || found.state != before {
-            let nobodys = self.report.repaired.iter().filter(|table| table.keyspace.is_none());
-            let nobodys = nobodys.map(|table| table.file.clone());
-            for name in replaced.into_iter().chain(lost).chain(nobodys) {
-                // What is missing cannot be kept.
-                if self.medium.list()?.iter().any(|file| file.name == name) {
-                    changes.put_aside(&name)?;
+        if log {
+            // Opening the store will change them.
+            for file in self.medium.list()? {
+                if log::parse_segment_name(&file.name).is_some() {
+                    changes.copy_aside(&file.name)?;
                 }
+            }
+            self.medium.sync_names(&[])?;
+        }
+        if found.state != before {
+            for name in replaced.into_iter().chain(lost) {
+                self.put_aside(&name, changes)?;
             }
             self.install(found)?;
         }
         Ok(log)
+    }
+
+    /// Has a new manifest say what was found without one, so that a repair that is cut off from here on
+    /// leaves a store that has one: the next repair then knows which tables count, and which were being
+    /// made. What the manifest says.
+    fn begin_anew(&self, found: &mut Found, changes: &mut Changes) -> Result<State> {
+        for table in self.report.repaired.iter().filter(|table| table.keyspace.is_none()) {
+            self.put_aside(&table.file, changes)?;
+        }
+        for file in self.medium.list()? {
+            if manifest::is_file_name(&file.name) {
+                changes.keep_replaced(&file.name)?;
+            }
+        }
+        let state = found.state.clone();
+        changes.made(manifest::file_name(found.number.saturating_add(1)));
+        self.install(Found { state: state.clone(), ..*found })?;
+        found.number += 1;
+        Ok(state)
+    }
+
+    /// Fails where the manifest cannot be read any more, which it could be when the repair began, or was
+    /// made since: then what else could not be read is no damage. The device fails, and nothing is
+    /// given up for that.
+    fn still_reads(&self) -> Result<()> {
+        manifest::recover(&**self.medium, false).map(drop)
+    }
+
+    fn put_aside(&self, name: &str, changes: &mut Changes) -> Result<()> {
+        // What is missing cannot be kept.
+        if self.medium.list()?.iter().any(|file| file.name == name) {
+            changes.put_aside(name)?;
+        }
+        Ok(())
     }
 
     fn rebuilt(&mut self, why: Error, number: u64) -> Result<Found> {

@@ -42,7 +42,8 @@ pub(super) fn rebuild(
     for (id, table) in by_age {
         let known = old.keyspaces.values().find_map(|keyspace| keyspace.tables.get(id));
         let keyspace = table.properties.keyspace;
-        if known.is_none() && table.properties.written_for == "compaction" {
+        let is_merged = table.properties.written_for == "compaction";
+        if known.is_none() && (is_merged || is_of_unknown_age(&table.properties)) {
             merged.push(keyspace);
         }
         let entry = keyspace_entry(&mut state, keyspace);
@@ -65,7 +66,8 @@ pub(super) fn rebuild(
             None => nobodys(id, error, report),
         }
     }
-    // A table that merges had replaced would have been named by the lost part of the manifest.
+    // A table that merges had replaced would have been named by the lost part of the manifest, as would the
+    // place of one that was ingested.
     merged.sort();
     merged.dedup();
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
@@ -136,11 +138,19 @@ fn open_all(
     Ok((intact, unreadable))
 }
 
+/// Whether an ingested table does not say what was written before it: one of an older version.
+fn is_of_unknown_age(properties: &Properties) -> bool {
+    properties.seqno_max == Seqno::ZERO && properties.written_after == Seqno::ZERO
+}
+
 /// The sequence number after which a table was written: its own highest; of an ingested one, which
-/// has none, the highest of the tables that were there before it.
+/// has none, the one that it says, or the highest of the tables that were begun before it.
 fn seqno_of(intact: &BTreeMap<TableId, Intact>, id: TableId, properties: &Properties) -> Seqno {
     if properties.seqno_max > Seqno::ZERO {
         return properties.seqno_max;
+    }
+    if properties.written_after > Seqno::ZERO {
+        return after(properties.written_after);
     }
     let before = intact.range(..id).map(|(_, table)| table.properties.seqno_max);
     before.max().unwrap_or_default().max(Seqno::new(1))
@@ -219,7 +229,7 @@ fn nobodys(id: TableId, error: Error, report: &mut RepairReport) {
 }
 
 /// Table ids below this one may be in use.
-fn highest(files: &[Listing]) -> TableId {
+pub(super) fn highest(files: &[Listing]) -> TableId {
     let ids = files.iter().filter_map(|file| {
         let name = file.name.split_inclusive(".table").next().unwrap_or_default();
         parse_file_name(name).or_else(|| table::parse_values_file_name(&file.name))

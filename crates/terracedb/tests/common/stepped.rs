@@ -29,6 +29,11 @@ impl Stepped {
         Db::on_medium(medium).resources(&self.resources)
     }
 
+    /// Changes the memory number.
+    pub(crate) fn set_memory(&self, bytes: u64) {
+        self.resources.set_memory(bytes).unwrap();
+    }
+
     /// The wall clock, Unix milliseconds.
     pub(crate) fn now(&self) -> u64 {
         self.clock.unix_millis()

@@ -1,0 +1,76 @@
+//! `MemoryPressure` is told when what tables keep in memory outgrows half of the memory number, and when
+//! it fits again; each once, and at no other time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Rng;
+use common::{Ear, MEMORY, Stepped, memory};
+use terracedb::{Codec, Db, Event};
+
+/// Keys that agree up to their last byte: what tells their blocks apart is as long as they are.
+const KEY_BYTES: usize = 30_000;
+const ALIKE: u8 = 8;
+
+/// Adds about `bytes` of keys, most of which become metadata.
+fn add(db: &Db, bytes: usize) {
+    let mut ingest = db.keyspace("k").unwrap().ingest().unwrap();
+    let value = common::noise(5000);
+    for number in 0..(bytes / KEY_BYTES / usize::from(ALIKE)) as u64 {
+        let mut key = vec![0; KEY_BYTES];
+        Rng::new(number).fill(&mut key);
+        key[..8].copy_from_slice(&number.to_be_bytes());
+        for last in 0..ALIKE {
+            *key.last_mut().unwrap() = last;
+            ingest.add(&key, &value).unwrap();
+        }
+    }
+    ingest.finish().unwrap();
+}
+
+#[test]
+fn memory_pressure_is_told_when_it_begins_and_when_it_ends() {
+    let (stepped, ear) = (Stepped::new(1), Arc::new(Ear::default()));
+    stepped.set_memory(4 * MEMORY);
+    let builder = stepped.on(memory()).codec(Codec::None).listener(Arc::clone(&ear) as _);
+    let db = builder.open().unwrap();
+    let heard = || {
+        // It looks again and again, and says what is new.
+        (0..5).for_each(|_| stepped.pass(Duration::from_secs(1)));
+        ear.take(|event| matches!(event, Event::MemoryPressure { .. }))
+    };
+    let metadata = || db.statistics().keyspaces.iter().map(|it| it.metadata_bytes).sum::<u64>();
+    add(&db, MEMORY as usize / 4 * 3);
+    let needed = metadata();
+    assert!(needed > MEMORY / 2 && needed < MEMORY, "{needed}");
+    assert_eq!(heard(), [""; 0], "it fits half of what there is");
+
+    let told = |heard: Vec<String>, words: &str| {
+        assert!(heard.len() == 1 && heard[0].contains(words), "{heard:?}, not {words}");
+    };
+    stepped.set_memory(MEMORY);
+    told(heard(), "over half");
+    assert_eq!(heard(), [""; 0], "told once");
+    // Exactly half is enough.
+    stepped.set_memory(2 * needed);
+    told(heard(), "fits half");
+    stepped.set_memory(2 * needed - 2);
+    told(heard(), "over half");
+
+    db.drop_keyspace("k").unwrap();
+    assert_eq!(metadata(), 0);
+    told(heard(), "fits half");
+    db.keyspace("k").unwrap().put("a", "b").unwrap();
+    db.flush().unwrap();
+    assert_eq!(heard(), [""; 0]);
+}
