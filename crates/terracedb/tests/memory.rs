@@ -25,6 +25,12 @@ use terracedb::{Codec, Db, Keyspace, Resources, WriteBatch};
 const PHASE: &str = "TERRACE_MEMORY_TEST";
 const VALUE_BYTES: usize = 400;
 
+/// The least keys of an ingest: more than one table takes, however well they compress.
+const INGESTED_MIN: u64 = 320_000;
+
+/// By how much a long value of an ingest is longer.
+const LONG_BYTES: usize = 300 << 10;
+
 /// A value whose second half compresses.
 fn value(number: u64) -> Vec<u8> {
     let mut value = vec![b'v'; VALUE_BYTES];
@@ -74,6 +80,7 @@ fn one_phase() {
         "cursors" => cursors(&keyspace, keys),
         "long values" => long_values(&db, &keyspace, memory),
         "overwrite and read" => overwrite_and_read(&keyspace, keys),
+        "ingest" => ingest(&db, keys),
         "compact" => db.compact().unwrap(),
         "recover" => assert!(db.recovery().log_records > 0),
         other => panic!("{other}"),
@@ -209,6 +216,33 @@ fn overwrite_and_read(keyspace: &Keyspace, keys: u64) {
     });
 }
 
+/// Bulk ingests at the same time, longer than one table, with long values that stay inline until merged.
+fn ingest(db: &Db, keys: u64) {
+    let keys = keys.max(INGESTED_MIN);
+    in_threads(2, |thread| {
+        let keyspace = db.keyspace(&format!("bulk {thread}")).unwrap();
+        let mut ingest = keyspace.ingest().unwrap();
+        for number in 0..keys {
+            let mut value = value(number);
+            if number % 4000 == 7 {
+                value.resize(VALUE_BYTES + LONG_BYTES, number as u8);
+            }
+            ingest.add(number.to_be_bytes(), value).unwrap();
+        }
+        assert!(ingest.finish().unwrap().tables > 1);
+        let mut rng = Rng::new(thread);
+        for _ in 0..keys / 40 {
+            let number = rng.below(keys);
+            let found = keyspace.get(number.to_be_bytes()).unwrap().unwrap();
+            assert!(found.starts_with(&value(number)));
+        }
+        // So that what was ingested is merged by the phase that follows.
+        for number in (0..keys).step_by(50) {
+            keyspace.put(number.to_be_bytes(), value(number)).unwrap();
+        }
+    });
+}
+
 /// Runs a phase in a child; its peak.
 fn measure(phase: &str, directory: &Path, memory: u64, keys: u64, codec: &str) -> u64 {
     let told = format!("{phase}|{}|{memory}|{keys}|{codec}", directory.display());
@@ -237,6 +271,7 @@ fn stays_within(memory: u64, keys: u64, codec: &str) {
         "cursors",
         "overwrite and read",
         "recover",
+        "ingest",
         "compact",
         "cursors",
         "long values",
@@ -257,7 +292,6 @@ fn resident_memory_stays_within_the_number() {
 }
 
 #[test]
-
 fn resident_memory_stays_within_the_number_with_zstd() {
     stays_within(64 << 20, 100_000, "zstd");
 }
