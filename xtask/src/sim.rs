@@ -6,11 +6,11 @@ use std::process::Command;
 use crate::Result;
 use crate::command::{self, cargo};
 
-/// Runs the simulator that the tests left beside this program for a minute. (`cargo run` of one
+/// Runs the simulator that the tests left beside this program for a minute, from `seed` on. (`cargo run` of one
 /// package would build everything anew, with that package's features alone.)
-pub(crate) fn run_briefly() -> Result {
+pub(crate) fn run_briefly(seed: &str) -> Result {
     let mut simulator = Command::new(env::current_exe()?.with_file_name("terrace-sim"));
-    simulator.args(["--seconds", "60"]);
+    simulator.args(["--seed", seed, "--seconds", "60"]);
     command::run(simulator)
 }
 

@@ -1,5 +1,7 @@
 //! The tests: the default ones, which anyone runs at any time, and all of them.
 
+use std::process::Command;
+
 use crate::Result;
 use crate::command::{self, cargo, cargo_nightly, succeeds};
 use crate::metadata::packages;
@@ -16,14 +18,28 @@ const MIRI_CRATES: [(&str, &[&str]); 2] =
 /// Runs the default tests, on shuttle's scheduler too where a crate asks for it: minutes, no
 /// setting needed.
 pub(crate) fn run(arguments: &[&str]) -> Result {
-    command::run(cargo(["test", "--workspace"].iter().chain(arguments).copied()))?;
     if !arguments.is_empty() {
-        return Ok(());
+        return command::run(cargo(["test", "--workspace"].iter().chain(arguments).copied()));
     }
+    run_all(None)
+}
+
+/// The same with one seed for whatever is random, unless another is set: what must pass before a merge judges
+/// the change, and not what chance finds in the rest. That is for every other run of the tests to find.
+pub(crate) fn run_fixed(seed: &str) -> Result {
+    run_all(std::env::var_os("TERRACE_SEED").is_none().then_some(seed))
+}
+
+fn run_all(seed: Option<&str>) -> Result {
+    let run = |mut command: Command| {
+        command.envs(seed.map(|seed| ("TERRACE_SEED", seed)));
+        command::run(command)
+    };
+    run(cargo(["test", "--workspace"]))?;
     for package in packages()? {
         if package.features.contains_key(SHUTTLE) {
             let name = package.name.as_str();
-            command::run(cargo(["test", "--package", name, "--features", SHUTTLE, SHUTTLE]))?;
+            run(cargo(["test", "--package", name, "--features", SHUTTLE, SHUTTLE]))?;
         }
     }
     Ok(())
