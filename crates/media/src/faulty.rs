@@ -213,9 +213,9 @@ impl Medium for Faulty {
         check::name(from)?;
         check::name(to)?;
         let mut device = self.device.lock();
-        device.platter.find(from).ok_or_else(|| check::missing(from))?;
+        let inode = device.platter.find(from).ok_or_else(|| check::missing(from))?;
         device.fault_names(from)?;
-        device.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        device.change_name(NameChange::Rename(from.to_owned(), to.to_owned(), inode));
         Ok(())
     }
 

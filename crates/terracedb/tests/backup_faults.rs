@@ -119,6 +119,39 @@ fn a_backup_that_fails_costs_no_other_and_is_made_again() {
     assert!(backed.source.db.statistics().poisoned.is_none());
 }
 
+/// Scenario: from some operation on names on, all fail, while a backup is made: what it copied can neither be made
+/// durable nor be removed. Then the device is well again, a backup is made, and the power goes.
+#[test]
+fn what_a_failed_backup_could_not_remove_is_named_anew() {
+    let (backed, mut failures) = (Backed::new(16), 0);
+    'all: for nth in 0.. {
+        for draw in 0..4 {
+            let seed = nth << 8 | draw;
+            let why = format!("names from {nth} on, draw {draw}");
+            let (device, repository) = backed.on_device(seed);
+            let rule = Rule::new(OpKind::Names, Fault::Io).after(nth).times(u64::MAX);
+            device.inject(rule).unwrap();
+            let made = repository.create(&backed.source.db, "new");
+            if device.struck() == 0 {
+                break 'all;
+            }
+            device.heal();
+            // One that is shown all the same: only its own name may be lost, as its maker was told.
+            if repository.list().unwrap().backups.len() > 1 {
+                continue;
+            }
+            allowed(&made.unwrap_err(), &why);
+            failures += 1;
+            repository.create(&backed.source.db, "again").unwrap();
+            let labels = backed.check(&repository, &why);
+            assert_eq!(labels, ["old", "again"], "{why}");
+            let left = Arc::new(device.crash_image(seed).unwrap());
+            assert_eq!(backed.check(&Backup::on_medium(left), &why), labels, "{why}: no power");
+        }
+    }
+    assert!(failures > 20, "{failures}");
+}
+
 /// Scenario: each operation on the repository fails in turn, while a backup is deleted; then one is made,
 /// and the power goes.
 #[test]

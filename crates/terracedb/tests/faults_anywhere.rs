@@ -190,10 +190,8 @@ fn each_fails(kinds: &[OpKind], fault: &Fault) {
             for nth in (first..total).step_by(stride.max(1) as usize) {
                 let ways: &[u64] = match (all, rng.one_in(3)) {
                     (true, _) => &[1, u64::MAX],
-                    // Not known to be whole: a backup after one whose sync of names failed for good, so that
-                    // its files could not be removed either. TERRACE_LONG shows it.
-                    (false, true) if !matches!(place, Place::Repository) => &[u64::MAX],
-                    (false, _) => &[1],
+                    (false, false) => &[1],
+                    (false, true) => &[u64::MAX],
                 };
                 for times in ways {
                     fails(seed, place, (*on, fault), nth, *times);

@@ -9,7 +9,7 @@
 //! - a length is that after any of the pending changes, whatever became of their content: content
 //!   past it is gone, content missing before it is zeros, or what was there before;
 //! - a create, rename or remove survives or not, but never without the earlier ones that touched
-//!   one of its names.
+//!   one of its names, unless these were lost by a sync of the names that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,8 @@ pub(super) struct Platter {
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
     Create(String, Inode),
-    Rename(String, String),
+    /// From, to, and which file: the new name is one of its own, whatever became of the old one.
+    Rename(String, String, Inode),
     Remove(String),
 }
 
@@ -251,7 +252,7 @@ impl Platter {
         for change in &self.pending_names {
             let touched = match change {
                 NameChange::Create(name, _) | NameChange::Remove(name) => vec![name],
-                NameChange::Rename(from, to) => vec![from, to],
+                NameChange::Rename(from, to, _) => vec![from, to],
             };
             if rng.unit() < odds && !touched.iter().any(|name| lost_names.contains(*name)) {
                 apply(&mut names, change);
@@ -268,10 +269,9 @@ fn apply(names: &mut BTreeMap<String, Inode>, change: &NameChange) {
         NameChange::Create(name, inode) => {
             names.insert(name.clone(), *inode);
         }
-        NameChange::Rename(from, to) => {
-            if let Some(inode) = names.remove(from) {
-                names.insert(to.clone(), inode);
-            }
+        NameChange::Rename(from, to, inode) => {
+            names.remove(from);
+            names.insert(to.clone(), *inode);
         }
         NameChange::Remove(name) => {
             names.remove(name);

@@ -81,7 +81,8 @@ impl Backup {
     }
 
     /// Makes the names of objects durable. A sync of names that failed is final: a later one succeeds
-    /// without those it lost. So what no backup has goes, and the next one copies it anew.
+    /// without those it lost. So what no backup has goes, and the next one copies it anew; or names it anew, where it
+    /// could not be removed.
     fn sync_objects(&self) -> Result<()> {
         self.medium.sync_names(&[]).inspect_err(|_| self.collect())
     }
@@ -167,12 +168,23 @@ impl<'a> Making<'a> {
         };
         let entry = Entry { name: name.to_owned(), bytes: len, len, digest };
         if self.objects.has(&entry) {
+            if !self.objects.is_named(&entry) {
+                self.name_anew(&entry)?;
+            }
             self.steps.step(len);
             self.files.push(entry);
             return Ok(());
         }
         let copied = self.copy(name, len, len, content);
         copied.map_err(|error| self.explain(name, error))
+    }
+
+    /// Gives an object that no backup has its name once more. The backup that copied it may have failed
+    /// since a sync of names did, and could not remove it then: a later sync knows nothing of its name.
+    fn name_anew(&self, entry: &Entry) -> Result<()> {
+        let (name, passing) = (entry.object(), unfinished(&entry.name));
+        self.repository.rename(&name, &passing)?;
+        self.repository.rename(&passing, &name)
     }
 
     fn manifest(&mut self) -> Result<()> {

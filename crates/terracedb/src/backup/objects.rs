@@ -60,6 +60,11 @@ impl Objects {
         self.objects.get(&entry.object()) == Some(&entry.bytes)
     }
 
+    /// Whether a backup has `entry`: then its name is durable.
+    pub(super) fn is_named(&self, entry: &Entry) -> bool {
+        self.named.contains_key(&entry.object())
+    }
+
     /// The number of the next backup.
     pub(super) fn next_id(&self) -> Result<u64> {
         let last = self.indexes.last_key_value().map_or(0, |(id, _)| *id);
