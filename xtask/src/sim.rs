@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::Result;
 use crate::command::{self, cargo};
 
-/// Runs the simulator that the tests left beside this program for a minute, from `seed` on. (`cargo run` of one
-/// package would build everything anew, with that package's features alone.)
+/// Runs the simulator that the tests left beside this program for a minute, from `seed` on. (`cargo run`
+/// of one package would build everything anew, with that package's features alone.)
 pub(crate) fn run_briefly(seed: &str) -> Result {
     let mut simulator = Command::new(env::current_exe()?.with_file_name("terrace-sim"));
     simulator.args(["--seed", seed, "--seconds", "60"]);

@@ -119,8 +119,8 @@ fn a_backup_that_fails_costs_no_other_and_is_made_again() {
     assert!(backed.source.db.statistics().poisoned.is_none());
 }
 
-/// Scenario: from some operation on names on, all fail, while a backup is made: what it copied can neither be made
-/// durable nor be removed. Then the device is well again, a backup is made, and the power goes.
+/// Scenario: from some operation on names on, all fail, while a backup is made: what it copied can neither be
+/// made durable nor be removed. Then the device is well again, a backup is made, and the power goes.
 #[test]
 fn what_a_failed_backup_could_not_remove_is_named_anew() {
     let (backed, mut failures) = (Backed::new(16), 0);

@@ -67,8 +67,8 @@ impl Scratch {
 }
 
 /// A store in `scratch` of two tables with pages to damage, and a record in the log: two thousand keys as
-/// `bench fillseq` writes them, and one behind them. The tables lie beside each other, so that no process that
-/// has the store open for some seconds, on a busy machine, finds anything to merge.
+/// `bench fillseq` writes them, and one behind them. The tables lie beside each other, so that no process
+/// that has the store open for some seconds, on a busy machine, finds anything to merge.
 pub(crate) fn filled(scratch: &Scratch) -> String {
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();

@@ -81,8 +81,8 @@ impl Backup {
     }
 
     /// Makes the names of objects durable. A sync of names that failed is final: a later one succeeds
-    /// without those it lost. So what no backup has goes, and the next one copies it anew; or names it anew, where it
-    /// could not be removed.
+    /// without those it lost. So what no backup has goes, and the next one copies it anew; or names it anew,
+    /// where it could not be removed.
     fn sync_objects(&self) -> Result<()> {
         self.medium.sync_names(&[]).inspect_err(|_| self.collect())
     }
