@@ -53,7 +53,7 @@ fn a_segment_that_comes_back_is_not_read_and_goes() {
     let stepped = Stepped::new(1);
     let medium = Arc::new(MemoryMedium::new());
     let seen = written(&stepped, &medium);
-    let left = segments(&medium);
+    let left = left_segments(&stepped, &medium);
     let removed: Vec<_> = seen.into_iter().filter(|(name, _)| !left.contains(name)).collect();
     assert!(removed.len() > 5, "{} segments were freed", removed.len());
     for back in removed.chunks(2) {
