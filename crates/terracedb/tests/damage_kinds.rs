@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Rng};
-use common::{Image, used};
+use common::{Image, record, used};
 use media::{Medium, MemoryMedium};
 use table::{Header, PageKind};
 use terracedb::{Builder, Codec, Db};
@@ -36,20 +36,6 @@ fn builder(medium: &Arc<MemoryMedium>) -> Builder {
 
 /// What a key of a keyspace holds.
 type Model = BTreeMap<(&'static str, Vec<u8>), Vec<u8>>;
-
-/// A record as services store them: what all have in common is worth a dictionary.
-fn record(number: u64) -> String {
-    let mut rng = Rng::new(number);
-    format!(
-        "{{\"identifier\":\"{:016x}\",\"account_holder\":\"{:08x}\",\"registered_at\":{},\
-         \"last_modified_by\":\"{:x}\",\"subscription_status\":\"{}\"}}",
-        rng.next_u64(),
-        rng.next_u64() as u32,
-        rng.below(1 << 40),
-        rng.below(1 << 20),
-        ["active", "suspended", "cancelled"][rng.below(3) as usize],
-    )
-}
 
 /// A store with files of every kind; the table that was ingested.
 fn store() -> (Image, Model, String) {

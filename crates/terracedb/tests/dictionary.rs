@@ -13,26 +13,13 @@ mod common;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
+use common::record;
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Builder, Codec, Db, Keyspace};
 
 /// Dictionaries are only trained where there is memory to train in.
 fn builder(medium: &Arc<dyn Medium>, codec: Codec) -> Builder {
     Db::on_medium(Arc::clone(medium)).memory(256 << 20).codec(codec)
-}
-
-/// A record as services store them: the same field names in each, little in common else.
-fn record(number: u64) -> String {
-    let mut rng = Rng::new(number);
-    format!(
-        "{{\"identifier\":\"{:016x}\",\"account_holder\":\"{:08x}\",\"registered_at\":{},\
-         \"last_modified_by\":\"{:x}\",\"subscription_status\":\"{}\"}}",
-        rng.next_u64(),
-        rng.next_u64() as u32,
-        rng.below(1 << 40),
-        rng.below(1 << 20),
-        ["active", "suspended", "cancelled"][rng.below(3) as usize],
-    )
 }
 
 fn fill(keyspace: &Keyspace, numbers: std::ops::Range<u64>) {

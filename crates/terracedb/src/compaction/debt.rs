@@ -13,16 +13,20 @@ use crate::ordered::Tree;
 impl Compactor {
     /// A flush ended: finds out how far `tree` is behind now, and tells the pace.
     pub(crate) fn weigh(&self, tree: &Tree) {
-        let shape = tree.shape();
-        let start = self.now();
+        let now = self.now();
         let quiet = {
             let mut state = self.state.lock();
-            let book = state.books.entry(tree.id()).or_default();
-            if tree.is_dropped() || book.is_weighed_enough(start) {
+            if state.books.entry(tree.id()).or_default().is_weighed_enough(now) {
                 return;
             }
-            state.is_quiet(self.env.ring.visible(), start)
+            state.is_quiet(self.env.ring.visible(), now)
         };
+        let shape = tree.shape();
+        if tree.is_dropped() {
+            return;
+        }
+        // What the weighing takes is known from here: the wait for the shape is a flush's, not its own.
+        let start = self.now();
         let horizon = self.env.snapshots.horizon(&self.env.ring);
         let summary = self.described(tree, &shape, horizon, quiet, None);
         let debt = plan::debt(&summary, &self.job_options());
