@@ -233,7 +233,7 @@ impl PageCache {
     }
 
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
-        let passes = Leaving { key, kind, is_warm: false, is_demoted: false };
+        let passes = Leaving { key, kind, is_demoted: false };
         if let Some(tier) = self.below()
             && tier.takes_first(key, kind)
             && tier.wants(passes)

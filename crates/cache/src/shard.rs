@@ -417,8 +417,7 @@ impl Shard {
             if remembered {
                 self.ghost.remember(hash);
             }
-            let (kind, is_warm) = (slot.kind, queue == Queue::Main);
-            let left = Leaving { key, kind, is_warm, is_demoted: true };
+            let left = Leaving { key, kind: slot.kind, is_demoted: true };
             match self.thaw(slot.frame, shared) {
                 Ok(frame) => return Some((number, frame, left)),
                 // A reader found it just now: it goes with that one.

@@ -28,8 +28,8 @@ const DEAD_PAGES: u32 = 4096;
 /// A page of the map is due for each so many pages written: a sixteenth of what is written.
 const PAGES_PER_MAP_PAGE: usize = 16;
 
-/// While nothing else is to be done, so many pages of the map are written each time that
-/// [`MAP_INTERVAL`] passed.
+/// Where nothing was written for [`MAP_INTERVAL`], so many pages of the map are, each time that it passes. Until
+/// then those that are due must do: each page of the map is written for hundreds of changes, not for a few.
 const MAP_PAGES_IDLE: usize = 16;
 
 /// See [`MAP_PAGES_IDLE`].
@@ -49,8 +49,8 @@ pub(crate) struct Desk {
     turn: usize,
     /// Pages written since the map was.
     owed: usize,
-    /// When pages of the map were written last since nothing else was to be done.
-    idle: Duration,
+    /// When anything was written last, but for pages of the map that were due.
+    quiet_since: Duration,
     /// When it was reckoned last which pages may be copied up, and what had become of them by then; and
     /// whether reads go past the tier.
     reckoned: (Duration, Turns),
@@ -67,7 +67,7 @@ impl Desk {
             dirty_count: 0,
             turn: 0,
             owed: 0,
-            idle: Duration::ZERO,
+            quiet_since: Duration::ZERO,
             reckoned: Default::default(),
             judged: Judgement::default(),
         }
@@ -245,19 +245,21 @@ impl ScmTier {
     fn spend(&self, desk: &mut Desk, now: Duration, is_map: bool) {
         desk.budget.spend(now, PAGE_BYTES as u64);
         self.counters.bytes_written.fetch_add(PAGE_BYTES as u64, Relaxed);
-        if is_map {
-            self.counters.bytes_written_map.fetch_add(PAGE_BYTES as u64, Relaxed);
+        match is_map {
+            true => _ = self.counters.bytes_written_map.fetch_add(PAGE_BYTES as u64, Relaxed),
+            false => desk.quiet_since = now,
         }
     }
 
-    /// Writes pages of the map that changed: as many as are due, and more while nothing else waits.
+    /// Writes pages of the map that changed: as many as are due, and more where nothing else was to be written.
     fn write_map(&self, desk: &mut Desk, now: Duration) -> Result<()> {
         let due = desk.owed / PAGES_PER_MAP_PAGE;
         desk.owed %= PAGES_PER_MAP_PAGE;
-        let is_idle = self.offers.staged() == 0 && now.saturating_sub(desk.idle) >= MAP_INTERVAL;
+        let is_quiet = now.saturating_sub(desk.quiet_since) >= MAP_INTERVAL;
+        let is_idle = self.offers.staged() == 0 && is_quiet;
         let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
         if is_idle {
-            desk.idle = now;
+            desk.quiet_since = now;
         }
         for _ in 0..most {
             if desk.budget.left(now) < PAGE_BYTES as u64 || !self.write_dirty(desk)? {

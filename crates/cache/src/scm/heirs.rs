@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use arena::Page;
 use media::scm::Pinned;
 
-use super::admission::{Offer, Refusal, inherit};
+use super::admission::{Inherited, Offer, Refusal, inherit};
 use super::backing::Held;
 use super::offers::{Origin, STAGED_MAX, Staged};
 use super::statistics::count;
@@ -97,15 +97,13 @@ impl ScmTier {
         let mut late = self.inheriting.lock();
         let lookups = late.lookups(self.counters.lookups());
         let offer = Offer {
-            room: self.map.room(hash),
-            is_warm: true,
+            has_room: self.map.has_room(hash),
+            came_back: true,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),
-            offers: lookups,
-            writes: late.writes,
         };
-        inherit(offer, places)?;
+        inherit(offer, Inherited { lookups, writes: late.writes }, places)?;
         late.writes += 1;
         Ok(())
     }

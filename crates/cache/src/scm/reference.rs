@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::admission::{Offer, decide};
 use super::journal::SLOTS_PER_PAGE;
 use super::placement::{ALL, Costs, Placement, Tier};
-use super::slot_map::{Room, WAYS};
+use super::slot_map::WAYS;
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
 use crate::{PageKey, PageKind};
@@ -51,7 +51,7 @@ struct Writes {
     dirty: Vec<bool>,
     turn: usize,
     owed: usize,
-    idle: Duration,
+    quiet_since: Duration,
 }
 
 impl Writes {
@@ -75,14 +75,14 @@ impl Writes {
         self.rate.map_or(0, |rate| (self.minute(now).min(rate * 60) * 256 / (rate * 60)) as u32)
     }
 
-    /// Pages of the map, in turns: one for sixteen pages, or sixteen where nothing was done for a tenth of a
-    /// second.
+    /// Pages of the map, in turns: one for sixteen pages, or sixteen where nothing was written for a tenth of
+    /// a second.
     fn write_map(&mut self, now: Duration) {
         let due = self.owed / 16;
         self.owed %= 16;
-        let is_idle = now - self.idle >= Duration::from_millis(100);
+        let is_idle = now - self.quiet_since >= Duration::from_millis(100);
         if is_idle {
-            self.idle = now;
+            self.quiet_since = now;
         }
         for _ in 0..if is_idle { due.max(16) } else { due } {
             let pages = self.dirty.len();
@@ -104,8 +104,6 @@ pub(super) struct Reference {
     dram_ghost: Ghost,
     sets: Vec<Set>,
     ghosts: Vec<Ghost>,
-    /// Pages of late that would have pushed out another, and those that did.
-    late: (u32, u32),
     staged: Vec<(PageKey, PageKind)>,
     /// Who finds a page on a device puts it into DRAM; one in memory is copied up afterwards.
     is_device: bool,
@@ -135,8 +133,7 @@ impl Reference {
             main: VecDeque::new(),
             dram_ghost: Ghost::new(policy::remembered(frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
-            ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 16)).collect(),
-            late: (0, 0),
+            ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
             is_device: false,
             rises: Vec::new(),
@@ -147,7 +144,7 @@ impl Reference {
                 dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
                 turn: 0,
                 owed: 0,
-                idle: Duration::ZERO,
+                quiet_since: Duration::ZERO,
             },
             fullness: 0,
             gone: BTreeSet::new(),
@@ -237,7 +234,7 @@ impl Reference {
 
     fn fill(&mut self, key: PageKey, kind: PageKind) {
         let goes_down = self.placement.on_miss(kind, self.worthy(key.hash())) == Tier::Scm;
-        if goes_down && self.wants(key, kind, false, false) {
+        if goes_down && self.wants(key, kind, false) {
             self.staged.push((key, kind));
         } else {
             self.insert(key, kind, false);
@@ -248,7 +245,7 @@ impl Reference {
         for (key, kind) in std::mem::take(&mut self.rises) {
             self.rise(key, kind);
         }
-        self.write(now.as_secs());
+        self.write(now);
         self.writes.write_map(now);
         self.fullness = self.writes.fullness(now.as_secs());
         let Rising { stayed, left, before, at, share } = &mut self.rising;
@@ -285,7 +282,7 @@ impl Reference {
         // What is read and not admitted below still passes a full DRAM's memory.
         if self.new.len() + self.main.len() == self.frames {
             let gone = self.evict();
-            if self.wants(gone.0, gone.1, gone.2, true) {
+            if self.wants(gone.0, gone.1, true) {
                 self.staged.push((gone.0, gone.1));
             }
         }
@@ -298,7 +295,7 @@ impl Reference {
         }
     }
 
-    fn evict(&mut self) -> (PageKey, PageKind, bool) {
+    fn evict(&mut self) -> (PageKey, PageKind) {
         loop {
             let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
             let mut page = match queue {
@@ -318,13 +315,13 @@ impl Reference {
                     if remembered {
                         self.dram_ghost.remember(page.key.hash());
                     }
-                    return (page.key, page.kind, queue == Queue::Main);
+                    return (page.key, page.kind);
                 }
             }
         }
     }
 
-    fn wants(&mut self, key: PageKey, kind: PageKind, is_warm: bool, is_demoted: bool) -> bool {
+    fn wants(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
         let hash = key.hash();
         if let Some((_, heat)) = self.slot(hash) {
             *heat = (*heat).max(1);
@@ -335,22 +332,15 @@ impl Reference {
         }
         let is_filling = self.set(hash).0.iter().any(Option::is_none);
         let ghost = (hash >> 60) as usize;
-        let is_warm =
-            is_filling || is_warm || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
+        let came_back = is_filling || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
         let offer = Offer {
-            room: if is_filling { Room::Empty } else { Room::Full },
-            is_warm,
+            has_room: is_filling,
+            came_back,
             chance: (hash >> 24) as u8,
             fullness: self.fullness,
             is_slow: false,
-            offers: self.late.0,
-            writes: self.late.1,
         };
         let is_admitted = decide(offer).is_ok();
-        if !is_filling {
-            let half = u32::from(self.late.0 >= 1 << 14);
-            self.late = ((self.late.0 + 1) >> half, (self.late.1 + u32::from(is_admitted)) >> half);
-        }
         if !is_admitted && is_demoted {
             self.ghosts[ghost].remember(hash);
         }
@@ -359,7 +349,7 @@ impl Reference {
 
     /// What was staged, as far as the budget goes: each into a slot of its own, found by none until all are
     /// written.
-    fn write(&mut self, now: u64) {
+    fn write(&mut self, now: Duration) {
         let mut placed: Vec<(usize, usize, u64, u8)> = Vec::new();
         for (key, kind) in std::mem::take(&mut self.staged) {
             let heat = if kind == PageKind::Meta { 3 } else { 0 };
@@ -368,7 +358,7 @@ impl Reference {
             if is_placed || self.gone.contains(&key.file) || self.slot(hash).is_some() {
                 continue;
             }
-            if !self.writes.may_write(now) {
+            if !self.writes.may_write(now.as_secs()) {
                 continue;
             }
             let place = self.place(hash);
@@ -390,7 +380,8 @@ impl Reference {
             });
             set[way] = Some((TAKEN, 0));
             placed.push((place, way, hash, heat));
-            self.writes.write(now);
+            self.writes.write(now.as_secs());
+            self.writes.quiet_since = now;
         }
         for (place, way, hash, heat) in placed {
             self.sets[place].0[way] = Some((hash, heat));

@@ -59,17 +59,6 @@ pub(crate) struct Asked {
     pub(crate) is_promoting: bool,
 }
 
-/// What a page that is put in would push out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Nothing.
-    Empty,
-    /// A page that was found when the tier was opened, and that nobody asked for since.
-    Unproven,
-    /// Another.
-    Full,
-}
-
 /// A slot's hash of a page's hash: never [`EMPTY`] or [`TAKEN`].
 const fn print(hash: u64) -> u64 {
     match hash {
@@ -112,18 +101,11 @@ impl SlotMap {
         Some(first + way)
     }
 
-    /// What the page with this hash would push out.
-    pub(crate) fn room(&self, hash: u64) -> Room {
+    /// Whether the page with this hash would push out no other.
+    pub(crate) fn has_room(&self, hash: u64) -> bool {
         let first = self.first(hash);
         let set = self.hashes.get(first..first + WAYS).unwrap_or_default();
-        if set.iter().any(|word| word.load(Relaxed) == EMPTY) {
-            return Room::Empty;
-        }
-        let states = self.states.get(first..first + WAYS).unwrap_or_default();
-        match states.iter().any(|state| state.load(Relaxed) & UNPROVEN > 0) {
-            true => Room::Unproven,
-            false => Room::Full,
-        }
+        set.iter().any(|word| word.load(Relaxed) == EMPTY)
     }
 
     /// Whether the bytes of `slot`, pinned by the caller, are known to be its page's.

@@ -65,11 +65,11 @@ pub struct ScmStatistics {
 /// Pages that were not let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Asked for once.
+    /// Not remembered.
     pub cold: u64,
     /// The budget of writes was used up.
     pub budget: u64,
-    /// Of the pages that would have pushed out another, enough did.
+    /// Merges wrote them, and enough of late.
     pub churn: u64,
     /// Too many waited to be written.
     pub busy: u64,

@@ -149,11 +149,11 @@ fn admission_keeps_the_hits_and_a_part_of_the_writes() {
         tier.step(&cache);
     }
     let counts = tier.statistics();
-    assert!(counts.refused.cold + counts.refused.churn > counts.demoted, "{counts:?}");
+    assert!(counts.refused.cold > counts.demoted, "{counts:?}");
     assert_eq!(counts.resident, counts.slots);
     assert_eq!(counts.late, 0, "a frame was free for each that went down");
     let all = counts.hits_data + counts.misses;
-    assert!((counts.bytes_written / 4096) * 5 < all, "{counts:?}");
+    assert!((counts.bytes_written / 4096) * 10 < all * 3, "{counts:?}");
     assert!(counts.bytes_written_map * 8 < counts.bytes_written, "{counts:?}");
 }
 

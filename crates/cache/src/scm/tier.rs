@@ -26,7 +26,7 @@ use super::journal::Layout;
 use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
 use super::prior::Prior;
-use super::slot_map::{Room, SlotMap};
+use super::slot_map::SlotMap;
 use super::statistics::{Counters, ScmStatistics, count};
 use crate::rows::Ghost;
 use crate::{PageKey, PageKind};
@@ -48,13 +48,10 @@ pub struct ScmTier {
     pub(super) detour: Detour,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
     alone: [Aside; 2],
-    /// What was refused since it was asked for once; by hash.
+    /// What left DRAM and was refused; by hash.
     ghosts: Box<[Mutex<Ghost>]>,
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
     pub(super) fullness: AtomicU32,
-    /// Pages of late that would have pushed out others, and those of them that were let in. Only numbers:
-    /// `Relaxed`.
-    late: (AtomicU32, AtomicU32),
     /// What of late counts for pages that merges write.
     pub(super) inheriting: Mutex<Inheriting>,
     /// What the one who writes has.
@@ -123,8 +120,6 @@ pub struct ScmSlot {
 pub(crate) struct Leaving {
     pub(crate) key: PageKey,
     pub(crate) kind: PageKind,
-    /// Whether it was asked for twice.
-    pub(crate) is_warm: bool,
     /// Whether it was in DRAM.
     pub(crate) is_demoted: bool,
 }
@@ -132,11 +127,11 @@ pub(crate) struct Leaving {
 /// Parts of the ghost, each with a lock of its own.
 const GHOSTS: usize = 16;
 
+/// Pages that the ghost remembers, for each slot.
+const REMEMBERED: usize = 2;
+
 /// Of so many uses of a page where it lies, one is timed.
 const TIMED: u64 = 64;
-
-/// Pages after which those before count half.
-const LATE_OFFERS: u32 = 1 << 14;
 
 impl ScmTier {
     pub(super) fn new(
@@ -149,7 +144,7 @@ impl ScmTier {
         let map = SlotMap::new(layout.sets);
         let (measured, counters) = (Measured::new(prior), Counters::default());
         measured.reckon(&counters);
-        let ghost = || Mutex::new(Ghost::new(map.slots() / GHOSTS));
+        let ghost = || Mutex::new(Ghost::new(map.slots() * REMEMBERED / GHOSTS));
         Self {
             clock,
             ghosts: (0..GHOSTS).map(|_| ghost()).collect(),
@@ -166,7 +161,6 @@ impl ScmTier {
             prior,
             alone: Default::default(),
             fullness: AtomicU32::new(0),
-            late: Default::default(),
             inheriting: Mutex::default(),
             desk: Mutex::new(desk),
             is_off: AtomicBool::new(false),
@@ -177,7 +171,7 @@ impl ScmTier {
 
     /// What the ghost of a tier of `slots` slots takes, bytes.
     pub(super) const fn ghost_bytes(slots: usize) -> u64 {
-        Ghost::bytes_of(slots / GHOSTS) * GHOSTS as u64
+        Ghost::bytes_of(slots * REMEMBERED / GHOSTS) * GHOSTS as u64
     }
 
     /// What it lies on.
@@ -385,25 +379,19 @@ impl ScmTier {
         if !self.offers.has_room() {
             return Err(Refusal::Busy);
         }
-        let room = self.map.room(hash);
-        let is_warm = room == Room::Empty || page.is_warm || page.kind == PageKind::Meta;
+        let has_room = self.map.has_room(hash);
         let ghost = self.ghost(hash);
         let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
-        let (offers, writes) = (self.late.0.load(Relaxed), self.late.1.load(Relaxed));
         let offer = Offer {
-            room,
-            is_warm: is_warm || is_remembered(),
+            has_room,
+            // Metadata always does.
+            came_back: has_room || page.kind == PageKind::Meta || is_remembered(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),
-            offers,
-            writes,
         };
         let decided = self.admission.decide(offer);
-        if room == Room::Full {
-            self.count_late(offers, writes + u32::from(decided.is_ok()));
-        }
-        // What was just read and is not let in enters DRAM: it was asked for once until it leaves that.
+        // What was just read and is not let in enters DRAM, and is remembered when it leaves that.
         if decided.is_err()
             && page.is_demoted
             && let Some(ghost) = ghost
@@ -415,14 +403,6 @@ impl ScmTier {
 
     fn ghost(&self, hash: u64) -> Option<&Mutex<Ghost>> {
         self.ghosts.get((hash >> 60) as usize % GHOSTS)
-    }
-
-    /// Counts an offer beside `offers` of late, after which there are so many writes. Of those that count at
-    /// once, some may go uncounted.
-    fn count_late(&self, offers: u32, writes: u32) {
-        let half = u32::from(offers >= LATE_OFFERS);
-        self.late.0.store((offers + 1) >> half, Relaxed);
-        self.late.1.store(writes >> half, Relaxed);
     }
 
     /// A page that it wants, in a frame that nobody changes any more.
