@@ -169,7 +169,7 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
             offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
         }
         if let Some(runs) = asked(shape, number, column) {
-            offer(bottom(Reason::Manual, runs, MANUAL_SCORE));
+            best = Some(or_asked(best, bottom(Reason::Manual, runs, MANUAL_SCORE)));
         }
         if quiet
             && best.is_none()
@@ -180,6 +180,17 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
         found.extend(best);
     }
     found
+}
+
+/// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not merged
+/// by itself before: it would be written twice.
+fn or_asked(best: Option<Candidate>, asked: Candidate) -> Candidate {
+    let holds = |it: Runs| asked.runs.newest <= it.newest && it.oldest <= asked.runs.oldest;
+    match best {
+        Some(best) if holds(best.runs) => Candidate { score: best.score.max(asked.score), ..asked },
+        Some(best) if best.score >= asked.score => best,
+        _ => asked,
+    }
 }
 
 /// What merging all of a column gives back, as far as is known, bytes.
@@ -331,6 +342,30 @@ mod tests {
     fn a_load_in_order_is_not_written_anew_with_a_dozen_short_tables() {
         assert_eq!(over_a_load(10_000), Runs { newest: 0, oldest: 11 });
         assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
+    }
+
+    /// A full level is merged with all that a user asked for, once, and not by itself before.
+    #[test]
+    fn what_was_asked_for_is_not_merged_twice() {
+        let mut runs: Vec<_> =
+            (0..30).map(|id| vec![table(31 - id, 0, "a", "z", 1 << 20)]).collect();
+        runs.push(vec![table(1, 3, "a", "z", 1 << 30)]);
+        let (full, options) = (Summary { superseding: 0.0, ..tree(runs) }, Options::default());
+        let Some(Plan::Merge(merge)) = plan::plan(&full, &options) else { panic!("none") };
+        assert_eq!((merge.reason, merge.oldest), (Reason::Runs, false));
+        let newest = full.runs[0].id;
+        let manual = Some(ManualRange { first: "a".into(), end: None, newest });
+        let Some(Plan::Merge(merge)) = plan::plan(&Summary { manual, ..full.clone() }, &options)
+        else {
+            panic!("none")
+        };
+        assert_eq!((merge.reason, merge.inputs.len(), merge.oldest), (Reason::Manual, 31, true));
+        // What came later is not waited for: the level is merged as ever.
+        let manual = Some(ManualRange { first: "a".into(), end: None, newest: full.runs[20].id });
+        let Some(Plan::Merge(merge)) = plan::plan(&Summary { manual, ..full }, &options) else {
+            panic!("none")
+        };
+        assert_eq!(merge.reason, Reason::Runs);
     }
 
     /// What is scanned much and hardly written to has its short runs merged, and keeps its long ones.
