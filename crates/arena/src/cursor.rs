@@ -164,6 +164,14 @@ impl Cursor {
     }
 }
 
+/// The entry in `slot` of `leaf`, or of the next one if the slot is past the last: only a guess where writers are.
+fn ahead(leaf: Node<'_>, slot: usize) -> Option<EntryAt> {
+    match slot.checked_sub(leaf.count()) {
+        None => leaf.entry(slot),
+        Some(slot) => leaf.next()?.get(leaf.region()).entry(slot),
+    }
+}
+
 /// Where a cursor stands in `slot` of `leaf`, or at the start of the next leaf if the slot is past
 /// the last; `None` inside where nothing follows, outside where the leaf changed.
 fn stand(leaf: Node<'_>, version: Version, slot: usize) -> Option<Option<At>> {
@@ -174,11 +182,16 @@ fn stand(leaf: Node<'_>, version: Version, slot: usize) -> Option<Option<At>> {
                 .filter_map(|slot| leaf.entry(slot))
                 .for_each(|ahead| ahead.prefetch(leaf.region()));
         }
-        if let Some(ahead) = leaf.entry(slot + AHEAD) {
+        if let Some(ahead) = ahead(leaf, slot + AHEAD) {
             ahead.prefetch(leaf.region());
         }
-        if let Some(ahead) = leaf.entry(slot + WHOLE_AHEAD) {
+        if let Some(ahead) = ahead(leaf, slot + WHOLE_AHEAD) {
             ahead.prefetch_rest(leaf.region());
+        }
+        if slot + 2 * AHEAD == leaf.count()
+            && let Some(next) = leaf.next()
+        {
+            next.prefetch(leaf.region());
         }
         return leaf.unchanged(version).then_some(Some(At {
             entry,

@@ -33,7 +33,7 @@ pub use frame_header::FrameName;
 pub use frame_index::FrameIndex;
 pub use frame_pool::{FramePlace, FramePool};
 pub use ordered_map::{OrderedMap, ValueRef};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_all};
 pub use publish::PublishRing;
 pub use region_pool::RegionPool;
 pub use tag_buckets::{Bucket, Heat, Place, TagBuckets};

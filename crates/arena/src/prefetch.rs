@@ -28,6 +28,12 @@ pub fn prefetch(bytes: &[u8], at: usize) {
     }
 }
 
+/// Asks for all lines of `bytes`, for who writes or reads them all soon.
+#[inline]
+pub fn prefetch_all(bytes: &[u8]) {
+    lines(NonNull::from(bytes).cast(), bytes.len());
+}
+
 /// Asks for every line of the `bytes` from `address`.
 #[inline]
 pub(crate) fn lines(address: NonNull<u8>, bytes: usize) {

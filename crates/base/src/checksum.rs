@@ -54,13 +54,32 @@ impl PageSeed {
     /// The checksum of page `page` with content `bytes`.
     #[must_use]
     pub fn checksum(self, page: u32, bytes: &[u8]) -> u64 {
+        self.page(page).checksum(bytes)
+    }
+
+    /// What the checksum of page `page` is made with, for who writes the content next: made after that, it
+    /// would wait for the last byte written to reach the cache (0.8 us where merges fill large buffers).
+    #[must_use]
+    pub fn page(self, page: u32) -> ContentSeed {
         let mut identity = [0; 28];
         let (store, rest) = identity.split_at_mut(16);
         let (table, number) = rest.split_at_mut(8);
         store.copy_from_slice(&self.store.0.to_le_bytes());
         table.copy_from_slice(&self.table.0.to_le_bytes());
         number.copy_from_slice(&page.to_le_bytes());
-        hash64(key_hash(&identity), bytes)
+        ContentSeed(key_hash(&identity))
+    }
+}
+
+/// What stands for the place of one page in its checksum.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentSeed(u64);
+
+impl ContentSeed {
+    /// The checksum of the page with content `bytes`.
+    #[must_use]
+    pub fn checksum(self, bytes: &[u8]) -> u64 {
+        hash64(self.0, bytes)
     }
 }
 

@@ -25,7 +25,7 @@ mod units;
 
 pub use account::{Account, Charge};
 pub use budget::{AccountUsage, Budget, BudgetUsage, Reclaim, ReclaimOrder};
-pub use checksum::{PageSeed, crc32c, crc32c_append, hash64, key_hash};
+pub use checksum::{ContentSeed, PageSeed, crc32c, crc32c_append, hash64, key_hash};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};
 pub use counter::Counter;

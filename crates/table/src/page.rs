@@ -199,13 +199,14 @@ pub(crate) fn seal_page(
     content: &[u8],
 ) {
     debug_assert_eq!(content.len(), header.payload_here());
+    let seed = seed.page(number);
     header.encode(page);
     let (_, body) = page.split_at_mut(HEADER_BYTES);
     let (filled, rest) = body.split_at_mut(content.len().min(PAYLOAD_BYTES));
     filled.copy_from_slice(content);
     rest.fill(0);
     let (slot, covered) = page.split_at_mut(CHECKSUM_BYTES);
-    let checksum = seed.checksum(number, covered);
+    let checksum = seed.checksum(covered);
     slot.copy_from_slice(&checksum.to_le_bytes());
 }
 

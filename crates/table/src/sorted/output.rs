@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use arena::prefetch_all;
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
 use base::{Codec, DictionaryId, Error, PageSeed, Result};
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
@@ -65,6 +66,8 @@ pub(crate) struct Output {
     /// Buffers neither being filled nor in flight.
     spare: Vec<Buf>,
     completions: Vec<Completion>,
+    /// For payloads that lie in pieces.
+    joined: Vec<u8>,
     /// Pages sealed.
     pages: u32,
     /// Pages handed to the device.
@@ -97,6 +100,7 @@ impl Output {
             filled: 0,
             spare: (1..BUFFERS).map(|_| Buf::pages(buffer_pages)).collect(),
             completions: Vec::new(),
+            joined: Vec::new(),
             pages: 0,
             submitted: 0,
             digest: 0,
@@ -132,9 +136,11 @@ impl Output {
                 raw_bytes: section.raw_bytes as u32,
             };
             let at = number * PAYLOAD_BYTES;
-            let mut joined = [0; PAYLOAD_BYTES];
+            let mut joined = std::mem::take(&mut self.joined);
             let content = section.payload.range(at, header.payload_here(), &mut joined);
-            self.seal(&header, content)?;
+            let sealed = self.seal(&header, content);
+            self.joined = joined;
+            sealed?;
         }
         Ok(first)
     }
@@ -152,6 +158,10 @@ impl Output {
         if let Some(page) = pages.get_mut(self.filled) {
             seal_page(page, self.seed, self.pages, header, content);
             self.digest = fold_digest(self.digest, page);
+        }
+        if let Some(next) = pages.get(self.filled + 1) {
+            // It was last touched a buffer ago; by the time its content is made it is in the cache.
+            prefetch_all(next);
         }
         self.filled += 1;
         self.pages += 1;

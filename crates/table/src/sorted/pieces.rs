@@ -1,7 +1,5 @@
 //! A payload in pieces: what lies in several places is written without being joined first.
 
-use crate::page::PAYLOAD_BYTES;
-
 /// Up to three byte strings, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pieces<'a>([&'a [u8]; 3]);
@@ -23,34 +21,23 @@ impl<'a> Pieces<'a> {
     }
 
     /// `len` bytes from offset `at`, as far as there are so many: where one piece holds them, from
-    /// there; else copied to `joined`. At most a page's payload.
-    pub(crate) fn range<'b>(
-        &self,
-        at: usize,
-        len: usize,
-        joined: &'b mut [u8; PAYLOAD_BYTES],
-    ) -> &'b [u8]
+    /// there; else copied to `joined`, in place of what that holds.
+    pub(crate) fn range<'b>(&self, at: usize, len: usize, joined: &'b mut Vec<u8>) -> &'b [u8]
     where
         'a: 'b,
     {
+        joined.clear();
         let mut skip = at;
-        let mut filled = 0;
         for piece in self.0 {
             let rest = piece.get(skip.min(piece.len())..).unwrap_or_default();
             skip = skip.saturating_sub(piece.len());
-            if let Some(whole) = rest.get(..len).filter(|_| filled == 0) {
+            if let Some(whole) = rest.get(..len).filter(|_| joined.is_empty()) {
                 return whole;
             }
-            let wanted = (len - filled).min(rest.len());
-            let (Some(to), Some(from)) =
-                (joined.get_mut(filled..filled + wanted), rest.get(..wanted))
-            else {
-                break;
-            };
-            to.copy_from_slice(from);
-            filled += wanted;
+            let wanted = (len - joined.len()).min(rest.len());
+            joined.extend_from_slice(rest.get(..wanted).unwrap_or_default());
         }
-        joined.get(..filled).unwrap_or_default()
+        joined
     }
 }
 
@@ -74,7 +61,7 @@ mod tests {
                 let pieces = Pieces::new(a, b, c);
                 assert_eq!(pieces.len(), 100);
                 for (at, len) in [(0, 100), (0, 0), (3, 40), (50, 50), (99, 1)] {
-                    let mut joined = [0; PAYLOAD_BYTES];
+                    let mut joined = vec![1; 7];
                     assert_eq!(pieces.range(at, len, &mut joined), &whole[at..at + len]);
                 }
             }
