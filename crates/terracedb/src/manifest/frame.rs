@@ -102,7 +102,7 @@ pub(crate) fn decode_records(bytes: &[u8], seed: u32, start: usize) -> Result<Re
         let next = records.bodies.len() as u64;
         if sequence == next {
             records.bodies.push(body);
-        } else if sequence + 1 != next {
+        } else if sequence.checked_add(1) != Some(next) {
             return Err(Error::corrupt("manifest record")
                 .at(format_args!("byte {at}"))
                 .expected(format_args!("record {next}"))
@@ -123,7 +123,7 @@ pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8
     while let Some((_, sequence, body, end)) = find_frame(bytes, seed, at) {
         if sequence >= next {
             bodies.push(body);
-            next = sequence + 1;
+            next = sequence.saturating_add(1);
         }
         at = end;
     }
@@ -180,5 +180,15 @@ mod tests {
         hole[..one].fill(0);
         let error = decode_records(&hole, 9, 0).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn the_largest_number_is_refused() {
+        let mut bytes = Vec::new();
+        encode_record(&mut bytes, 9, u64::MAX, b"last");
+        let error = decode_records(&bytes, 9, 0).unwrap_err();
+        assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+        bytes.extend(three());
+        assert_eq!(salvage_records(&bytes, 9, 0), [&b"last"[..]]);
     }
 }
