@@ -7,7 +7,8 @@ use compact::{Job, Outcome};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    for (magic, version) in [(b"TERRAJOB", 1), (b"TERRAJOB", 2), (b"TERRDONE", 1), (b"TERRDONE", 2)] {
+    for (magic, version) in [(b"TERRAJOB", 1), (b"TERRAJOB", 2), (b"TERRDONE", 1), (b"TERRDONE", 2)]
+    {
         let mut message = magic.to_vec();
         message.extend_from_slice(&u32::to_le_bytes(version));
         message.extend_from_slice(bytes);

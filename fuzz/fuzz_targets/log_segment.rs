@@ -1,10 +1,11 @@
-//! Reads arbitrary bytes as the one segment of a log: record by record, and as recovery would.
+//! Reads arbitrary bytes as the one segment of a log: record by record, and as recovery would, up to damage
+//! and past it.
 
 #![no_main]
 
-use base::Account;
+use base::{Account, ErrorKind};
 use libfuzzer_sys::fuzz_target;
-use log::{Entry, SegmentHeader};
+use log::{Entry, Recover, SegmentHeader};
 use terrace_fuzz::{medium_of, seal_crc, seal_record};
 
 const NAME: &str = "log-0-0000000001";
@@ -13,8 +14,13 @@ const PAGE: usize = 4096;
 fuzz_target!(|bytes: &[u8]| {
     let mut file = bytes.to_vec();
     file.resize(bytes.len().next_multiple_of(PAGE).max(2 * PAGE), 0);
-    seal_crc(&mut file, 0, PAGE - 4);
+    // A damaged header now and then.
+    if bytes.first() != Some(&0) {
+        seal_crc(&mut file, 0, PAGE - 4);
+    }
+    let mut store = None;
     if let Ok(header) = SegmentHeader::decode(&file[..PAGE]) {
+        store = Some(header.store);
         // As long as it says, so that records and not the length are looked at.
         let capacity = header.capacity.min(1 << 20) as usize;
         file.resize(file.len().max(capacity), 0);
@@ -39,7 +45,20 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Ok(())
     });
-    if let Ok(found) = log::check(&medium, None, &log::Start::new(), &Account::unlimited("fuzz")) {
+    let check = |recover| {
+        let account = Account::unlimited("fuzz");
+        log::check(&medium, store, &log::Start::new(), recover, &account)
+    };
+    let strict = check(Recover::Strict);
+    let past = check(Recover::PastDamage);
+    for found in strict.iter().chain(&past) {
         assert!(found.bytes <= length);
+    }
+    // Past damage there is as much as up to it, and what is lost is told.
+    if let (Ok(strict), Ok(past)) = (&strict, &past) {
+        assert!(past.records >= strict.records);
+    }
+    if let (Err(error), Ok(past)) = (&strict, &past) {
+        assert!(error.kind() != ErrorKind::Corrupt || past.damage.is_some());
     }
 });

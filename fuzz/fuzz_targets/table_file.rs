@@ -10,9 +10,7 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Result, Seqno, Trailer, key_hash};
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Purpose};
-use table::{
-    NoDictionaries, Pages, PointRead, Salvaged, Span, Step, Table, TableCursor, salvage,
-};
+use table::{NoDictionaries, Pages, PointRead, Salvaged, Span, Step, Table, TableCursor, salvage};
 use terrace_fuzz::{medium_of, seal_pages};
 
 /// More entries than an input can hold are a walk that does not end.

@@ -10,7 +10,9 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Codec, EntryKind, KeyspaceId, Seqno, StoreId, TableId, Trailer};
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Medium, MemoryMedium, Purpose};
-use table::{NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table, TableCursor, Writer};
+use table::{
+    NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table, TableCursor, Writer,
+};
 
 /// How many times each value stands in the table's, so that inputs of a few bytes make blocks of
 /// several pages.

@@ -44,8 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(mut read) = ValueRead::new(Arc::clone(&values), pointer) else { continue };
         let Ok(Step::Need(span)) = read.step(key, None) else { panic!("pages come first") };
         let at = u64::from(span.first) * PAGE_BYTES as u64;
-        let (buf, result) =
-            values.file().read(at, Buf::pages(span.pages as usize), Purpose::Data);
+        let (buf, result) = values.file().read(at, Buf::pages(span.pages as usize), Purpose::Data);
         result.expect("pages within the file");
         match read.step(key, Some(Pages::Run(buf))) {
             Ok(Step::Ready(value)) => assert_eq!(value.len() as u64, bytes),

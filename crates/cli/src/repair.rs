@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::{LostRange, RepairOptions, RepairReport, Result, format_bytes, format_count};
+use terracedb::{
+    LogPlace, LostLog, LostRange, LostRecords, RepairOptions, RepairReport, Result, format_bytes,
+    format_count,
+};
 
 use crate::output::Output;
 use crate::progress::Progress;
@@ -29,7 +32,8 @@ pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
     }
     out.flush()?;
     // Nothing to repair, or repaired without a loss.
-    let is_whole = report.lost.is_empty() && report.log.is_none() && report.uncertain.is_empty();
+    let costs_writes = report.log.as_ref().is_some_and(LostLog::costs_writes);
+    let is_whole = report.lost.is_empty() && !costs_writes && report.uncertain.is_empty();
     let is_done = is_whole && (report.is_clean() || !report.dry_run);
     Ok(if is_done { Outcome::Done } else { Outcome::Negative })
 }
@@ -100,11 +104,29 @@ fn to_json(report: &RepairReport) -> Value {
         "dictionaries": report.dictionaries,
         "log": report.log.as_ref().map(|log| json!({
             "error": log.error.to_string(),
-            "lost_from": log.from,
-            "lost_to": log.to,
+            "lost": log.lost.iter().map(records_to_json).collect::<Vec<_>>(),
+            "ends": log.ends,
         })),
         "lost": report.lost.iter().map(lost_to_json).collect::<Vec<_>>(),
         "kept": report.kept,
+    })
+}
+
+fn records_to_json(lost: &LostRecords) -> Value {
+    let place = |place: &LogPlace| {
+        json!({
+            "file": place.file,
+            "offset": place.offset,
+            "lane_sequence": place.lane_sequence,
+        })
+    };
+    json!({
+        "error": lost.error.to_string(),
+        "from": place(&lost.from),
+        "to": lost.to.as_ref().map(place),
+        "records": lost.records,
+        "first_seqno": lost.seqnos.0,
+        "below_seqno": lost.seqnos.1,
     })
 }
 

@@ -150,7 +150,7 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     let by_copy = recovery.read_by_copy.iter();
     warnings.extend(by_copy.map(|error| format!("a page was read from its copy: {error}")));
     warnings
-        .extend(recovery.log_damage.iter().map(|error| format!("damaged log given up: {error}")));
+        .extend(recovery.log_damage.iter().map(|error| format!("the log was damaged: {error}")));
     warnings.extend(flush_failing.iter().map(|why| format!("flushes fail: {why}")));
     warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));

@@ -79,7 +79,8 @@ pub fn inspect(
         Error::invalid("name of a log segment").expected("log-<lane>-<segment>").got(name)
     })?;
     let account = Account::unlimited("log inspection");
-    let (mut reader, header) = SegmentReader::open(medium, place, None, Purpose::Scrub, &account)?;
+    let (mut reader, header) =
+        SegmentReader::open(medium, place, None, Purpose::Scrub, false, &account)?;
     see(Entry::Header(header?))?;
     let mut sequence = reader.begin()?.map_or(0, |(begin, _)| begin.sequence);
     while let Some(found) = reader.next(sequence)? {
@@ -110,14 +111,15 @@ fn entry(reader: &SegmentReader, found: &Located) -> Result<Entry> {
 }
 
 /// Reads the log from `start` as recovery would, and verifies every checksum on the way. A torn tail is
-/// reported, not an error.
+/// reported, not an error; nor is damage, where `recover` goes past it.
 ///
 /// # Errors
-/// As [`crate::Log::open`], with strict recovery.
+/// As [`crate::Log::open`].
 pub fn check(
     medium: &Arc<dyn Medium>,
     store: Option<StoreId>,
     start: &Start,
+    recover: Recover,
     account: &Account,
 ) -> Result<Recovery> {
     let source = Source {
@@ -125,7 +127,7 @@ pub fn check(
         store,
         purpose: Purpose::Scrub,
         account: account.clone(),
-        recover: Recover::Strict,
+        recover,
         start: start.clone(),
     };
     let mut replay = Replay {

@@ -171,9 +171,8 @@ impl Log {
             freeing: Mutex::new(stale),
             _groups: groups,
         };
-        // Where the log was lost from its start on, it is recorded first that it begins later.
-        let begins = log.begins().map(|(id, _)| id);
-        if source.start.is_empty() || begins == Some(source.start.of(LANE)) {
+        // What is damaged goes with what was replayed, once that is in tables.
+        if recovery.damage.is_none() {
             log.remove_stale(&mut log.freeing.lock())?;
         }
         Ok((log, recovery))

@@ -61,8 +61,11 @@ pub enum Recover {
     /// Refuse to open: acknowledged writes would be lost.
     #[default]
     Strict,
-    /// Replay up to the damage, give up what follows, and report both.
-    UpToDamage,
+    /// Replay what can be read before and behind the damage, and report what is lost.
+    ///
+    /// The log stays damaged: strict recovery refuses it until what was replayed is flushed and freed
+    /// ([`crate::Log::flushed`], [`crate::Log::free`]).
+    PastDamage,
 }
 
 /// One write batch: it becomes one record, whole or absent (I11).

@@ -1,5 +1,7 @@
 //! Reads one segment, front to back, in memory bounded by its largest record.
 
+mod search;
+
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -11,6 +13,7 @@ use crate::name::segment_name;
 use crate::record::{
     Begin, Content, FIXED_BYTES, Keyspaces, MARK_BYTES, Record, parse_record, record_bytes,
 };
+pub(crate) use search::Wanted;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -33,6 +36,8 @@ pub(crate) struct SegmentReader {
     at: u64,
     /// Whether the record before it says that the segment ends there.
     ended: bool,
+    /// The bytes of which searches computed checksums.
+    checked: u64,
     window: Window,
 }
 
@@ -45,6 +50,16 @@ pub(crate) struct Located {
     pub(crate) sequence: u64,
     pub(crate) seqno: u64,
     pub(crate) what: What,
+}
+
+impl Located {
+    /// The first seqno behind it.
+    pub(crate) const fn next_seqno(&self) -> u64 {
+        match self.what {
+            What::Batch { ops, .. } => self.seqno + ops as u64,
+            What::Mark { .. } | What::Begin(_) => self.seqno,
+        }
+    }
 }
 
 /// As [`Content`], with lengths for bytes.
@@ -74,20 +89,31 @@ impl Survey {
 }
 
 impl SegmentReader {
-    /// Opens a segment's file, and reads its header, which may be damaged.
+    /// Opens a segment's file, and reads its header, which may be damaged. Where the device is asked for one
+    /// page at a time, one that cannot be read costs no other, and is asked for twice.
     pub(crate) fn open(
         medium: &dyn Medium,
         (lane, segment): (LaneId, SegmentId),
         store: Option<StoreId>,
         purpose: Purpose,
+        by_page: bool,
         account: &Account,
     ) -> Result<(Self, Result<SegmentHeader>)> {
         let name = segment_name(lane, segment);
         let file = medium.open(&name, Access::Bytes)?;
         let end = file.size()?.next_multiple_of(PAGE);
-        let window = Window::new(account)?;
-        let mut reader =
-            Self { file, purpose, seed: 0, end, capacity: 0, at: PAGE, ended: false, window };
+        let window = Window::new(if by_page { PAGE_BYTES } else { CHUNK_BYTES }, account)?;
+        let mut reader = Self {
+            file,
+            purpose,
+            seed: 0,
+            end,
+            capacity: 0,
+            at: PAGE,
+            ended: false,
+            checked: 0,
+            window,
+        };
         let header = reader.bytes(0, PAGE_BYTES).and_then(SegmentHeader::decode);
         let header = header.and_then(|header| {
             header.check(store, lane, segment)?;
@@ -101,6 +127,11 @@ impl SegmentReader {
         Ok((reader, header))
     }
 
+    /// Reads the records of a segment whose header is damaged: its name says whose they are.
+    pub(crate) fn assume(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
+        self.seed = SegmentHeader { store, lane, segment, capacity: 0 }.seed();
+    }
+
     /// What is wrong with the file's length, where it was cut and no record read last says so.
     pub(crate) fn shortened(&self) -> Option<Error> {
         (self.end < self.capacity && !self.ended).then(|| {
@@ -109,6 +140,12 @@ impl SegmentReader {
                 .expected(self.capacity)
                 .got(self.end)
         })
+    }
+
+    /// The bytes of which searches computed checksums.
+    #[cfg(test)]
+    pub(crate) const fn checked(&self) -> u64 {
+        self.checked
     }
 
     /// Where the next record is looked for.
@@ -139,11 +176,12 @@ impl SegmentReader {
             found = self.parse(page, Some(sequence))?;
         }
         let found = found.ok();
-        if let Some(found) = &found {
-            self.at = found.end;
-            self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
-        }
-        Ok(found)
+        Ok(found.inspect(|found| self.go_behind(found)))
+    }
+
+    const fn go_behind(&mut self, found: &Located) {
+        self.at = found.end;
+        self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
     }
 
     /// Why there is no record of lane sequence `sequence` here.
@@ -179,9 +217,9 @@ impl SegmentReader {
         self.window.get(found.offset, len).unwrap_or_default()
     }
 
-    /// Moves `bytes` on.
-    pub(crate) const fn skip(&mut self, bytes: u64) {
-        self.at += bytes;
+    /// Goes to `at`.
+    pub(crate) const fn go_to(&mut self, at: u64) {
+        self.at = at;
     }
 
     /// Looks through everything from here to the end of the segment.
@@ -229,7 +267,7 @@ impl SegmentReader {
         }
         Ok(match parse_record(seed, self.bytes(at, whole)?) {
             Err(error) => Err(Refusal::Damaged(error)),
-            Ok(record) if sequence.is_some_and(|sequence| record.sequence != sequence as u32) => {
+            Ok(record) if sequence.is_some_and(|sequence| !record.may_be(sequence)) => {
                 Err(Refusal::Other(record.sequence))
             }
             Ok(record) => Ok(Located {
@@ -277,15 +315,17 @@ struct Window {
     start: u64,
     bytes: Vec<u8>,
     chunk: Option<Buf>,
+    /// The length of a chunk.
+    step: usize,
     /// Two chunks; more while a larger record is read.
     charge: Charge,
 }
 
 impl Window {
-    fn new(account: &Account) -> Result<Self> {
+    fn new(step: usize, account: &Account) -> Result<Self> {
         let charge = account.charge(2 * CHUNK_BYTES as u64)?;
-        let chunk = Some(Buf::pages(CHUNK_BYTES / PAGE_BYTES));
-        Ok(Self { start: 0, bytes: Vec::new(), chunk, charge })
+        let chunk = Some(Buf::pages(step / PAGE_BYTES));
+        Ok(Self { start: 0, bytes: Vec::new(), chunk, step, charge })
     }
 
     fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
@@ -322,16 +362,20 @@ impl Window {
         while self.get(at, len).is_none() {
             let from = self.start + self.bytes.len() as u64;
             let left = usize::try_from(end - from).unwrap_or(usize::MAX);
-            let whole = left.min(CHUNK_BYTES);
+            let whole = left.min(self.step);
             let buf = match self.chunk.take() {
-                Some(buf) if whole == CHUNK_BYTES => buf,
+                Some(buf) if whole == buf.len() => buf,
                 _ => Buf::pages(whole / PAGE_BYTES),
             };
-            let (buf, result) = file.read(from, buf, purpose);
+            let (mut buf, mut result) = file.read(from, buf, purpose);
+            if result.is_err() && self.step == PAGE_BYTES {
+                // What is given up for it is lost.
+                (buf, result) = file.read(from, buf, purpose);
+            }
             if result.is_ok() {
                 self.bytes.extend_from_slice(buf.get(..whole).unwrap_or_default());
             }
-            self.chunk = (buf.len() == CHUNK_BYTES).then_some(buf);
+            self.chunk = (buf.len() == self.step).then_some(buf);
             result?;
         }
         Ok(())

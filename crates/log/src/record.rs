@@ -21,6 +21,9 @@ pub(crate) const MARK_BYTES: usize = FIXED_BYTES + 8;
 /// A whole Begin, bytes.
 pub(crate) const BEGIN_BYTES: usize = FIXED_BYTES + 17;
 
+/// Every lane sequence is below this one.
+pub(crate) const SEQUENCE_BELOW: u64 = 1 << 63;
+
 /// The most bytes after the fixed part.
 const LENGTH_MAX: usize = BATCH_BYTES_MAX + 5 * (2 + KEYSPACES_MAX);
 const _: () = assert!(LENGTH_MAX < 1 << 28);
@@ -45,6 +48,16 @@ pub struct Record<'a> {
     pub seqno: Seqno,
     /// The rest.
     pub content: Content<'a>,
+}
+
+impl Record<'_> {
+    /// Whether it can have this lane sequence, of which only a Begin has more than the low half.
+    pub(crate) const fn may_be(&self, sequence: u64) -> bool {
+        match self.content {
+            Content::Begin(begin) => begin.sequence == sequence && self.sequence == sequence as u32,
+            Content::Batch { .. } | Content::Mark { .. } => self.sequence == sequence as u32,
+        }
+    }
 }
 
 /// What a record says.
@@ -163,9 +176,10 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         Some((ops, _, keyspaces)) => Content::Batch { ops: ops as u32, keyspaces, body },
         None => {
             let content = if kind == Kind::Mark as u32 {
-                Content::Mark { durable: cursor.u64()? }
+                Content::Mark { durable: lane_sequence(&mut cursor)? }
             } else {
-                let (sequence, durable) = (cursor.u64()?, cursor.u64()?);
+                let (sequence, durable) =
+                    (lane_sequence(&mut cursor)?, lane_sequence(&mut cursor)?);
                 Content::Begin(Begin { sequence, durable, opened: cursor.u8()? == 1 })
             };
             cursor.finish()?;
@@ -173,6 +187,17 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         }
     };
     Ok(Record { sequence, seqno: Seqno::try_from(seqno)?, content })
+}
+
+/// Reads a lane sequence. One of records that were written never nears the largest number.
+fn lane_sequence(cursor: &mut Cursor<'_>) -> Result<u64> {
+    let sequence = cursor.u64()?;
+    if sequence < SEQUENCE_BELOW {
+        return Ok(sequence);
+    }
+    Err(Error::corrupt("log record's lane sequence")
+        .expected(format_args!("below {SEQUENCE_BELOW}"))
+        .got(sequence))
 }
 
 /// Fills in the fixed part of `head`, which is a record up to its body. The body is `body_bytes`

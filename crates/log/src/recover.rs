@@ -3,7 +3,8 @@
 //! The flow: find every segment, order each lane's into a [`Chain`], merge the chains, and end
 //! where no lane has the next seqno. Lanes become durable independently, so a later seqno may
 //! exist in one lane though an earlier one was lost in another; the earlier one was then never
-//! durable as a whole, and neither was the later one (I11).
+//! durable as a whole, and neither was the later one (I11). Past damage, a gap that the damage leaves is
+//! none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +13,11 @@ use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
 use media::{Access, File, Purpose};
 
-use crate::chain::{self, Chain, Cut, End, Found, Source};
+use crate::chain::{Chain, Cut, Source};
+use crate::found::{self, Found};
+use crate::loss::Loss;
 use crate::name::{parse_segment_name, segment_name};
+use crate::options::Recover;
 use crate::reader::{Located, What};
 use crate::retention::{Retention, Sealed};
 use crate::supply::SEGMENT_MEMORY;
@@ -35,8 +39,10 @@ pub struct Recovery {
     pub segments: usize,
     /// Where the tail was cut off, if anything was there: what was appended but never durable.
     pub torn: Option<Cut>,
-    /// The damage at which replay ended, with [`crate::Recover::UpToDamage`].
+    /// The first damage, with [`crate::Recover::PastDamage`].
     pub damage: Option<Error>,
+    /// What all damage costs, lane by lane, in the order of the log.
+    pub losses: Vec<Loss>,
 }
 
 /// The segments of every lane of a medium, in order, from where the log begins.
@@ -93,15 +99,19 @@ pub(crate) fn replay(
     for (lane, ids) in &lanes {
         chains.push(Chain::open(source, *lane, ids)?);
     }
-    let (recovery, next) = merge(&mut chains, replay)?;
+    let (recovery, next) = merge(&mut chains, source.recover, replay)?;
     Ok((chains, recovery, next))
 }
 
 /// Replays `chains` in seqno order, leaving each at the end of what was replayed; what was found,
 /// and the next seqno.
-fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64)> {
+fn merge(
+    chains: &mut [Chain],
+    recover: Recover,
+    replay: &mut Replay<'_>,
+) -> Result<(Recovery, u64)> {
     let mut recovery = Recovery::default();
-    let begins = || chains.iter().filter_map(|chain| Some(chain.begin()?.1));
+    let begins = || chains.iter().filter_map(Chain::begin);
     recovery.first = Seqno::try_from(begins().min().unwrap_or(0))?;
     // Below this seqno, gaps are segments that were freed, or were settled by an earlier open.
     let mut settled = begins().max().unwrap_or(0);
@@ -113,22 +123,24 @@ fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64
     loop {
         // At one seqno, Begins come first: they say that what precedes it is settled.
         let key = |head: &Located| (head.seqno, matches!(head.what, What::Batch { .. }));
-        let present = heads.iter().zip(chains.iter_mut()).enumerate();
-        let next = present.filter_map(|(at, (head, chain))| Some((at, (*head)?, chain)));
-        let Some((at, head, chain)) = next.min_by_key(|(_, head, _)| key(head)) else { break };
+        let present = heads.iter().enumerate().filter_map(|(at, head)| Some((at, (*head)?)));
+        let Some((at, head)) = present.min_by_key(|(_, head)| key(head)) else { break };
+        let due = settled.max(expected);
+        let is_lost = chains.iter().any(|chain| chain.may_have_lost(due));
+        let Some(chain) = chains.get_mut(at) else { break };
         if let What::Batch { ops, .. } = head.what {
-            let due = settled.max(expected);
-            if head.seqno < expected || head.seqno > due && heads.iter().all(Option::is_some) {
-                return Err(Error::corrupt("log record's seqno")
-                    .at(format_args!("lane {}, lane sequence {}", chain.lane, head.sequence))
-                    .expected(due)
-                    .got(head.seqno));
-            }
-            if head.seqno > due {
+            let is_early = head.seqno < expected;
+            let is_late = head.seqno > due && !is_lost;
+            if is_late && heads.iter().any(Option::is_none) {
                 break;
             }
-            expected = head.seqno + u64::from(ops);
-            consume(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+            if is_early || is_late {
+                chain.miss(&head, due, recover)?;
+            }
+            if !is_early {
+                expected = head.seqno + u64::from(ops);
+                consume(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+            }
         } else {
             settled = settled.max(head.seqno);
         }
@@ -141,14 +153,13 @@ fn merge(chains: &mut [Chain], replay: &mut Replay<'_>) -> Result<(Recovery, u64
         if let Some(head) = head {
             chain.cut(head);
         }
-        if let Some(End::Damaged(error)) = &chain.end {
-            recovery.damage.get_or_insert(error.clone());
-        }
+        recovery.losses.extend(chain.losses.iter().cloned());
         recovery.torn = recovery.torn.or(chain.torn());
         let reached = chain.reached().iter().filter_map(|at| chain.segments.get(*at));
         recovery.bytes += reached.map(|found| found.tail).sum::<u64>();
         recovery.segments += chain.reached().len();
     }
+    recovery.damage = recovery.losses.first().map(|loss| loss.error.clone());
     Ok((recovery, expected.max(settled)))
 }
 
@@ -210,18 +221,19 @@ pub(crate) fn settle(
     retention: &Retention,
     stale: &mut Vec<String>,
 ) -> Result<Tail> {
-    let (lane, end) = (chain.lane, chain.sequence());
+    let (lane, end, is_whole) = (chain.lane, chain.sequence(), chain.losses.is_empty());
     let (reached, durable) = (chain.reached().to_vec(), chain.durable);
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
-        let (id, begin) = (found.id, found.begin());
+        let (id, begin) = (found.id, found.first.map_or(0, |first| first.sequence));
         let name = segment_name(lane, id);
         if !reached.contains(&index) {
             stale.push(name);
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
-        if found.limit.min(end) > durable {
+        // Past damage, what was replayed is durable once it is in tables.
+        if is_whole && found.limit.min(end) > durable {
             store_again(&*file, source, (lane, id), (begin, found.tail))?;
         }
         tail = Some((file, found.tail));
@@ -246,7 +258,7 @@ fn store_again(
 ) -> Result<()> {
     const AT_ONCE_BYTES: usize = 256 << 10;
     let _charge = source.account.charge(AT_ONCE_BYTES as u64)?;
-    let mut reader = chain::open(source, at.0, at.1)?;
+    let mut reader = found::open(source, at.0, at.1)?;
     let (mut from, mut bytes) = (0, Vec::with_capacity(AT_ONCE_BYTES));
     let mut sequence = begin;
     while reader.at() < tail {

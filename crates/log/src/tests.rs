@@ -10,6 +10,7 @@ mod group_commit;
 mod lanes;
 mod observer;
 mod process;
+mod salvage;
 
 use std::sync::Arc;
 
@@ -160,7 +161,7 @@ fn another_stores_log_is_refused_and_left_alone() {
     let medium = memory();
     drop(open(&medium).unwrap());
     let before = medium.list().unwrap();
-    let other = Options { store: StoreId(2), recover: Recover::UpToDamage, ..options() };
+    let other = Options { store: StoreId(2), recover: Recover::PastDamage, ..options() };
     let error = open_with(&medium, other, &|_| None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert_eq!(medium.list().unwrap(), before);
@@ -212,9 +213,14 @@ fn check_and_inspect_see_everything_and_write_nothing() {
     }
     drop(log);
     let before = medium.list().unwrap();
-    let recovery =
-        crate::check(&medium, Some(options().store), &Start::new(), &Account::unlimited("check"))
-            .unwrap();
+    let recovery = crate::check(
+        &medium,
+        Some(options().store),
+        &Start::new(),
+        Recover::Strict,
+        &Account::unlimited("check"),
+    )
+    .unwrap();
     assert_eq!((recovery.records, recovery.last.get()), (40, 80));
     let (mut batches, mut marks, mut ends) = (0, 0, 0);
     for file in &before {

@@ -79,7 +79,8 @@ impl Capture {
     /// `Corrupt` where the copy is damaged or ends too early, `Poisoned` where a failed sync is why.
     pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
         let account = store.resources.account("copies");
-        let copied = log::check(copy, Some(self.store), &self.log_start, &account)?.last;
+        let (id, strict) = (Some(self.store), log::Recover::Strict);
+        let copied = log::check(copy, id, &self.log_start, strict, &account)?.last;
         if copied >= self.log_last {
             return Ok(());
         }

@@ -192,8 +192,8 @@ impl Builder {
         self
     }
 
-    /// Opens even where the log is damaged, giving up what follows the damage. [`Db::recovery`]
-    /// says what that was.
+    /// Opens even where the log is damaged: what can be read before and behind the damage is replayed, and
+    /// flushed, for which there must be space. [`Db::recovery`] says what is lost.
     #[must_use]
     pub fn recover_damaged_log(mut self, recover: bool) -> Self {
         self.settings.recover_damaged_log = recover;

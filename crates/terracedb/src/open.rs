@@ -28,6 +28,7 @@ use crate::commit::Committer;
 use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
+use crate::lost_records::LostRecords;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::obsolete_files::ObsoleteFiles;
 use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
@@ -42,7 +43,8 @@ use crate::timekeeper::{ClockTask, Timekeeper};
 use crate::transaction::Transactions;
 use crate::trees::Trees;
 use crate::watchdog::Watchdog;
-use replay::{flush_replayed, replay_log};
+pub(crate) use replay::missing_log;
+use replay::{empty, flush_replayed, replay_log};
 
 /// What opening a store found.
 #[derive(Clone, Debug, Default)]
@@ -57,9 +59,10 @@ pub struct Recovery {
     /// Where the log's tail was cut, if a crash left one: writes that were never acknowledged as
     /// synced.
     pub log_torn: Option<String>,
-    /// Damage in the log at which replay stopped, what follows given up; only with
-    /// `recover_damaged_log`.
+    /// The first damage in the log; only with `recover_damaged_log`.
     pub log_damage: Option<Error>,
+    /// What that damage, and any behind it, costs.
+    pub log_lost: Vec<LostRecords>,
     /// Tables that could not be opened: keys in their ranges answer `Corrupt`.
     pub damaged_tables: Vec<Error>,
     /// Tables of which a damaged page was read from its copy: no key of theirs is lost, and merges write
@@ -143,7 +146,12 @@ pub(crate) fn open(
     for (keyspace, below) in flushed {
         log.flushed(keyspace, below);
     }
-    if LogLimits::is_worth_emptying(&log) {
+    if recovery.log_damage.is_some() {
+        // Where the device reads nothing any more, what could not be read is no damage.
+        manifest::recover(&*medium, false).map(drop)?;
+        // The damage goes with what could be read beside it, and nothing is written behind it.
+        empty(&env, &resources, &trees, &log)?;
+    } else if LogLimits::is_worth_emptying(&log) {
         flush_replayed(&env, &resources, &trees, &log)?;
     }
 

@@ -180,9 +180,9 @@ fn what_was_removed_and_came_back_is_not_read() {
         let from = |_| Some(below);
         let account = Account::unlimited("check");
         // For who is not told, records are missing behind it, unless it is the one removed last.
-        let untold = crate::check(&device, None, &Start::new(), &account);
+        let untold = crate::check(&device, None, &Start::new(), Recover::Strict, &account);
         assert_eq!(untold.is_err(), nth + 1 < freed, "{name}");
-        let checked = crate::check(&device, None, &start, &account).unwrap();
+        let checked = crate::check(&device, None, &start, Recover::Strict, &account).unwrap();
         let (log, recovery, replayed) =
             open_with(&device, Options { start, ..options() }, &from).unwrap();
         assert_eq!(replayed, [(below.get(), b"alive".to_vec())]);
@@ -196,8 +196,8 @@ fn what_was_removed_and_came_back_is_not_read() {
 }
 
 /// The segment that the log begins with is lost, and later ones are there: that is damage, whose name is
-/// told. Who recovers up to it has nothing replayed, and goes on behind what is left; what is written then
-/// is read by anyone, as soon as it is recorded where the log begins.
+/// told. Who recovers past it has the others replayed; what is written then is read by anyone, as soon as
+/// it is recorded where the log begins.
 #[test]
 fn a_lost_start_is_damage() {
     let device = memory();
@@ -217,18 +217,22 @@ fn a_lost_start_is_damage() {
     let account = Account::unlimited("check");
     for error in [
         open_with(&device, with(&start), &all).map(drop).unwrap_err(),
-        crate::check(&device, None, &start, &account).map(drop).unwrap_err(),
+        crate::check(&device, None, &start, Recover::Strict, &account).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains(&lost), "{error}");
     }
-    let recovering = Options { recover: Recover::UpToDamage, ..with(&start) };
+    let recovering = Options { recover: Recover::PastDamage, ..with(&start) };
     let (log, recovery, replayed) = open_with(&device, recovering, &all).unwrap();
-    assert!(recovery.damage.is_some() && replayed.is_empty());
+    assert!(recovery.damage.is_some() && !replayed.is_empty());
+    let lost = &recovery.losses[0];
+    assert_eq!((lost.from.segment, lost.seqnos.0), (start.of(base::LaneId(0)), Seqno::ZERO));
+    assert_eq!(lost.seqnos.1, Some(Seqno::new(replayed[0].0)));
     assert!(
         names(&device).len() > 2,
         "nothing goes before it is recorded that the log begins later"
     );
+    log.flushed(KeyspaceId(BUSY), Seqno::new(log.last().get() + 1));
     let (_, start) = free_from(&log);
     assert!(names(&device).len() <= 2, "{:?}", names(&device));
     append(&log, BUSY, 1, b"anew").unwrap();

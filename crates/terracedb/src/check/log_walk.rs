@@ -16,7 +16,8 @@ impl Walk<'_> {
         self.report.files += segments.len();
         self.report.log_segments = segments.len();
         let newest = segments.last().map_or_else(|| "log".to_owned(), |(name, _)| name.clone());
-        let damaged = match log::check(self.medium, self.report.store, &start, &self.account) {
+        let (store, strict) = (self.report.store, log::Recover::Strict);
+        let damaged = match log::check(self.medium, store, &start, strict, &self.account) {
             Ok(found) => {
                 self.report.log_records = found.records;
                 self.report.log_torn = found.torn.map(|cut| {

@@ -292,6 +292,12 @@ impl State {
         highest.max().unwrap_or(Seqno::ZERO)
     }
 
+    /// Every write below this sequence number is in tables, as far as its keyspace is there.
+    pub(crate) fn flushed_below(&self) -> Seqno {
+        let below = self.keyspaces.values().map(|entry| entry.flushed_below);
+        below.min().unwrap_or(Seqno::ZERO)
+    }
+
     /// Whether a keyspace uses this dictionary.
     pub(crate) fn has_dictionary(&self, id: DictionaryId) -> bool {
         self.keyspaces.values().any(|entry| entry.dictionaries.contains(&id))

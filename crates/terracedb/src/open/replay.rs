@@ -12,6 +12,7 @@ use media::Medium;
 
 use super::{Recovery, segment_bytes};
 use crate::Resources;
+use crate::lost_records::LostRecords;
 use crate::manifest::State;
 use crate::op::decode_ops;
 use crate::ordered::{FlushEnv, FlushJob, Memtable, Tree};
@@ -21,7 +22,7 @@ use crate::trees::Trees;
 /// The damage where a store has no log at all.
 ///
 /// A keyspace is made only where there is a log, and from then on there always is one.
-fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
+pub(crate) fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
     let is_segment = |name: &str| {
         let parsed = log::parse_segment_name(name);
         parsed.is_some_and(|(lane, segment)| segment >= state.log_start.of(lane))
@@ -52,7 +53,7 @@ pub(super) fn replay_log(
     let options = log::Options {
         segment_bytes: segment_bytes(resources),
         recover: if settings.recover_damaged_log {
-            log::Recover::UpToDamage
+            log::Recover::PastDamage
         } else {
             log::Recover::Strict
         },
@@ -111,31 +112,33 @@ pub(super) fn replay_log(
         format!("{name}, byte {}", torn.offset)
     });
     recovery.log_damage = missing.or(found.damage);
-    if recovery.log_damage.is_some() {
-        // What is written from now on follows what is left, and nothing that was lost.
-        log.free(&|start| env.manifest.begin_log(start))?;
-    }
+    recovery.log_lost = {
+        let flushed = state.flushed_below();
+        found.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect()
+    };
     Ok((Arc::new(log), flushed))
 }
 
-/// Flushes what was replayed and frees the log that held it. A device too full for that, or too
-/// little memory, is no reason not to open.
+/// As [`empty`]. A device too full for that, or too little memory, is no reason not to open.
 pub(super) fn flush_replayed(
     env: &FlushEnv,
     resources: &Resources,
     trees: &Trees,
     log: &Log,
 ) -> Result<()> {
+    match empty(env, resources, trees, log) {
+        Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => Ok(()),
+        emptied => emptied,
+    }
+}
+
+/// Flushes what was replayed and frees the log that held it.
+pub(super) fn empty(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Log) -> Result<()> {
     let next = log.last().plus(1);
     for tree in trees.all() {
         let memtable = Memtable::new(&resources.account("memtables"), next)?;
-        match flush_now(env, &tree, memtable) {
-            Ok(true) => log.flushed(tree.id(), next),
-            Ok(false) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => {
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+        if flush_now(env, &tree, memtable)? {
+            log.flushed(tree.id(), next);
         }
     }
     log.free(&|start| env.manifest.begin_log(start)).map(drop)

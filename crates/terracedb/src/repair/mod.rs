@@ -6,8 +6,8 @@
 //! damaged is salvaged: every block that verifies (I8) goes to a new table, which takes its place in the tree
 //! with one manifest record for all of them; the original is kept under another name. Then every value file
 //! is read: what is left of a damaged one is copied, and the tables that point into it are written anew
-//! without what is lost (`values`). Last comes the log: it is replayed up to its damage, and what follows is
-//! told as a range of sequence numbers.
+//! without what is lost (`values`). Last comes the log: what can be read before and behind its damage goes to
+//! tables, and what cannot is told by place and sequence numbers.
 //!
 //! Nothing is deleted, and up to the manifest's record nothing is changed that a failure does not
 //! take back. A crash in between leaves originals under their other names: the next repair takes
@@ -28,7 +28,9 @@ use table::{Dictionaries, Dictionary, file_name};
 use crate::Db;
 use crate::check::{is_ours, no_store};
 use crate::dictionaries::StoreDictionaries;
+use crate::lost_records::LostRecords;
 use crate::manifest::{self, LiveTable, Manifest, State};
+use crate::open::missing_log;
 
 use changes::{Changes, take_back};
 use rebuild::{highest, rebuild};
@@ -87,23 +89,22 @@ pub fn repair(
         }
     };
     repair.report.kept = changes.kept();
-    let mut report = repair.report;
     drop(lock);
     if log && !options.dry_run {
-        reopen(medium, &mut report)?;
+        reopen(medium, &mut repair.report)?;
     }
-    Ok(report)
+    Ok(repair.report)
 }
 
-/// Opens the store once, so that its log is replayed up to the damage and begins anew.
+/// Opens the store once, so that what can be read of its log goes to tables, and the log begins anew.
 fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
     let builder = Db::on_medium(Arc::clone(medium)).create_if_missing(false).scrub_rate(0);
     let db = builder.recover_damaged_log(true).open()?;
-    db.flush()?;
-    if let Some(lost) = &mut report.log {
-        lost.from = Some(db.store().ring.visible().get() + 1);
+    if let Some(log) = &mut report.log {
+        // A device that reads less by now has lost more.
+        log.lost.clone_from(&db.recovery().log_lost);
     }
-    Ok(())
+    db.flush()
 }
 
 struct Repair<'a> {
@@ -322,39 +323,31 @@ impl Repair<'_> {
         Ok(lost)
     }
 
-    /// Whether the log is damaged, or ends before what tables hold.
+    /// Whether the log is damaged, is missing, or ends before what tables hold.
     fn log(&mut self, found: &Found) -> Result<bool> {
-        let start = &found.state.log_start;
-        let error = match log::check(self.medium, Some(found.store), start, &self.account) {
-            Ok(read) => {
-                let floor = found.state.floor();
-                let is_short = read.last < floor && found.state.keyspaces_below.0 > 0;
-                is_short.then(|| {
-                    Error::corrupt("end of the log (I11)")
-                        .expected(format_args!("sequence number {floor}, which tables hold"))
-                        .got(read.last)
-                })
+        let State { log_start: start, .. } = &found.state;
+        let read =
+            |recover| log::check(self.medium, Some(found.store), start, recover, &self.account);
+        let (read, error) = match read(log::Recover::Strict) {
+            Ok(whole) => (whole, missing_log(&**self.medium, &found.state)?),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                (read(log::Recover::PastDamage)?, Some(error))
             }
-            Err(error) if error.is_retryable() => return Err(error),
-            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
-            Err(error) => Some(error),
+            Err(error) => return Err(error),
         };
-        let Some(error) = error else { return Ok(false) };
-        let mut last: Option<u64> = None;
-        for file in self.medium.list()? {
-            if log::parse_segment_name(&file.name).is_none() {
-                continue;
-            }
-            // A segment that cannot be read at all tells nothing.
-            let _ = log::inspect(&**self.medium, &file.name, &mut |entry| {
-                if let log::Entry::Batch { seqno, ops, .. } = entry {
-                    let end = (seqno.get() + u64::from(ops)).saturating_sub(1);
-                    last = last.max(Some(end));
-                }
-                Ok(())
-            });
-        }
-        self.report.log = Some(LostLog { error, from: None, to: last });
+        let floor = found.state.floor();
+        let is_short = read.last < floor && found.state.keyspaces_below.0 > 0;
+        let short = is_short.then(|| {
+            Error::corrupt("end of the log (I11)")
+                .expected(format_args!("sequence number {floor}, which tables hold"))
+                .got(read.last)
+        });
+        let is_missing = error.is_some() && read.losses.is_empty();
+        let Some(error) = error.or(short) else { return Ok(false) };
+        let flushed = found.state.flushed_below();
+        let lost = read.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect();
+        let ends = (is_short || is_missing).then(|| after(read.last).get());
+        self.report.log = Some(LostLog { error, lost, ends });
         Ok(true)
     }
 

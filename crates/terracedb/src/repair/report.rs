@@ -4,6 +4,8 @@ use std::fmt;
 
 use base::{Error, StoreId};
 
+use crate::lost_records::LostRecords;
+
 /// What [`crate::repair()`] found and did.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -94,12 +96,20 @@ pub enum Lost {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LostLog {
-    /// The damage.
+    /// The first damage.
     pub error: Error,
-    /// Writes from this sequence number on are lost; not known before the log is repaired.
-    pub from: Option<u64>,
-    /// The last sequence number that can still be seen; there may have been later ones.
-    pub to: Option<u64>,
+    /// What that damage, and any behind it, costs. What lies between was read.
+    pub lost: Vec<LostRecords>,
+    /// The log ends before what tables hold: from this sequence number on, what is in no table is lost.
+    pub ends: Option<u64>,
+}
+
+impl LostLog {
+    /// False where only notes of the log's own are lost.
+    #[must_use]
+    pub fn costs_writes(&self) -> bool {
+        self.ends.is_some() || self.lost.iter().any(LostRecords::costs_writes)
+    }
 }
 
 impl fmt::Display for LostRange {
@@ -130,14 +140,12 @@ impl fmt::Display for LostRange {
 impl fmt::Display for LostLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "log: {}", self.error)?;
-        match (self.from, self.to) {
-            (Some(from), Some(to)) if from <= to => {
-                write!(f, "; lost: writes of sequence numbers {from} to {to}, and any after")
-            }
-            (Some(from), _) => {
-                write!(f, "; lost: writes of sequence numbers from {from} on, if any")
-            }
-            (None, _) => f.write_str("; writes behind the damage will be lost"),
+        for lost in &self.lost {
+            write!(f, "\nlog: {lost}")?;
+        }
+        match self.ends {
+            Some(from) => write!(f, "\nlog: it ends before sequence number {from}"),
+            None => Ok(()),
         }
     }
 }

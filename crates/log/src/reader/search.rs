@@ -1,0 +1,178 @@
+//! Finds the next record of a lane behind damage.
+//!
+//! A record's checksum is seeded by store, lane and segment (I8), its lane sequence follows those before it
+//! and its seqnos only grow: what passes all of that is a record of this segment, stored behind what was
+//! read last. First the damaged record's own length is believed, if the record with the next lane sequence
+//! stands where it leads: nothing that a body holds is looked at then. Else every offset is tried.
+//!
+//! Cost: linear. Each offset is looked at once, for some nanoseconds; checksums are computed only of what
+//! could be a record, of [`CHECKED`] times the segment's bytes at most.
+
+use base::limits::PAGE_BYTES;
+use base::{ErrorKind, Result};
+
+use super::{Located, PAGE, SegmentReader, What};
+use crate::record::{BEGIN_BYTES, FIXED_BYTES, MARK_BYTES, record_bytes};
+
+/// Searches of a segment compute checksums of so many times its bytes.
+const CHECKED: u64 = 4;
+
+/// The most lane sequences that damage is believed to have taken, where a record can begin anywhere and at
+/// the places where one is likely to.
+const REACH: u32 = 1 << 24;
+const REACH_LIKELY: u32 = 1 << 31;
+
+/// The most seqnos that damage is believed to have taken.
+const REACH_SEQNOS: u64 = 1 << 44;
+
+/// What a record must be to follow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Its lane sequence is this or a later one, below `limit`.
+    pub(crate) sequence: u64,
+    pub(crate) limit: u64,
+    /// Its seqno is this or a later one.
+    pub(crate) seqno: u64,
+}
+
+/// What could be a record.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    at: u64,
+    bytes: u64,
+    sequence: u64,
+}
+
+impl Wanted {
+    /// The record that the bytes at `at` could begin, in a segment that ends at `end`.
+    fn admits(&self, at: u64, bytes: &[u8], end: u64) -> Option<Candidate> {
+        let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
+        let [_, _, _, _, _, _, _, kind, low @ .., _, _, _, _, _, _, _, _] = *fixed;
+        if !matches!(kind >> 4, 1..=3) {
+            return None;
+        }
+        let whole = record_bytes(fixed)?;
+        let starts_page = at.is_multiple_of(PAGE);
+        let is_shaped = match kind >> 4 {
+            1 => whole > FIXED_BYTES,
+            2 => starts_page && whole == MARK_BYTES,
+            _ => starts_page && whole == BEGIN_BYTES,
+        };
+        let is_likely = starts_page || at == PAGE + BEGIN_BYTES as u64;
+        let ahead = u32::from_le_bytes(low).wrapping_sub(self.sequence as u32);
+        let sequence = self.sequence.checked_add(u64::from(ahead))?;
+        let [.., a, b, c, d, e, f, g, h] = *fixed;
+        let seqnos = u64::from_le_bytes([a, b, c, d, e, f, g, h]).checked_sub(self.seqno)?;
+        let is_near = ahead < if is_likely { REACH_LIKELY } else { REACH };
+        let fits = whole as u64 <= end - at;
+        (is_shaped && fits && is_near && sequence < self.limit && seqnos < REACH_SEQNOS)
+            .then_some(Candidate { at, bytes: whole as u64, sequence })
+    }
+}
+
+impl SegmentReader {
+    /// The first record from here on that is `wanted`, and goes behind it; `None` leaves the position as it
+    /// is. Pages that the device cannot read are passed over.
+    ///
+    /// # Errors
+    /// `Retry` where memory is short.
+    pub(crate) fn search(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+        let found = match self.behind_damaged(wanted)? {
+            Some(found) => Some(found),
+            None => self.anywhere(wanted)?,
+        };
+        Ok(found.inspect(|found| self.go_behind(found)))
+    }
+
+    /// The record with the next lane sequence, where the length of the damaged one leads.
+    fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+        let next = Wanted { sequence: wanted.sequence.saturating_add(1), ..*wanted };
+        for at in [self.at, self.at.next_multiple_of(PAGE)] {
+            let Some(whole) = self.peek(at)?.and_then(|bytes| record_bytes(&bytes)) else {
+                continue;
+            };
+            let end = at + whole as u64;
+            for at in [end, end.next_multiple_of(PAGE)] {
+                let Some(bytes) = self.peek(at)? else { continue };
+                if let Some(candidate) = next.admits(at, &bytes, self.end)
+                    && candidate.sequence == next.sequence
+                    && let Some(found) = self.verify(&next, &candidate)?
+                {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+        let (mut at, end) = (self.at, self.end);
+        while at < end {
+            let page = (at + 1).next_multiple_of(PAGE).min(end);
+            // A record may begin at the end of a page.
+            let beyond = (page + FIXED_BYTES as u64 - 1).min(end);
+            let len = if self.readable(at, beyond)? {
+                beyond - at
+            } else if self.readable(at, page)? {
+                page - at
+            } else {
+                at = page;
+                continue;
+            };
+            let bytes = self.bytes(at, len as usize)?;
+            let mut places = (at..).zip(bytes.windows(FIXED_BYTES));
+            let Some(candidate) = places.find_map(|(at, bytes)| wanted.admits(at, bytes, end))
+            else {
+                at = page;
+                continue;
+            };
+            if let Some(found) = self.verify(wanted, &candidate)? {
+                return Ok(Some(found));
+            }
+            at = candidate.at + 1;
+        }
+        Ok(None)
+    }
+
+    /// The record, if its checksum matches and what it says is possible.
+    fn verify(&mut self, wanted: &Wanted, candidate: &Candidate) -> Result<Option<Located>> {
+        let Candidate { at, bytes, sequence } = *candidate;
+        let most = self.end.saturating_mul(CHECKED);
+        if self.checked.saturating_add(bytes) > most || !self.readable(at, at + bytes)? {
+            return Ok(None);
+        }
+        self.checked += bytes;
+        let Ok(found) = self.parse(at, None)? else { return Ok(None) };
+        // A Begin says which one it is, however far it is off.
+        let sequence = match found.what {
+            What::Begin(begin) => begin.sequence,
+            What::Batch { .. } | What::Mark { .. } => sequence,
+        };
+        let is_possible = match found.what {
+            What::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
+            What::Mark { durable } => durable <= sequence,
+            What::Batch { .. } => true,
+        };
+        Ok(is_possible.then_some(Located { sequence, ..found }))
+    }
+
+    /// The fixed part of a record at `at`, where there is room for one that can be read.
+    fn peek(&mut self, at: u64) -> Result<Option<[u8; FIXED_BYTES]>> {
+        let end = at.saturating_add(FIXED_BYTES as u64);
+        if end > self.end || !self.readable(at, end)? {
+            return Ok(None);
+        }
+        Ok(self.bytes(at, FIXED_BYTES)?.first_chunk().copied())
+    }
+
+    /// Whether the device gives these bytes.
+    fn readable(&mut self, at: u64, end: u64) -> Result<bool> {
+        match self.bytes(at, (end - at) as usize) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+const _: () = assert!(PAGE_BYTES > FIXED_BYTES);
