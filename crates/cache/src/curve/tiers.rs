@@ -4,7 +4,7 @@
 //! large a part lies below, too, as the tier is of both. And DRAM itself serves somewhat less than alone:
 //! frames are kept free for what is on its way down, and a page that is asked for below comes up only after
 //! a while. Where nothing comes up, as on memory, no page lies in both. The parts were fitted to the tiers'
-//! reference simulator, and hold within 1.3 points (`scm::predicted_tests`).
+//! reference simulator, and hold within 0.8 points (`scm::predicted_tests`).
 
 /// The part of frames that a tier below has kept free.
 const KEPT_FREE: f64 = 1.0 / 16.0;

@@ -66,7 +66,7 @@ fn one_curve_tells_the_hits_of_both_tiers() {
             let compared = if policy.1 == CXL { vec![both] } else { vec![dram, both] };
             for [told, went] in compared {
                 assert!(
-                    (told - went).abs() < 2.0,
+                    (told - went).abs() < 1.0,
                     "{skew} {frames}+{slots} {name}: {told}, {went}"
                 );
             }
