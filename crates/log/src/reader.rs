@@ -89,8 +89,8 @@ impl Survey {
 }
 
 impl SegmentReader {
-    /// Opens a segment's file, and reads its header, which may be damaged. Where the device is asked for one
-    /// page at a time, one that cannot be read costs no other, and is asked for twice.
+    /// Opens a segment's file, and reads its header, which may be damaged. `by_page`, a page that
+    /// cannot be read costs no other, and is asked for twice.
     pub(crate) fn open(
         medium: &dyn Medium,
         (lane, segment): (LaneId, SegmentId),
@@ -102,7 +102,7 @@ impl SegmentReader {
         let name = segment_name(lane, segment);
         let file = medium.open(&name, Access::Bytes)?;
         let end = file.size()?.next_multiple_of(PAGE);
-        let window = Window::new(if by_page { PAGE_BYTES } else { CHUNK_BYTES }, account)?;
+        let window = Window::new(by_page, account)?;
         let mut reader = Self {
             file,
             purpose,
@@ -315,17 +315,17 @@ struct Window {
     start: u64,
     bytes: Vec<u8>,
     chunk: Option<Buf>,
-    /// The length of a chunk.
-    step: usize,
+    /// Whether pages are asked for one by one where a chunk cannot be read.
+    by_page: bool,
     /// Two chunks; more while a larger record is read.
     charge: Charge,
 }
 
 impl Window {
-    fn new(step: usize, account: &Account) -> Result<Self> {
+    fn new(by_page: bool, account: &Account) -> Result<Self> {
         let charge = account.charge(2 * CHUNK_BYTES as u64)?;
-        let chunk = Some(Buf::pages(step / PAGE_BYTES));
-        Ok(Self { start: 0, bytes: Vec::new(), chunk, step, charge })
+        let chunk = Some(Buf::pages(CHUNK_BYTES / PAGE_BYTES));
+        Ok(Self { start: 0, bytes: Vec::new(), chunk, by_page, charge })
     }
 
     fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
@@ -359,23 +359,24 @@ impl Window {
             self.charge.grow(most as u64 - self.charge.bytes())?;
         }
         self.bytes.reserve_exact(most.saturating_sub(self.bytes.len()));
+        let mut step = CHUNK_BYTES;
         while self.get(at, len).is_none() {
             let from = self.start + self.bytes.len() as u64;
             let left = usize::try_from(end - from).unwrap_or(usize::MAX);
-            let whole = left.min(self.step);
+            let whole = left.min(step);
             let buf = match self.chunk.take() {
                 Some(buf) if whole == buf.len() => buf,
                 _ => Buf::pages(whole / PAGE_BYTES),
             };
-            let (mut buf, mut result) = file.read(from, buf, purpose);
-            if result.is_err() && self.step == PAGE_BYTES {
-                // What is given up for it is lost.
-                (buf, result) = file.read(from, buf, purpose);
-            }
+            let (buf, result) = file.read(from, buf, purpose);
             if result.is_ok() {
                 self.bytes.extend_from_slice(buf.get(..whole).unwrap_or_default());
             }
-            self.chunk = (buf.len() == self.step).then_some(buf);
+            self.chunk = (buf.len() == CHUNK_BYTES).then_some(buf);
+            if result.is_err() && self.by_page && step > PAGE_BYTES {
+                step = PAGE_BYTES;
+                continue;
+            }
             result?;
         }
         Ok(())

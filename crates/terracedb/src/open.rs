@@ -149,6 +149,8 @@ pub(crate) fn open(
     if recovery.log_damage.is_some() {
         // Where the device reads nothing any more, what could not be read is no damage.
         manifest::recover(&*medium, false).map(drop)?;
+        // Without a segment to go on in, the damaged one would stay.
+        log.prepare(0)?;
         // The damage goes with what could be read beside it, and nothing is written behind it.
         empty(&env, &resources, &trees, &log)?;
     } else if LogLimits::is_worth_emptying(&log) {

@@ -227,6 +227,20 @@ fn a_flipped_byte_of_the_log_costs_its_record() {
     assert!(told > 10 && lost > 5, "{told} told, {lost} lost");
 }
 
+/// Without its log a store holds what its tables do, and is told to have ended before it.
+#[test]
+fn a_missing_log_costs_what_is_in_no_table() {
+    let sample = Sample::new(6, Codec::Lz4, false);
+    let medium = sample.files.with("", None);
+    for name in sample.files.named("log-") {
+        medium.remove(name).unwrap();
+    }
+    let report = sample.repair(&medium, "no log");
+    let log = report.log.as_ref().expect("the log is told to be missing");
+    assert!(log.ends.is_some() && log.costs_writes(), "{log}");
+    assert!(sample.ask_all(&medium, &report, "no log", &mut |_, _| true) > 0);
+}
+
 #[test]
 fn a_missing_table_costs_its_keys() {
     let sample = Sample::new(3, Codec::Lz4, true);

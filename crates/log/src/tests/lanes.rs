@@ -89,6 +89,30 @@ fn an_old_lane_is_freed() {
     assert_eq!(names, ["log-0-0000000002"]);
 }
 
+/// Past damage, a seqno that a damaged record had is no gap, whichever lane it was in; one that a lane without
+/// damage lost with its tail still is.
+#[test]
+fn a_gap_that_damage_leaves_is_passed_over() {
+    let medium = Arc::new(MemoryMedium::new());
+    let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
+    lane(&device, 0, 1, &[1, 4, 5, 8]);
+    lane(&device, 1, 1, &[2, 3, 6, 7]);
+    // An opening vouches for all of it.
+    drop(open(&device).unwrap());
+    let name = "log-0-0000000001";
+    let mut content = medium.content(name).unwrap();
+    let at = content.windows(8).rposition(|bytes| bytes == 4u64.to_le_bytes()).unwrap();
+    content[at] ^= 1;
+    medium.insert(name, content).unwrap();
+    assert_eq!(open(&device).unwrap_err().kind(), ErrorKind::Corrupt);
+    let (_, recovery, replayed) =
+        open_with(&device, salvage::salvage(), &|_| Some(Seqno::ZERO)).unwrap();
+    assert_eq!(seqnos(&replayed), [1, 2, 3, 5, 6, 7, 8]);
+    let [loss] = &recovery.losses[..] else { panic!("{:?}", recovery.losses) };
+    assert_eq!((loss.from.lane, loss.records), (LaneId(0), Some(1)));
+    assert!(loss.seqnos.0.get() <= 4 && loss.seqnos.1 == Some(Seqno::new(5)), "{loss:?}");
+}
+
 /// Where every lane goes on behind a gap, no tail was lost: the log is not what was written.
 #[test]
 fn a_gap_that_no_lost_tail_explains_is_damage() {

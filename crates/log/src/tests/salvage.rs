@@ -314,6 +314,23 @@ fn a_segment_of_false_records_is_searched_in_bounded_time() {
     assert!(missing.len() < expected.len());
 }
 
+/// A device that reads nothing for a while costs nothing, where nobody flushed what was read meanwhile.
+#[test]
+fn what_could_not_be_read_counts_again_where_it_can_be() {
+    let (files, expected) = long(3, true);
+    for nth in [0, 3, 7, 12, 20] {
+        let device = Arc::new(Faulty::over(&memory_of(&files), 1).unwrap());
+        device.inject(Rule::new(OpKind::Read, Fault::Io).after(nth).times(u64::MAX)).unwrap();
+        let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+        let opened = open_with(&medium, salvage(), &ALL);
+        let is_told = opened.map_or(true, |(_, recovery, _)| recovery.damage.is_some());
+        assert!(is_told || device.struck() == 0, "read {nth}");
+        device.heal();
+        let (_, _, replayed) = open_with(&medium, salvage(), &ALL).unwrap();
+        assert_eq!(replayed, expected, "read {nth}");
+    }
+}
+
 /// Where damage leaves nothing, the log goes on behind it all the same.
 #[test]
 fn a_log_of_which_nothing_is_left_goes_on() {
