@@ -89,8 +89,7 @@ fn an_old_lane_is_freed() {
     assert_eq!(names, ["log-0-0000000002"]);
 }
 
-/// Past damage, a seqno that a damaged record had is no gap, whichever lane it was in; one that a lane without
-/// damage lost with its tail still is.
+/// Past damage, a seqno that a damaged record had is no gap, whichever lane it was in.
 #[test]
 fn a_gap_that_damage_leaves_is_passed_over() {
     let medium = Arc::new(MemoryMedium::new());
