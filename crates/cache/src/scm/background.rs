@@ -28,8 +28,8 @@ const DEAD_PAGES: u32 = 4096;
 /// A page of the map is due for each so many pages written: a sixteenth of what is written.
 const PAGES_PER_MAP_PAGE: usize = 16;
 
-/// Where nothing was written for [`MAP_INTERVAL`], so many pages of the map are, each time that it passes. Until
-/// then those that are due must do: each page of the map is written for hundreds of changes, not for a few.
+/// Where nothing was written for [`MAP_INTERVAL`], so many pages of the map are, each time that it passes.
+/// Until then those that are due must do: each page of the map is written for many changes, not for a few.
 const MAP_PAGES_IDLE: usize = 16;
 
 /// See [`MAP_PAGES_IDLE`].
@@ -251,7 +251,8 @@ impl ScmTier {
         }
     }
 
-    /// Writes pages of the map that changed: as many as are due, and more where nothing else was to be written.
+    /// Writes pages of the map that changed: as many as are due, and more where nothing else was to be
+    /// written.
     fn write_map(&self, desk: &mut Desk, now: Duration) -> Result<()> {
         let due = desk.owed / PAGES_PER_MAP_PAGE;
         desk.owed %= PAGES_PER_MAP_PAGE;

@@ -182,8 +182,8 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     found
 }
 
-/// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not merged
-/// by itself before: it would be written twice.
+/// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not
+/// merged by itself before: it would be written twice.
 fn or_asked(best: Option<Candidate>, asked: Candidate) -> Candidate {
     let holds = |it: Runs| asked.runs.newest <= it.newest && it.oldest <= asked.runs.oldest;
     match best {

@@ -2,7 +2,7 @@
 
 use base::Rng;
 
-/// A record as services store them: the same field names in each, so worth a dictionary, little in common else.
+/// A record as services store them: the same field names in each, little in common else.
 pub(crate) fn record(number: u64) -> String {
     let mut rng = Rng::new(number);
     format!(
