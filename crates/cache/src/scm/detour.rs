@@ -2,7 +2,8 @@
 //!
 //! A device that wears out, is throttled or shared may answer later than the flash below it, and a page
 //! that lies there is better read from flash then. What uses of the tier and reads of flash take is
-//! followed over some hundred of each. Where the tier takes twice as long, flash is measured anew first,
+//! followed over some hundred of each: what the fastest eighth of them takes at most, since the others may have waited for
+//! a processor, most of all those that are waited for by looking, and that says nothing of the device. Where the tier takes twice as long, flash is measured anew first,
 //! by a few reads: what it took when it was read last may be long ago, and both may lie on one device. If
 //! that bears it out, reads go past the tier, but for a few that go on measuring it: once it is no slower
 //! than flash, it serves again.
@@ -10,6 +11,7 @@
 //! Which way is taken is a pure function ([`Judgement::next`]). Only numbers: `Relaxed`; of two that are
 //! measured at once, one may be lost.
 
+use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
@@ -17,20 +19,19 @@ use std::time::Duration;
 use super::Prior;
 use super::aside::Aside;
 
-/// Measurements until an average says something.
+/// Measurements until an estimate says something.
 const ENOUGH: u32 = 128;
 
-/// Each measurement moves an average by a part of this.
-const WEIGHT: u32 = 128;
+/// A longer measurement moves an estimate up by a part of this, a shorter one down by [`DOWN`] times that; the
+/// first ones, and those of the tier while reads go past it, which are few, by more.
+const PART: u32 = 128;
+const PART_FEW: u32 = 32;
 
-/// The same of the tier while reads go past it: there are few.
-const WEIGHT_PAST: u32 = 16;
+/// So an eighth of all measurements are shorter than the estimate.
+const DOWN: u32 = 7;
 
 /// A page from flash, until it is measured, nanoseconds.
 const FLASH_NANOS: u32 = 80_000;
-
-/// An average can grow from nothing by measurements of so much.
-const LEAST_STEP: u32 = 256;
 
 /// Reads of flash that are measured anew before it is preferred.
 const ANEW: u32 = 2 * ENOUGH;
@@ -54,7 +55,7 @@ pub(crate) struct Judgement {
     pub(crate) since: u32,
 }
 
-/// An average, nanoseconds, and how many measurements it is of.
+/// An estimate, nanoseconds, and how many measurements it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) nanos: u32,
@@ -81,13 +82,14 @@ impl Judgement {
     }
 }
 
+/// What an eighth of the measurements of late are below, about.
 #[derive(Debug)]
-struct Mean {
+struct Fastest {
     nanos: AtomicU32,
     seen: AtomicU32,
 }
 
-impl Mean {
+impl Fastest {
     const fn new(nanos: u32) -> Self {
         Self { nanos: AtomicU32::new(nanos), seen: AtomicU32::new(0) }
     }
@@ -96,15 +98,15 @@ impl Mean {
         Known { nanos: self.nanos.load(Relaxed), seen: self.seen.load(Relaxed) }
     }
 
-    fn follow(&self, took: Duration, weight: u32) {
+    fn follow(&self, took: Duration, part: u32) {
         let Known { nanos, seen } = self.known();
-        let took = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX);
-        // One that was kept from running for a while says nothing of the medium.
-        let took = took.min(nanos.max(LEAST_STEP / 8).saturating_mul(8));
-        // The first ones count as one average of them all.
-        let weight = u64::from(weight.min(seen + 1));
-        let after = (u64::from(nanos) * (weight - 1) + u64::from(took)) / weight;
-        self.nanos.store(after as u32, Relaxed);
+        let step = (nanos / if seen < ENOUGH { PART_FEW } else { part }).max(1);
+        let after = match took.as_nanos().cmp(&u128::from(nanos)) {
+            Ordering::Greater => nanos.saturating_add(step),
+            Ordering::Equal => nanos,
+            Ordering::Less => nanos.saturating_sub(step * DOWN),
+        };
+        self.nanos.store(after, Relaxed);
         self.seen.store(seen.saturating_add(1), Relaxed);
     }
 }
@@ -112,8 +114,8 @@ impl Mean {
 /// The way that is taken, and what it follows from.
 #[derive(Debug)]
 pub(crate) struct Detour {
-    tier: Mean,
-    flash: Mean,
+    tier: Fastest,
+    flash: Fastest,
     way: AtomicU8,
     /// When the next read goes the other way.
     aside: Aside,
@@ -122,7 +124,7 @@ pub(crate) struct Detour {
 impl Detour {
     /// Before anything is measured.
     pub(crate) fn new(prior: Prior) -> Self {
-        let (tier, flash) = (Mean::new(prior.read_nanos), Mean::new(FLASH_NANOS));
+        let (tier, flash) = (Fastest::new(prior.read_nanos), Fastest::new(FLASH_NANOS));
         Self { tier, flash, way: AtomicU8::new(Way::In as u8), aside: Aside::default() }
     }
 
@@ -136,13 +138,13 @@ impl Detour {
 
     /// A page was got from the tier in so long.
     pub(crate) fn hit(&self, took: Duration) {
-        let weight = if self.way() == Way::Past { WEIGHT_PAST } else { WEIGHT };
-        self.tier.follow(took, weight);
+        let part = if self.way() == Way::Past { PART_FEW } else { PART };
+        self.tier.follow(took, part);
     }
 
     /// A page was read from flash in so long.
     pub(crate) fn flash(&self, took: Duration) {
-        self.flash.follow(took, WEIGHT);
+        self.flash.follow(took, PART);
     }
 
     /// Whether this read of a page that lies in the tier goes past it.
@@ -192,6 +194,23 @@ mod tests {
     fn without_enough_of_the_tier_nothing_is_passed() {
         let slow = Known { nanos: 900_000, seen: ENOUGH - 1 };
         assert_eq!(Judgement::default().next(slow, known(80_000)).way, Way::In);
+    }
+
+    /// Readers that outnumber the processors are kept from running in the midst of a read, some for as long as
+    /// hundreds of reads take: where a read is waited for by looking, most of them.
+    #[test]
+    fn what_waits_for_a_processor_says_nothing_of_the_device() {
+        let detour = Detour::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });
+        let mut judged = Judgement::default();
+        for read in 0..20_000u64 {
+            let late = Duration::from_millis(if read % 10 < 7 { 8 } else { 0 });
+            detour.hit(Duration::from_micros(10) + late);
+            detour.flash(Duration::from_micros(400));
+            judged = detour.look(judged);
+            assert_eq!(judged.way, Way::In, "read {read}");
+        }
+        let known = detour.tier.known();
+        assert!((5_000..40_000).contains(&known.nanos), "{known:?}");
     }
 
     #[test]
