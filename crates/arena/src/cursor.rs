@@ -164,7 +164,8 @@ impl Cursor {
     }
 }
 
-/// The entry in `slot` of `leaf`, or of the next one if the slot is past the last: where writers are, a guess.
+/// The entry in `slot` of `leaf`, or of the next one if the slot is past the last; where writers are, a
+/// guess.
 fn ahead(leaf: Node<'_>, slot: usize) -> Option<EntryAt> {
     match slot.checked_sub(leaf.count()) {
         None => leaf.entry(slot),

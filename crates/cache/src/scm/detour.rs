@@ -2,11 +2,12 @@
 //!
 //! A device that wears out, is throttled or shared may answer later than the flash below it, and a page
 //! that lies there is better read from flash then. What uses of the tier and reads of flash take is
-//! followed over some hundred of each: what the fastest eighth of them takes at most, since the others may have waited for
-//! a processor, most of all those that are waited for by looking, and that says nothing of the device. Where the tier takes twice as long, flash is measured anew first,
-//! by a few reads: what it took when it was read last may be long ago, and both may lie on one device. If
-//! that bears it out, reads go past the tier, but for a few that go on measuring it: once it is no slower
-//! than flash, it serves again.
+//! followed over some hundred of each: what the fastest eighth of them takes at most, since the others
+//! may have waited for a processor, most of all those that are waited for by looking, and that says
+//! nothing of the device. Where the tier takes twice as long, flash is measured anew first, by a few
+//! reads: what it took when it was read last may be long ago, and both may lie on one device. If that
+//! bears it out, reads go past the tier, but for a few that go on measuring it: once it is no slower than
+//! flash, it serves again.
 //!
 //! Which way is taken is a pure function ([`Judgement::next`]). Only numbers: `Relaxed`; of two that are
 //! measured at once, one may be lost.
@@ -22,8 +23,8 @@ use super::aside::Aside;
 /// Measurements until an estimate says something.
 const ENOUGH: u32 = 128;
 
-/// A longer measurement moves an estimate up by a part of this, a shorter one down by [`DOWN`] times that; the
-/// first ones, and those of the tier while reads go past it, which are few, by more.
+/// A longer measurement moves an estimate up by a part of this, a shorter one down by [`DOWN`] times that;
+/// the first ones, and those of the tier while reads go past it, which are few, by more.
 const PART: u32 = 128;
 const PART_FEW: u32 = 32;
 
@@ -196,8 +197,8 @@ mod tests {
         assert_eq!(Judgement::default().next(slow, known(80_000)).way, Way::In);
     }
 
-    /// Readers that outnumber the processors are kept from running in the midst of a read, some for as long as
-    /// hundreds of reads take: where a read is waited for by looking, most of them.
+    /// Readers that outnumber the processors are kept from running in the midst of a read, some for as long
+    /// as hundreds of reads take: where a read is waited for by looking, most of them.
     #[test]
     fn what_waits_for_a_processor_says_nothing_of_the_device() {
         let detour = Detour::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });
