@@ -123,7 +123,9 @@ pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8
     while let Some((_, sequence, body, end)) = find_frame(bytes, seed, at) {
         if sequence >= next {
             bodies.push(body);
-            next = sequence.saturating_add(1);
+            // Nothing has a number above the largest.
+            let Some(after) = sequence.checked_add(1) else { break };
+            next = after;
         }
         at = end;
     }
