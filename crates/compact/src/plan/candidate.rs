@@ -139,6 +139,7 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
     let whole = Runs { newest: 0, oldest };
     let over_space = over_space(shape);
     let settle_space = quiet && !shape.is_space_settled();
+    let is_roomy = shape.room() >= shape.stored;
     let mut found = Vec::new();
     for (number, column) in shape.columns.all.iter().enumerate() {
         let mut best: Option<Candidate> = None;
@@ -169,7 +170,8 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
             offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
         }
         if let Some(runs) = asked(shape, number, column) {
-            best = Some(or_asked(best, bottom(Reason::Manual, runs, MANUAL_SCORE)));
+            let manual = bottom(Reason::Manual, runs, MANUAL_SCORE);
+            best = Some(or_asked(best, manual, is_roomy));
         }
         if quiet
             && best.is_none()
@@ -183,11 +185,14 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
 }
 
 /// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not
-/// merged by itself before: it would be written twice.
-fn or_asked(best: Option<Candidate>, asked: Candidate) -> Candidate {
+/// merged by itself before, where there is space for all of it: it would be written twice. Where there is not,
+/// long tables of newer runs, held until the last slice is merged, would take what slices need.
+fn or_asked(best: Option<Candidate>, asked: Candidate, is_roomy: bool) -> Candidate {
     let holds = |it: Runs| asked.runs.newest <= it.newest && it.oldest <= asked.runs.oldest;
     match best {
-        Some(best) if holds(best.runs) => Candidate { score: best.score.max(asked.score), ..asked },
+        Some(best) if is_roomy && holds(best.runs) => {
+            Candidate { score: best.score.max(asked.score), ..asked }
+        }
         Some(best) if best.score >= asked.score => best,
         _ => asked,
     }
