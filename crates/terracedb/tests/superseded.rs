@@ -77,11 +77,6 @@ fn a_compaction_frees_what_a_snapshot_kept() {
         assert_reads(&snapshot, &keyspace, &before);
         drop(snapshot);
         db.compact().unwrap();
-        eprintln!(
-            "DBG {:?} {bytes} once {once} {:?}",
-            db.statistics().keyspaces[0],
-            medium.list().unwrap().iter().map(|f| (f.name.clone(), f.len)).collect::<Vec<_>>()
-        );
         // Pages that blocks were passed into as they are, and short tables, leave some room.
         assert!(stored(&*medium) < once * 12 / 10, "{} of {once}", stored(&*medium));
         assert_same(&keyspace, &after, "without the snapshot");
