@@ -185,8 +185,8 @@ fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
 }
 
 /// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not
-/// merged by itself before, where there is space for all of it: it would be written twice. Where there is not,
-/// long tables of newer runs, held until the last slice is merged, would take what slices need.
+/// merged by itself before, where there is space for all of it: it would be written twice. Where there is
+/// not, long tables of newer runs, held until the last slice is merged, would take what slices need.
 fn or_asked(best: Option<Candidate>, asked: Candidate, is_roomy: bool) -> Candidate {
     let holds = |it: Runs| asked.runs.newest <= it.newest && it.oldest <= asked.runs.oldest;
     match best {
