@@ -94,16 +94,24 @@ impl Region {
     /// # Errors
     /// `Retry` where the budget or the address space does not hold it.
     pub(crate) fn new(account: &Account, bytes: u64) -> Result<Self> {
+        let (chunk, capacity) = Self::reserve()?;
+        Self::of(chunk, capacity, account, None, None, bytes)
+    }
+
+    /// The address space of a region, and how many bytes it is.
+    ///
+    /// # Errors
+    /// `Retry` where there is none.
+    pub(crate) fn reserve() -> Result<(Chunk, u64)> {
         let mut capacity = REGION_BYTES;
         // An operating system that counts address space may refuse the full size.
-        let chunk = loop {
+        loop {
             match Chunk::reserve(capacity) {
-                Ok(chunk) => break chunk,
+                Ok(chunk) => return Ok((chunk, capacity as u64)),
                 Err(error) if capacity <= REGION_BYTES_MIN => return Err(error),
                 Err(_) => capacity /= 2,
             }
-        };
-        Self::of(chunk, capacity as u64, account, None, None, bytes)
+        }
     }
 
     /// As [`Region::new`], in memory that another region had, if there is some, and to be given back

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use base::{Account, Charge, Reclaim};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::region::Region;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 
 /// Looks between which nothing is asked for, after which nothing is kept.
@@ -44,6 +45,8 @@ pub struct RegionPool {
     account: Account,
     spares: Mutex<Vec<Spare>>,
     bytes_max: AtomicU64,
+    /// Whether nothing was left when something was asked for last. Only a hint: `Relaxed`.
+    is_wanting: AtomicBool,
     /// Looks since something was asked for. Only a number: `Relaxed`.
     looks: AtomicU32,
 }
@@ -53,7 +56,8 @@ impl RegionPool {
     #[must_use]
     pub fn new(account: Account, bytes_max: u64) -> Arc<Self> {
         let (bytes_max, looks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
-        Arc::new(Self { account, spares: Mutex::new(Vec::new()), bytes_max, looks })
+        let is_wanting = AtomicBool::new(false);
+        Arc::new(Self { account, spares: Mutex::new(Vec::new()), bytes_max, is_wanting, looks })
     }
 
     /// Bytes kept, and those that living regions took ahead.
@@ -89,9 +93,34 @@ impl RegionPool {
         if likely < CHUNK_BYTES as u64 {
             return None;
         }
-        let mut spare = lock(&self.spares).pop()?;
-        spare.trim(likely);
-        Some(spare)
+        let mut spares = lock(&self.spares);
+        let spare = spares.pop();
+        self.is_wanting.store(spares.is_empty(), Relaxed);
+        drop(spares);
+        spare.map(|mut spare| {
+            spare.trim(likely);
+            spare
+        })
+    }
+
+    /// Has the beginning of a region there where the last one was taken, as far as the budget holds it.
+    /// For a task in the background: taking address space waits for every thread of the process that
+    /// has a page fault.
+    pub fn prepare(&self) {
+        const BYTES: u64 = CHUNK_BYTES as u64;
+        if !self.is_wanting.swap(false, Relaxed)
+            || self.bytes_max.load(Relaxed) < BYTES
+            || !lock(&self.spares).is_empty()
+        {
+            return;
+        }
+        let mut warm = self.account.empty_charge();
+        if !warm.try_grow(BYTES) {
+            return;
+        }
+        let Ok((chunk, capacity)) = Region::reserve() else { return };
+        chunk.populate(0, CHUNK_BYTES);
+        self.keep(Spare { chunk, capacity, warm });
     }
 
     pub(crate) fn keep(&self, spare: Spare) {

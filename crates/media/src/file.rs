@@ -11,6 +11,7 @@
 mod handle;
 mod lines;
 mod lone;
+mod mapped;
 mod poll_queues;
 mod pool;
 mod queue;
@@ -19,7 +20,6 @@ mod staging;
 mod strategy;
 mod transfer;
 mod turns;
-mod window;
 
 use std::any::Any;
 use std::fmt;

@@ -235,6 +235,7 @@ impl Buffers {
 
     /// Takes memory before writers get to it. For a task in the background.
     pub(crate) fn prepare(&self) {
+        self.resources.regions().prepare();
         let most = self.resources.memtable_bytes() + WARM_BYTES / 4;
         for tree in self.trees.all() {
             tree.view().active.map().warm(WARM_BYTES, most);

@@ -54,6 +54,30 @@ fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
 }
 
 #[test]
+fn the_beginning_of_a_region_is_there_where_one_was_asked_for() {
+    let budget = Budget::new(10 * CHUNK);
+    let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 4 * CHUNK));
+    pool.prepare();
+    assert_eq!(pool.bytes(), 0, "nobody asked");
+    let first = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
+    pool.prepare();
+    pool.prepare();
+    assert_eq!(pool.bytes(), CHUNK);
+    let second = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
+    assert_eq!(second.bytes() + pool.bytes(), CHUNK, "it was used");
+    // Not where what is taken would be too much, or more than is to be kept.
+    let other = budget.account("other").charge(9 * CHUNK - first.bytes()).unwrap();
+    pool.prepare();
+    assert_eq!(second.bytes() + pool.bytes(), CHUNK);
+    drop(other);
+    pool.set_bytes_max(CHUNK - 1);
+    drop(OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap());
+    pool.prepare();
+    assert!(pool.bytes() < CHUNK);
+    drop((first, second));
+}
+
+#[test]
 fn what_is_kept_goes_to_whoever_needs_it() {
     let budget = Budget::new(10 * CHUNK);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));

@@ -3,7 +3,7 @@
 //! Blocking reads and writes are `pread` and `pwrite` on the calling thread. A ring at depth one
 //! needs the same one system call a read and adds its own work: see docs/media.md for the figures.
 //!
-//! Byte stores go through a [`Window`] where the file's space is surely allocated, by `pwrite`
+//! Byte stores go through [`Mapped`] where the file's space is surely allocated, by `pwrite`
 //! elsewhere and where zeros were written ahead of syncs; both meet in the operating system's cache, so
 //! they may be mixed.
 //!
@@ -22,16 +22,20 @@ use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failed;
+use super::mapped::Mapped;
 use super::transfer::Transfer;
 use super::turns::Turns;
-use super::window::{WINDOW_BYTES, Window};
 use crate::{Access, Buf, File, Op, Purpose, check};
 
 /// From this length on a store is one `pwrite`: cheaper than a page fault for every page.
 const MAPPED_STORE_BYTES_MAX: usize = 16 << 10;
 
-/// Windows mapped ahead of one file: at 130 MB/s, some 30 ms of writing.
-const AHEAD_MAX: usize = 4;
+/// Pages are prepared in pieces of this, bytes: some milliseconds of writing.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// So many pieces behind the last that was prepared stay mapped; few enough that their dirty pages do not
+/// count in a process's memory.
+const PIECES_MAX: u64 = 5;
 
 /// An open file.
 pub(super) struct DiskFile {
@@ -56,17 +60,15 @@ struct Mapping {
     /// What was written ahead. Stores there are written: to the system a page that is written through a
     /// mapping is all of the pages that it keeps together, 16 and more, and a sync writes them all.
     written: Range<u64>,
-    window: Option<Window>,
-    /// Mapped ahead, behind `window`; at most [`AHEAD_MAX`].
-    ahead: Vec<Window>,
-    /// What `window` was before: unmapping is not a writer's work either.
-    left: Option<Window>,
+    /// There from the first store on; none again where it was refused.
+    mapped: Option<Mapped>,
+    /// The part of it whose pages were prepared.
+    prepared: Range<u64>,
 }
 
 impl Mapping {
     const fn new(allocated: u64) -> Self {
-        let written = 0..0;
-        Self { allocated, stored: 0, written, window: None, ahead: Vec::new(), left: None }
+        Self { allocated, stored: 0, written: 0..0, mapped: None, prepared: 0..0 }
     }
 
     /// Maps nothing any more, and nothing at or past `allocated` later.
@@ -75,8 +77,33 @@ impl Mapping {
         *self = Self { stored, ..Self::new(allocated) };
     }
 
-    fn holds(&self, at: u64) -> bool {
-        self.window.iter().chain(&self.ahead).any(|window| window.holds(at))
+    /// What is mapped, where all below `end` is or can be.
+    fn reach(&mut self, file: &fs::File, end: u64) -> Option<&mut Mapped> {
+        if end > self.allocated {
+            return None;
+        }
+        if self.mapped.is_none() {
+            match Mapped::map(file, self.allocated) {
+                Ok(mapped) => self.mapped = Some(mapped),
+                // Refused once, refused for good: the file is as writable without.
+                Err(_) => self.unmap(0),
+            }
+        }
+        self.mapped.as_mut()
+    }
+
+    /// Moves the part that is prepared on to the piece that holds offset `at`: what is to be made of it,
+    /// and what is to be let go.
+    fn move_on(&mut self, at: u64) -> (Range<u64>, Range<u64>) {
+        let piece = at - at % PIECE_BYTES;
+        let (from, end) = (self.prepared.end.max(piece), (piece + PIECE_BYTES).min(self.allocated));
+        let keep = end.saturating_sub(PIECES_MAX * PIECE_BYTES);
+        let left = self.prepared.start..keep.max(self.prepared.start);
+        if from >= end {
+            return (end..end, 0..0);
+        }
+        self.prepared = left.end..end;
+        (from..end, left)
     }
 }
 
@@ -147,62 +174,32 @@ impl File for DiskFile {
         let mut mapping = self.mapping.lock();
         mapping.stored = mapping.stored.max(end);
         let is_written = bytes.len() >= MAPPED_STORE_BYTES_MAX || mapping.written.contains(&at);
-        if end > mapping.allocated || is_written {
-            drop(mapping);
-            return self.write_at(at, bytes);
-        }
-        let (mut at, mut rest) = (at, bytes);
-        while !rest.is_empty() {
-            let stored = mapping.window.as_mut().map_or(0, |window| window.store(at, rest));
-            if stored == 0 {
-                mapping.left = mapping.window.take();
-                let ahead = mapping.ahead.iter().position(|window| window.holds(at));
-                let ahead = ahead.map(|index| Ok(mapping.ahead.swap_remove(index)));
-                match ahead.unwrap_or_else(|| Window::map(&self.file, at)) {
-                    Ok(window) => mapping.window = Some(window),
-                    Err(_) => {
-                        // Refused once, refused for good: the file is as writable without.
-                        mapping.unmap(0);
-                        drop(mapping);
-                        return self.write_at(at, rest);
-                    }
-                }
+        match mapping.reach(&self.file, end).filter(|_| !is_written) {
+            Some(mapped) => mapped.store(at, bytes),
+            None => {
+                drop(mapping);
+                return self.write_at(at, bytes);
             }
-            at += stored as u64;
-            rest = rest.get(stored..).unwrap_or_default();
         }
         Ok(())
     }
 
     fn prepare_stores(&self, at: u64) {
-        let allocated = {
-            let mut mapping = self.mapping.lock();
-            let allocated = mapping.allocated;
-            if at == u64::MAX {
-                mapping.unmap(allocated);
-            }
-            if at >= allocated {
-                return;
-            }
-            mapping.left = None;
-            // Those that a writer passed by in another way.
-            let near = at.saturating_sub((AHEAD_MAX * WINDOW_BYTES) as u64);
-            mapping.ahead.retain(|window| window.at() >= near);
-            if let Some(window) = mapping.window.as_mut().filter(|window| window.holds(at)) {
-                return window.populate(allocated);
-            }
-            if mapping.holds(at) || mapping.ahead.len() == AHEAD_MAX {
-                return;
-            }
-            allocated
-        };
-        // Without the lock: writers go on meanwhile, and map for themselves where they get there.
-        let Ok(mut window) = Window::map(&self.file, at) else { return };
-        window.populate(allocated);
         let mut mapping = self.mapping.lock();
-        if mapping.allocated == allocated && mapping.ahead.len() < AHEAD_MAX && !mapping.holds(at) {
-            mapping.ahead.push(window);
-        }
+        let Some(pages) = mapping.mapped.as_ref().map(Mapped::pages) else { return };
+        let (more, left) = if at == u64::MAX {
+            let all = mapping.prepared.clone();
+            mapping.prepared = all.end..all.end;
+            (0..0, all)
+        } else if at < mapping.allocated {
+            mapping.move_on(at)
+        } else {
+            return;
+        };
+        // Without the lock: writers go on meanwhile.
+        drop(mapping);
+        pages.populate(more);
+        pages.release(left);
     }
 
     fn write_ahead(&self, at: u64, len: u64, _purpose: Purpose) -> u64 {
