@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, VALUE_APART_BYTES};
 use base::{ErrorKind, Rng};
-use media::{Faulty, Medium, MemoryMedium};
+use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
 use terracedb::{Codec, Db, KeyspaceOptions, check};
@@ -340,5 +340,25 @@ fn a_full_device_costs_no_value() {
     for number in 0..10 {
         let got = ks.get(format!("key{number}")).unwrap();
         assert!(got.as_deref() == Some(&long[..]));
+    }
+}
+
+/// What a device failed to read once is read as soon as it answers, whoever met the failure first.
+#[test]
+fn values_are_read_again_where_opening_their_file_failed() {
+    for fails in 1..8 {
+        let device = Arc::new(Faulty::new(fails));
+        let medium = Arc::clone(&device) as Arc<dyn Medium>;
+        let db = common::threaded(&medium).open().unwrap();
+        let ks = db.keyspace("k").unwrap();
+        ks.put("long", vec![7; 40_000]).unwrap();
+        device.inject(Rule::new(OpKind::Read, Fault::Io).name(".values").times(fails)).unwrap();
+        let _ = db.flush();
+        let _ = ks.get("long");
+        device.heal();
+        db.flush().unwrap();
+        assert_eq!(value_files(&medium).len(), 1);
+        assert!(ks.get("long").unwrap().as_deref() == Some(&[7; 40_000][..]), "{fails} failures");
+        assert!(device.struck() > 0);
     }
 }

@@ -70,12 +70,16 @@ impl Values {
             }
             let file = medium.open(&name, Access::Direct)?;
             // One of another length, or another's, is not the file that is known.
-            let is_other = || read_footer(&*file, None).is_ok();
-            if file.size()? != bytes || is_other() {
+            if file.size()? != bytes {
                 return Err(error);
             }
+            let footer = match read_footer(&*file, Some(bytes)) {
+                // A device that failed to read it does so now.
+                Ok(footer) => footer.expect(store, id).map_err(|error| error.at(&name))?,
+                Err(_) => known,
+            };
             let seed = PageSeed::new(store, id);
-            Ok(Arc::new(Self { file, seed, footer: known, account: account.clone() }))
+            Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
 use cache::LiveFile;
@@ -14,15 +14,20 @@ use table::{Values, values_file_name};
 use crate::manifest::Manifest;
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
 
-/// A value file, if it could be opened. The last table that points into it gives the file up, where the
-/// manifest has done so: so it outlives every reader.
+/// A value file. The last table that points into it gives the file up, where the manifest has done so: so it
+/// outlives every reader.
 pub(crate) struct ValueFile {
     id: TableId,
-    values: Result<Arc<Values>>,
+    /// None while it could not be opened: whoever needs it tries again.
+    opened: OnceLock<Opened>,
     /// What a collection could not take out of it stays: it is not tried again.
     stays: AtomicBool,
     shared: Arc<Shared>,
-    _live: Option<LiveFile>,
+}
+
+struct Opened {
+    values: Arc<Values>,
+    _live: LiveFile,
 }
 
 /// What all value files of a store need.
@@ -35,13 +40,38 @@ struct Shared {
     account: Account,
 }
 
+impl Shared {
+    fn open(&self, id: TableId) -> Result<Opened> {
+        let Self { store, medium, manifest, account, .. } = self;
+        let values = Values::open(&**medium, *store, id, None, account);
+        // What a damaged footer said, the manifest says too.
+        let values = values.or_else(|error| match manifest.values(id) {
+            Some((keyspace, known)) if error.kind() == ErrorKind::Corrupt => {
+                Values::open_known(&**medium, known.footer(*store, keyspace), account)
+            }
+            _ => Err(error),
+        });
+        let values = values.map_err(|error| match error.kind() {
+            // One that is missing is damage of the store, not the caller's mistake.
+            ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
+            _ => error,
+        })?;
+        let _live = self.obsolete_files.keep(values.footer().digest);
+        Ok(Opened { values, _live })
+    }
+}
+
 impl ValueFile {
     /// The file.
     ///
     /// # Errors
-    /// Why it could not be opened: its values cannot be read.
+    /// Why it cannot be opened: its values cannot be read for now.
     pub(crate) fn values(&self) -> Result<&Arc<Values>> {
-        self.values.as_ref().map_err(Clone::clone)
+        if let Some(opened) = self.opened.get() {
+            return Ok(&opened.values);
+        }
+        let opened = self.shared.open(self.id)?;
+        Ok(&self.opened.get_or_init(|| opened).values)
     }
 
     pub(crate) fn id(&self) -> TableId {
@@ -54,7 +84,7 @@ impl ValueFile {
     }
 
     pub(crate) fn is_staying(&self) -> bool {
-        self.values.is_err() || self.stays.load(Ordering::Relaxed)
+        self.opened.get().is_none() || self.stays.load(Ordering::Relaxed)
     }
 }
 
@@ -62,7 +92,7 @@ impl Drop for ValueFile {
     fn drop(&mut self) {
         let Shared { manifest, obsolete_files, .. } = &*self.shared;
         if manifest.has_given_up(self.id) {
-            let values = self.values.as_ref().ok();
+            let values = self.opened.get().map(|opened| &opened.values);
             obsolete_files.add(ObsoleteFile {
                 name: values_file_name(self.id),
                 cached: values.map(|values| (values.footer().digest, values.footer().pages)),
@@ -102,24 +132,10 @@ impl ValueFiles {
         if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
             return file;
         }
-        let Shared { store, medium, manifest, account, .. } = &*self.shared;
-        let values = Values::open(&**medium, *store, id, None, account);
-        // What a damaged footer said, the manifest says too.
-        let values = values.or_else(|error| match manifest.values(id) {
-            Some((keyspace, known)) if error.kind() == ErrorKind::Corrupt => {
-                Values::open_known(&**medium, known.footer(*store, keyspace), account)
-            }
-            _ => Err(error),
-        });
-        let values = values.map_err(|error| match error.kind() {
-            // One that is missing is damage of the store, not the caller's mistake.
-            ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
-            _ => error,
-        });
         let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
-        let digest = values.as_ref().ok().map(|values| values.footer().digest);
-        let _live = digest.map(|digest| shared.obsolete_files.keep(digest));
-        let file = Arc::new(ValueFile { id, values, stays, shared, _live });
+        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), stays, shared });
+        // So that readers find it open; why it is not is told to those that need it.
+        let _ = file.values();
         open.retain(|_, file| file.strong_count() > 0);
         open.insert(id, Arc::downgrade(&file));
         file
