@@ -174,10 +174,11 @@ impl World {
         let gone = !self.history.live.values().any(|live| *live == incarnation);
         let finished = ingest.finish();
         self.note(format!("  ingest of {}: {finished:?}", added.len()));
-        let is_corrupt = |e: &terracedb::Error| e.kind() == ErrorKind::Corrupt;
-        if finished.as_ref().is_err_and(is_corrupt) && self.device.struck() > struck {
-            // A sync of names that failed meanwhile may have lost its files', though the device is well
-            // again: nothing was added, and whoever needs it ingests anew.
+        let is_lost =
+            |e: &terracedb::Error| matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NoSpace);
+        if finished.as_ref().is_err_and(is_lost) && self.device.struck() > struck {
+            // A sync of names that failed meanwhile, for whichever reason, may have lost its files', though
+            // the device is well again: nothing was added, and whoever needs it ingests anew.
             return Ok(());
         }
         if gone {
