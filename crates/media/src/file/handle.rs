@@ -33,7 +33,7 @@ const MAPPED_STORE_BYTES_MAX: usize = 16 << 10;
 /// Pages are prepared in pieces of this, bytes: some milliseconds of writing.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// So many pieces behind the last that was prepared stay mapped; few enough that their dirty pages do not
+/// So many pieces stay mapped, with the last that was prepared; few enough that their dirty pages do not
 /// count in a process's memory.
 const PIECES_MAX: u64 = 5;
 
@@ -62,7 +62,7 @@ struct Mapping {
     written: Range<u64>,
     /// There from the first store on; none again where it was refused.
     mapped: Option<Mapped>,
-    /// The part of it whose pages were prepared.
+    /// Pages before it were let go, and those behind it were not prepared.
     prepared: Range<u64>,
 }
 
@@ -97,13 +97,27 @@ impl Mapping {
     fn move_on(&mut self, at: u64) -> (Range<u64>, Range<u64>) {
         let piece = at - at % PIECE_BYTES;
         let (from, end) = (self.prepared.end.max(piece), (piece + PIECE_BYTES).min(self.allocated));
-        let keep = end.saturating_sub(PIECES_MAX * PIECE_BYTES);
-        let left = self.prepared.start..keep.max(self.prepared.start);
         if from >= end {
-            return (end..end, 0..0);
+            return (0..0, 0..0);
         }
-        self.prepared = left.end..end;
-        (from..end, left)
+        self.prepared.end = end;
+        (from..end, self.leave(end.saturating_sub(PIECES_MAX * PIECE_BYTES)))
+    }
+
+    /// What is to be let go so that nothing before `keep` is mapped.
+    fn leave(&mut self, keep: u64) -> Range<u64> {
+        let start = self.prepared.start;
+        let left = start..keep.max(start);
+        self.prepared = left.end..self.prepared.end.max(left.end);
+        left
+    }
+
+    /// What a store that ends at `end` is to let go: nothing where pages are prepared, which does it.
+    fn fall_behind(&mut self, end: u64) -> Range<u64> {
+        if end.saturating_sub(self.prepared.start) <= (PIECES_MAX + 1) * PIECE_BYTES {
+            return 0..0;
+        }
+        self.leave((end - PIECE_BYTES) / PIECE_BYTES * PIECE_BYTES)
     }
 }
 
@@ -174,12 +188,14 @@ impl File for DiskFile {
         let mut mapping = self.mapping.lock();
         mapping.stored = mapping.stored.max(end);
         let is_written = bytes.len() >= MAPPED_STORE_BYTES_MAX || mapping.written.contains(&at);
-        match mapping.reach(&self.file, end).filter(|_| !is_written) {
-            Some(mapped) => mapped.store(at, bytes),
-            None => {
-                drop(mapping);
-                return self.write_at(at, bytes);
-            }
+        let Some(mapped) = mapping.reach(&self.file, end).filter(|_| !is_written) else {
+            drop(mapping);
+            return self.write_at(at, bytes);
+        };
+        mapped.store(at, bytes);
+        let left = mapping.fall_behind(end);
+        if let Some(mapped) = mapping.mapped.as_ref().filter(|_| !left.is_empty()) {
+            mapped.pages().release(left);
         }
         Ok(())
     }
@@ -188,9 +204,8 @@ impl File for DiskFile {
         let mut mapping = self.mapping.lock();
         let Some(pages) = mapping.mapped.as_ref().map(Mapped::pages) else { return };
         let (more, left) = if at == u64::MAX {
-            let all = mapping.prepared.clone();
-            mapping.prepared = all.end..all.end;
-            (0..0, all)
+            let allocated = mapping.allocated;
+            (0..0, mapping.leave(allocated))
         } else if at < mapping.allocated {
             mapping.move_on(at)
         } else {

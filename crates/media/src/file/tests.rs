@@ -342,6 +342,33 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
 }
 
+/// Stores that nobody prepares take a few pages of the process's memory all the same, not all that was written.
+#[test]
+fn what_was_stored_does_not_stay_in_the_memory_of_the_process() {
+    const LENGTH: u64 = 96 << 20;
+    let mapped = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let kib = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        let lines = status
+            .lines()
+            .filter(|line| line.starts_with("RssFile") || line.starts_with("RssShmem"));
+        lines.map(kib).sum::<u64>() << 10
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let medium = open(directory.path());
+    let file = medium.create("log", Access::Bytes, LENGTH).unwrap();
+    let before = mapped();
+    let record = [7; 4000];
+    for at in (0..LENGTH - 4000).step_by(4000) {
+        file.store(at, &record, Purpose::Log).unwrap();
+    }
+    let most = before + LENGTH / 2;
+    assert!(mapped() < most, "{} of {most}", mapped());
+    file.prepare_stores(u64::MAX);
+    file.sync(Purpose::Log).unwrap();
+    assert_eq!(fs::read(directory.path().join("log")).unwrap()[..4000], record);
+}
+
 #[test]
 fn what_is_written_ahead_is_told_and_stays_within_what_was_reserved() {
     const LENGTH: u64 = 1 << 20;

@@ -22,7 +22,7 @@ pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
 pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
     let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
         id: file.id(),
-        bytes: file.values().map_or(0, |values| values.footer().value_bytes),
+        bytes: file.value_bytes(),
         stays: file.is_staying(),
     };
     version.value_files().into_iter().map(summary).collect()

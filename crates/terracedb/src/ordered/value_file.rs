@@ -78,6 +78,11 @@ impl ValueFile {
         self.id
     }
 
+    /// The bytes of its values; 0 while it could not be opened, which plans do not try again.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.opened.get().map_or(0, |opened| opened.values.footer().value_bytes)
+    }
+
     /// Values of it are damaged or were found to stay: collecting it would free nothing.
     pub(crate) fn mark_staying(&self) {
         self.stays.store(true, Ordering::Relaxed);
