@@ -342,7 +342,7 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
 }
 
-/// Stores that nobody prepares take a few pages of the process's memory all the same, not all that was written.
+/// Stores that nobody prepares leave a few pages in the memory of the process, not all that was written.
 #[test]
 fn what_was_stored_does_not_stay_in_the_memory_of_the_process() {
     const LENGTH: u64 = 96 << 20;
