@@ -1,16 +1,17 @@
 //! Buffers aligned for direct I/O.
 //!
 //! Long ones are mapped: an allocator keeps what it is given back, in an arena for each few
-//! threads, and long values would leave a multiple of their memory there. Mapping and unmapping
-//! cost a few microseconds, less than reading as much.
+//! threads, and long values would leave a multiple of their memory there.
+
+mod mapping;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 use base::limits::PAGE_BYTES;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use mapping::Mapping;
 
 /// Owned bytes, aligned to a page, a whole number of pages long. Zeroed when made.
 ///
@@ -18,22 +19,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 pub struct Buf {
     start: NonNull<u8>,
     len: usize,
-    is_mapped: bool,
+    /// Where `start` is in; none: it is the allocator's.
+    mapping: Option<Mapping>,
 }
 
 /// Buffers of this length and longer are mapped, bytes.
-const MAPPED_BYTES_MIN: usize = 128 << 10;
-
-/// `len` zeroed bytes from the operating system; `None` where it has none.
-fn map(len: usize) -> Option<NonNull<u8>> {
-    if cfg!(miri) {
-        return None;
-    }
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel picks the address, so no existing mapping is replaced.
-    let mapped = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE) };
-    NonNull::new(mapped.ok()?.cast())
-}
+const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 // SAFETY: a `Buf` owns its bytes alone, as a `Box<[u8]>` does.
 unsafe impl Send for Buf {}
@@ -45,12 +36,9 @@ impl Buf {
     #[must_use]
     pub fn pages(pages: usize) -> Self {
         let len = pages.max(1) * PAGE_BYTES;
-        let mapped = (len >= MAPPED_BYTES_MIN).then(|| map(len)).flatten();
-        let (start, is_mapped) = match mapped {
-            Some(start) => (start, true),
-            None => (Self::allocate(len), false),
-        };
-        Self { start, len, is_mapped }
+        let mapping = (len >= MAPPED_BYTES_MIN).then(|| Mapping::new(len)).flatten();
+        let start = mapping.as_ref().map_or_else(|| Self::allocate(len), Mapping::start);
+        Self { start, len, mapping }
     }
 
     fn allocate(len: usize) -> NonNull<u8> {
@@ -84,13 +72,10 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        if self.is_mapped {
-            // SAFETY: mapped in `pages` with this very length, and dropped once. A failure leaves
-            // it mapped, which is a leak and no more.
-            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
-        } else {
+        match self.mapping.take() {
+            Some(mapping) => mapping.give_back(),
             // SAFETY: allocated in `pages` with this very layout, and dropped once.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+            None => unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) },
         }
     }
 }
@@ -107,7 +92,7 @@ mod tests {
 
     #[test]
     fn buffers_are_zeroed_aligned_and_writable_to_their_ends() {
-        for pages in [0, 1, 31, 32, 33, 2000] {
+        for pages in [0, 1, 15, 16, 17, 33, 2000] {
             let mut buf = Buf::pages(pages);
             assert_eq!(buf.len(), pages.max(1) * PAGE_BYTES);
             assert!(buf.as_ptr().addr().is_multiple_of(PAGE_BYTES));

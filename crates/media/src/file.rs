@@ -9,6 +9,7 @@
 //! only the counters of [`turns`]. Cost: docs/media.md.
 
 mod handle;
+mod idle_rings;
 mod lines;
 mod lone;
 mod mapped;

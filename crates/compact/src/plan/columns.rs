@@ -177,28 +177,36 @@ impl<'a> Columns<'a> {
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
         edges.sort_unstable();
         edges.dedup();
-        let mut all = vec![Column::default(); edges.len().saturating_sub(1)];
         let columns = |first: &'a Bytes, end: Option<&'a Bytes>| -> Range<usize> {
             let at = |edge: Edge<'a>| edges.partition_point(|known| *known < edge);
             at(Edge::Key(first))..at(Edge::of_end(end))
         };
-        for (number, run) in summary.runs.iter().enumerate() {
-            for piece in &run.pieces {
-                let range = columns(&piece.first, piece.end.as_ref());
-                let own = edges.get(range.start..=range.end).unwrap_or_default();
-                let marks = marks(piece, own);
-                let pointed = piece.file.value_bytes();
-                let columns = all.get_mut(range).unwrap_or_default();
-                for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
-                    let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
-                    let part = bytes as f64 / piece.file.bytes.max(1) as f64;
-                    let values = (pointed as f64 * part) as u64;
-                    let above = column.cells.last().map_or(0, |cell| cell.level);
-                    let level = piece.level.max(above);
-                    let cell =
-                        Cell { run: number, piece, bytes, values, dead: 0, superseded: 0, level };
-                    column.cells.push(cell);
-                }
+        let pieces = summary.runs.iter().enumerate();
+        let pieces = pieces.flat_map(|(number, run)| run.pieces.iter().map(move |it| (number, it)));
+        let placed =
+            pieces.map(|(run, piece)| (run, piece, columns(&piece.first, piece.end.as_ref())));
+        let placed: Vec<_> = placed.collect();
+        let mut all = Self::empty(edges.len().saturating_sub(1), placed.iter().map(|it| &it.2));
+        for (run, piece, range) in placed {
+            let own = edges.get(range.start..=range.end).unwrap_or_default();
+            let marks = marks(piece, own);
+            let pointed = piece.file.value_bytes();
+            let columns = all.get_mut(range).unwrap_or_default();
+            for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
+                let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
+                let part = bytes as f64 / piece.file.bytes.max(1) as f64;
+                let values = (pointed as f64 * part) as u64;
+                let above = column.cells.last().map_or(0, |cell| cell.level);
+                let level = piece.level.max(above);
+                column.cells.push(Cell {
+                    run,
+                    piece,
+                    bytes,
+                    values,
+                    dead: 0,
+                    superseded: 0,
+                    level,
+                });
             }
         }
         for area in &summary.busy {
@@ -212,6 +220,27 @@ impl<'a> Columns<'a> {
             }
         }
         Self { edges, all }
+    }
+
+    /// `columns` columns, each with room for a cell of every range that it lies in: columns that grow cell by cell
+    /// make an allocator's arena grow and shrink page by page.
+    fn empty<'r>(
+        columns: usize,
+        ranges: impl Iterator<Item = &'r Range<usize>>,
+    ) -> Vec<Column<'a>> {
+        // How many more ranges begin at a column than end before it.
+        let mut begun = vec![0_isize; columns + 1];
+        for range in ranges {
+            begun.get_mut(range.start).into_iter().for_each(|it| *it += 1);
+            begun.get_mut(range.end).into_iter().for_each(|it| *it -= 1);
+        }
+        let mut over = 0_isize;
+        let cells = begun.into_iter().take(columns).map(|begun| {
+            over += begun;
+            usize::try_from(over).unwrap_or(0)
+        });
+        let column = |cells| Column { cells: Vec::with_capacity(cells), busy: Vec::new() };
+        cells.map(column).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 
+use super::idle_rings::IdleRings;
 use super::poll_queues::PollQueues;
 use super::pool::Pool;
 use super::queue::FileQueue;
@@ -20,8 +21,8 @@ const DEPTH_MAX: usize = 4096;
 pub(super) struct Lines {
     /// Instead of rings.
     pool: Option<Arc<Pool>>,
+    idle: Arc<IdleRings>,
     turns: Arc<Turns>,
-    poll_queues: Arc<PollQueues>,
     depth: usize,
 }
 
@@ -36,7 +37,8 @@ impl Lines {
     ) -> Self {
         let depth = depth.clamp(1, DEPTH_MAX);
         let pool = (!takes_ring(io_uring, depth, notices)).then(|| Pool::new(depth));
-        Self { pool, turns: Turns::new(depth), poll_queues, depth }
+        let idle = Arc::new(IdleRings::new(poll_queues));
+        Self { pool, idle, turns: Turns::new(depth), depth }
     }
 
     pub(super) fn turns(&self) -> Arc<Turns> {
@@ -54,13 +56,13 @@ impl Lines {
 
     /// What turned out not to work while it was used.
     pub(super) fn notice(&self) -> Option<&str> {
-        self.poll_queues.notice()
+        self.idle.poll_queues().notice()
     }
 
     /// The name of it all, for statistics.
     pub(super) fn backend(&self, is_direct: bool) -> &'static str {
         match (&self.pool, is_direct) {
-            (None, true) if self.poll_queues.are_used() => "io_uring polled",
+            (None, true) if self.idle.poll_queues().are_used() => "io_uring polled",
             (None, true) => "io_uring",
             (None, false) => "io_uring cached",
             (Some(_), true) => "pread pool",
@@ -78,7 +80,7 @@ impl Lines {
         if let Some(pool) = &self.pool {
             return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
         }
-        match Ring::new(depth, Arc::clone(&self.poll_queues)) {
+        match self.idle.take(depth) {
             Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
             Err(error) => Err(Error::retry("io_uring queue")
                 .at(place)

@@ -41,6 +41,8 @@ const BATCH_PART: usize = 4;
 /// A ring and what is in flight on it.
 pub(super) struct Ring {
     ring: IoUring,
+    /// What its queue has in flight at most; at most as many as there are slots.
+    depth: usize,
     /// Made when the first read goes there.
     polled: Option<Polled>,
     poll_queues: Arc<PollQueues>,
@@ -88,12 +90,44 @@ impl Drop for Waiting {
 impl Ring {
     /// A ring for `depth` operations on a device with these poll queues.
     pub(super) fn new(depth: usize, poll_queues: Arc<PollQueues>) -> io::Result<Self> {
-        let entries = u32::try_from(depth).map_err(io::Error::other)?;
+        let capacity = Self::capacity_for(depth);
+        let entries = u32::try_from(capacity).map_err(io::Error::other)?;
         let ring = IoUring::builder().dontfork().build(entries)?;
-        let slots = (0..depth).map(|_| None).collect();
-        let (free, ready) = ((0..depth).collect(), VecDeque::new());
+        let slots = (0..capacity).map(|_| None).collect();
+        let (free, ready) = ((0..capacity).collect(), VecDeque::new());
         let (polled, waits) = (None, Waits::new());
-        Ok(Self { ring, polled, poll_queues, slots, free, ready, waits })
+        Ok(Self { ring, depth, polled, poll_queues, slots, free, ready, waits })
+    }
+
+    /// The operations for which one made for `depth` has room: the kernel's rings have powers of two.
+    pub(super) const fn capacity_for(depth: usize) -> usize {
+        depth.next_power_of_two()
+    }
+
+    /// Operations it has room for.
+    pub(super) const fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// From now on for `depth` operations, at most its capacity.
+    pub(super) const fn set_depth(&mut self, depth: usize) {
+        self.depth = depth;
+    }
+
+    /// Waits for all that is in flight; whether that went well, and the ring is as new.
+    pub(super) fn finish(&mut self) -> bool {
+        let mut done = Vec::new();
+        while self.running() > 0 {
+            let running = self.running();
+            if self.reap(running, &mut done).is_err() {
+                // The kernel may still write to the buffers: they must outlive it.
+                Box::leak(Box::new(std::mem::take(&mut self.slots)));
+                self.free.clear();
+                return false;
+            }
+            done.clear();
+        }
+        true
     }
 
     /// Whether the kernel lets this process use a ring, with the operations it takes.
@@ -279,7 +313,7 @@ impl Carrier for Ring {
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         let (before, mut interrupts) = (out.len(), 0);
-        let most = least.max(self.slots.len() / BATCH_PART).max(1);
+        let most = least.max(self.depth / BATCH_PART).max(1);
         if least == 0 {
             // A look that fails is made again by the next one.
             drop(self.look());
@@ -328,16 +362,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let mut done = Vec::new();
-        while self.running() > 0 {
-            let running = self.running();
-            if self.reap(running, &mut done).is_err() {
-                // The kernel may still write to the buffers: they must outlive it.
-                Box::leak(Box::new(std::mem::take(&mut self.slots)));
-                return;
-            }
-            done.clear();
-        }
+        self.finish();
     }
 }
 

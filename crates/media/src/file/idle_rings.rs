@@ -1,0 +1,147 @@
+//! Rings between two queues: making one costs system calls and mappings, and a merge has a queue for each table.
+//!
+//! Mappings that come and go hold up every thread with a page fault ([`crate::Buf`] has more of that).
+
+use std::io;
+use std::sync::Arc;
+
+use base::Result;
+use parking_lot::Mutex;
+
+use super::poll_queues::PollQueues;
+use super::queue::{Carrier, Operation};
+use super::ring::Ring;
+use crate::Completion;
+
+/// Rings kept for the next queues: some kilobytes of the kernel's memory each, for as many as flushes, merges and
+/// a few readers have at once.
+const IDLE_MAX: usize = 16;
+
+/// The rings of a device that no queue has now. What they learned of its waits, they keep.
+pub(super) struct IdleRings {
+    poll_queues: Arc<PollQueues>,
+    idle: Mutex<Vec<Ring>>,
+}
+
+impl IdleRings {
+    /// None yet, for a device with these poll queues.
+    pub(super) const fn new(poll_queues: Arc<PollQueues>) -> Self {
+        Self { poll_queues, idle: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn poll_queues(&self) -> &PollQueues {
+        &self.poll_queues
+    }
+
+    /// A ring for `depth` operations, until it is dropped.
+    ///
+    /// # Errors
+    /// As [`Ring::new`].
+    pub(super) fn take(self: &Arc<Self>, depth: usize) -> io::Result<LentRing> {
+        let ring = {
+            let mut idle = self.idle.lock();
+            let capacity = Ring::capacity_for(depth);
+            let at = idle.iter().rposition(|ring| ring.capacity() == capacity);
+            at.map(|at| idle.swap_remove(at))
+        };
+        let ring = match ring {
+            Some(mut ring) => {
+                ring.set_depth(depth);
+                ring
+            }
+            None => Ring::new(depth, Arc::clone(&self.poll_queues))?,
+        };
+        Ok(LentRing { ring: Some(ring), idle: Arc::clone(self) })
+    }
+
+    fn give_back(&self, ring: Ring) {
+        let mut idle = self.idle.lock();
+        if idle.len() >= IDLE_MAX {
+            // What was asked for least lately.
+            let oldest = idle.remove(0);
+            idle.push(ring);
+            drop(idle);
+            drop(oldest);
+            return;
+        }
+        idle.push(ring);
+    }
+}
+
+/// A queue's ring.
+pub(super) struct LentRing {
+    /// None only while it is dropped.
+    ring: Option<Ring>,
+    idle: Arc<IdleRings>,
+}
+
+impl Carrier for LentRing {
+    fn start(&mut self, operation: Operation) {
+        if let Some(ring) = &mut self.ring {
+            ring.start(operation);
+        }
+    }
+
+    fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(least, out))
+    }
+
+    fn running(&self) -> usize {
+        self.ring.as_ref().map_or(0, Ring::running)
+    }
+}
+
+impl Drop for LentRing {
+    fn drop(&mut self) {
+        if let Some(mut ring) = self.ring.take()
+            && ring.finish()
+        {
+            self.idle.give_back(ring);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{FileMedium, FileOptions};
+    use crate::{Access, Buf, Medium, Op, Purpose, Request};
+
+    /// What a queue left in flight is over before the next has its ring, and only so many rings are kept.
+    #[test]
+    fn a_ring_goes_to_the_next_queue() {
+        // Where no ring is to be had at all none can be kept.
+        let Ok(()) = Ring::probe() else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let medium = FileMedium::open(directory.path(), FileOptions::default()).unwrap();
+        let file = medium.create("f", Access::Direct, 0).unwrap();
+        file.write(0, Buf::pages(4), Purpose::Flush).1.unwrap();
+        let read = |token| {
+            let op = Op::Read { at: token * 4096, buf: Buf::pages(1) };
+            let request = Request { file: Arc::clone(&file), op, purpose: Purpose::Data, token };
+            Operation::new(request).unwrap_or_else(|refused| panic!("{:?}", refused.result))
+        };
+
+        let rings = Arc::new(IdleRings::new(PollQueues::known(false)));
+        for _ in 0..3 {
+            let mut lent = rings.take(4).unwrap();
+            assert_eq!(rings.idle.lock().len(), 0);
+            (0..4).for_each(|token| lent.start(read(token)));
+            let mut out = Vec::new();
+            lent.reap(1, &mut out).unwrap();
+            assert!(out.iter().all(|done| done.result.is_ok()) && !out.is_empty());
+            assert_eq!(lent.running(), 4 - out.len());
+            drop(lent);
+            let idle = rings.idle.lock();
+            assert_eq!((idle.len(), idle.first().map(Ring::running)), (1, Some(0)));
+        }
+        // One that has as much room will do.
+        for (depth, kept) in [(3, 1), (8, 2), (5, 2)] {
+            drop(rings.take(depth).unwrap());
+            assert_eq!(rings.idle.lock().len(), kept);
+        }
+        let many: Vec<_> = (0..2 * IDLE_MAX).map(|_| rings.take(4).unwrap()).collect();
+        drop(many);
+        assert_eq!(rings.idle.lock().len(), IDLE_MAX);
+    }
+}
