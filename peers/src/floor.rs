@@ -39,7 +39,13 @@ pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Res
         };
         match parse(&output.stdout) {
             Some(measured) => result.steps.entry(label.to_owned()).or_default().push(measured),
-            None => result.failures.push(format!("{label}: fio's output is none of its reports")),
+            None => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said = said.lines().last().unwrap_or("nothing");
+                let status = output.status;
+                let text = format!("{label}: fio gave no report ({status}), and said: {said}");
+                result.failures.push(text);
+            }
         }
         result.options = vec![
             "4 KiB at random, direct".to_owned(),

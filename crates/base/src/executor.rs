@@ -251,17 +251,45 @@ impl Threads {
     /// # Errors
     /// `Retry` where the operating system gives no thread.
     pub fn start(count: usize, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::start_with(count, clock, || {})
+    }
+
+    /// The same, of threads that make way for others where these want their processors.
+    ///
+    /// # Errors
+    /// As [`Threads::start`].
+    pub fn start_behind(count: usize, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::start_with(count, clock, make_way)
+    }
+
+    fn start_with(count: usize, clock: Arc<dyn Clock>, begin: fn()) -> Result<Self> {
         let pool = Pool::new(clock);
         let mut threads = Self { pool, workers: Vec::new() };
         for number in 0..count.max(1) {
             let pool = Arc::clone(&threads.pool);
             let worker = std::thread::Builder::new()
                 .name(format!("terrace-{number}"))
-                .spawn(move || pool.serve())
+                .spawn(move || {
+                    begin();
+                    pool.serve();
+                })
                 .map_err(|e| Error::retry("background thread").caused_by(e))?;
             threads.workers.push(worker);
         }
         Ok(threads)
+    }
+}
+
+/// How much less than others a thread that makes way weighs, as `nice` counts: about a third.
+const NICE: i32 = 5;
+
+/// Lowers the calling thread's priority; what the system refuses stays as it is.
+fn make_way() {
+    // Elsewhere it is the whole process's.
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{getpriority_process, setpriority_process};
+        let _refused = getpriority_process(None).map(|it| setpriority_process(None, it + NICE));
     }
 }
 
@@ -352,6 +380,7 @@ mod tests {
     use super::*;
     use crate::{ManualClock, SystemClock};
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::mpsc;
 
     struct Count {
         steps: Arc<AtomicU32>,
@@ -367,6 +396,28 @@ mod tests {
     fn counted(executor: &dyn Executor, then: fn(u32) -> Progress) -> (TaskHandle, Arc<AtomicU32>) {
         let steps = Arc::new(AtomicU32::new(0));
         (executor.spawn("count", Box::new(Count { steps: Arc::clone(&steps), then })), steps)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_threads_that_make_way_weigh_less() {
+        use rustix::process::getpriority_process;
+        struct Note(mpsc::Sender<i32>);
+        impl Task for Note {
+            fn step(&mut self) -> Progress {
+                self.0.send(getpriority_process(None).unwrap()).unwrap();
+                Progress::Done
+            }
+        }
+        let own = getpriority_process(None).unwrap();
+        for (threads, expected) in [
+            (Threads::start(1, Arc::new(SystemClock::new())).unwrap(), own),
+            (Threads::start_behind(1, Arc::new(SystemClock::new())).unwrap(), (own + NICE).min(19)),
+        ] {
+            let (noted, note) = mpsc::channel();
+            threads.spawn("note", Box::new(Note(noted)));
+            assert_eq!(note.recv().unwrap(), expected);
+        }
     }
 
     #[test]

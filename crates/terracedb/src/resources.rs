@@ -147,13 +147,15 @@ impl ResourcesBuilder {
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let background_threads = threads_of(self.background_threads)?;
-        let threads = |count| -> Result<Arc<dyn Executor>> {
-            Ok(Arc::new(Threads::start(count, Arc::new(SystemClock::new()))?))
-        };
-        let (executor, urgent, watch) = match self.executor {
-            Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
-            None => (threads(background_threads)?, threads(1)?, OnceLock::new()),
-        };
+        let (executor, urgent, watch): (Arc<dyn Executor>, Arc<dyn Executor>, _) =
+            match self.executor {
+                Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
+                None => {
+                    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+                    let behind = Threads::start_behind(background_threads, Arc::clone(&clock))?;
+                    (Arc::new(behind), Arc::new(Threads::start(1, clock)?), OnceLock::new())
+                }
+            };
         let account = budget.account("SCM map");
         let scm = self.scm.map(|scm| ScmCache::start(scm, &account, &cache, &*executor));
         let open_stores = AtomicUsize::default();
