@@ -146,8 +146,8 @@ impl Setting {
             Self::Codec => "How new tables are compressed",
             Self::ZstdLevel => "The level, where `codec` is `zstd`",
             Self::BackgroundThreads => {
-                "Threads that flush and merge, at nice 5, and so how many merges run at once; more than there are \
-                 cores count as that many, but two always count"
+                "Threads that flush and merge, at nice 5, and so how many merges run at once; more than \
+                 there are cores count as that many, but two always count"
             }
             Self::CompactionRate => {
                 "How fast merges may read and write, all together, a second; 0 is no limit"

@@ -222,8 +222,8 @@ impl<'a> Columns<'a> {
         Self { edges, all }
     }
 
-    /// `columns` columns, each with room for a cell of every range that it lies in: columns that grow cell by cell
-    /// make an allocator's arena grow and shrink page by page.
+    /// `columns` columns, each with room for a cell of every range that it lies in: columns that grow cell
+    /// by cell make an allocator's arena grow and shrink page by page.
     fn empty<'r>(
         columns: usize,
         ranges: impl Iterator<Item = &'r Range<usize>>,

@@ -1,9 +1,9 @@
 //! Anonymous mappings that outlive their buffers: given back they keep their addresses, and lose their pages.
 //!
-//! A mapping that comes or goes takes the lock of the whole address space, which waits for every thread with a
-//! page fault, and every fault after it waits for that. A merge has some hundred buffers a second, so a
-//! writer that touched new memory waited up to 17 ms (docs/performance.md). Giving pages back takes that
-//! lock shared. What is kept is addresses only: no memory, and so no charge.
+//! A mapping that comes or goes takes the lock of the whole address space, which waits for every thread
+//! with a page fault, and every fault after it waits for that. Merges have some hundred buffers a second,
+//! so a writer that touched new memory waited up to 17 ms (docs/performance.md). Giving pages back takes
+//! that lock shared. What is kept is addresses only: no memory, and so no charge.
 
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};

@@ -1,4 +1,5 @@
-//! Rings between two queues: making one costs system calls and mappings, and a merge has a queue for each table.
+//! Rings between two queues: making one costs system calls and mappings, and a merge has a queue for
+//! each table.
 //!
 //! Mappings that come and go hold up every thread with a page fault ([`crate::Buf`] has more of that).
 
@@ -13,8 +14,8 @@ use super::queue::{Carrier, Operation};
 use super::ring::Ring;
 use crate::Completion;
 
-/// Rings kept for the next queues: some kilobytes of the kernel's memory each, for as many as flushes, merges and
-/// a few readers have at once.
+/// Rings kept for the next queues: some kilobytes of the kernel's memory each, for as many as flushes,
+/// merges and a few readers have at once.
 const IDLE_MAX: usize = 16;
 
 /// The rings of a device that no queue has now. What they learned of its waits, they keep.
