@@ -70,7 +70,15 @@ fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
     let key = key(row);
     let hash = owner.hash(key_hash(&key));
     let (seqno, as_of) = (Seqno::new(1), Seqno::new(1));
-    let row = Row { key: &key, value: &VALUE, seqno, as_of, expiry: 0, from: RowFrom::Device };
+    let row = Row {
+        key: &key,
+        value: &VALUE,
+        packed: false,
+        seqno,
+        as_of,
+        expiry: 0,
+        from: RowFrom::Device,
+    };
     if let Some(bucket) = cache.bucket(hash) {
         let _ = cache.fill(owner, hash, bucket, row);
     }

@@ -57,7 +57,8 @@ impl Tier {
         }
         self.balance.missed();
         let from = if from_device { RowFrom::Device } else { RowFrom::Dram };
-        let row = Row { key: &key, value: &VALUE, seqno: at, as_of: at, expiry: 0, from };
+        let row =
+            Row { key: &key, value: &VALUE, packed: false, seqno: at, as_of: at, expiry: 0, from };
         let _ = self.rows.fill(&self.owner, hash, bucket.unwrap(), row);
         if from_device { End::Device } else { End::Page }
     }

@@ -215,6 +215,45 @@ fn rows_give_way_to_writers_and_come_back() {
     assert!(memory.used <= memory.budget);
 }
 
+/// A value that packs to about half, and tells its key.
+fn half(key: u32) -> Vec<u8> {
+    let mut noise = vec![0; 200];
+    Rng::new(key.into()).fill(&mut noise);
+    noise.repeat(2)
+}
+
+#[test]
+fn where_memory_is_short_rows_are_packed_and_read_as_they_were() {
+    let (db, ks) = open_one();
+    const KEYS: u32 = 120_000;
+    for key in 0..KEYS {
+        ks.put(key.to_be_bytes(), half(key)).unwrap();
+    }
+    db.flush().unwrap();
+    let keys: Vec<_> = (0..KEYS).map(u32::to_be_bytes).collect();
+    for round in 0..3 {
+        for (number, some) in keys.chunks(100).enumerate() {
+            let found = match (round + number) % 2 {
+                0 => ks.multi_get(some).unwrap(),
+                _ => some.iter().map(|key| ks.get(key)).collect(),
+            };
+            for (key, found) in some.iter().zip(found) {
+                assert_eq!(found.unwrap().unwrap(), half(u32::from_be_bytes(*key)));
+            }
+        }
+    }
+    let rows = db.statistics().rows;
+    assert!(rows.packed > 10_000, "{rows:?}");
+    // What lies there is shorter than it was, headers and all: 440 bytes a row if none were packed.
+    let used = rows.bytes - rows.free_bytes;
+    assert!(used / rows.rows < 400, "{rows:?}");
+    let before = db.statistics().hits.row;
+    for key in keys[..1000].repeat(4) {
+        assert_eq!(ks.get(key).unwrap().unwrap(), half(u32::from_be_bytes(key)));
+    }
+    assert!(db.statistics().hits.row > before + 1000, "{:?}", db.statistics().rows);
+}
+
 /// One writer a key counts it up, others read it: whoever reads gets what was acknowledged before,
 /// or something newer, while flushes, merges and range deletes come and go.
 #[test]

@@ -31,6 +31,10 @@ const CHUNKS_MIN: usize = 1;
 /// The least rows that a memory of what went is made for.
 const GHOST_ROWS_MIN: usize = 4096;
 
+/// Memory is not short where rows have at most one part in so many of what they may have. More, and rows that
+/// come soon push out others: the ones that stay for good came early.
+const ROOMY_PART: u64 = 4;
+
 /// Turns of an entry at most, new and as warm as can be, before it goes.
 const ROUNDS_MAX: usize = 5;
 
@@ -153,7 +157,13 @@ impl RowLog {
         shared.index.grow();
         self.counts.fills += 1;
         self.counts.recalled += u64::from(recalled);
+        self.counts.packed += u64::from(row.packed);
         Ok(())
+    }
+
+    /// Whether rows take little of what they may.
+    pub(super) fn is_roomy(&self) -> bool {
+        self.bytes() <= self.bytes_max / ROOMY_PART
     }
 
     /// What a row takes, about.

@@ -21,14 +21,18 @@ const HEADER_WORDS: usize = 3;
 
 /// In the first word: the row expires.
 const EXPIRES: u64 = 1;
+/// In the first word: the value is packed.
+const PACKED: u64 = 2;
 
 /// A row to be kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// Its value, or what it was packed to.
     pub value: &'a [u8],
+    /// Whether the value is packed: said of a hit, no matter here.
+    pub packed: bool,
     /// The number of the version, or of the newest of those it is made of.
     pub seqno: Seqno,
     /// It is the newest version as of this number.
@@ -57,6 +61,8 @@ pub struct RowHit {
     pub seqno: Seqno,
     /// When it is gone, Unix milliseconds; 0: never.
     pub expiry: u64,
+    /// As the row was filled.
+    pub packed: bool,
 }
 
 /// What a row takes, bytes.
@@ -76,7 +82,8 @@ impl Row<'_> {
 
     /// Writes the row of owner `owner` to `words`, which are as many as it takes.
     pub(super) fn write(&self, owner: u32, words: &[AtomicU64]) {
-        let flags = if self.expiry > 0 { EXPIRES } else { 0 };
+        let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED)];
+        let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);
         let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;
         let header = [self.seqno.get() << 8 | flags, self.as_of.get(), u64::from(owner) | lengths];
         let expiry = (self.expiry > 0).then_some(self.expiry);
@@ -106,6 +113,7 @@ pub(super) struct RowRef<'a> {
     pub(super) seqno: u64,
     pub(super) as_of: u64,
     pub(super) expiry: u64,
+    pub(super) packed: bool,
     key_len: usize,
     value_len: usize,
     key: &'a [AtomicU64],
@@ -132,6 +140,7 @@ impl<'a> RowRef<'a> {
             seqno: first >> 8,
             as_of,
             expiry,
+            packed: first & PACKED != 0,
             key_len,
             value_len,
             key,
@@ -186,17 +195,18 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).collect();
         for key in [1, 7, 8, 9, 16, 255] {
             for value in [0, 1, 8, 15, 100, 256] {
-                for expiry in [0, 1_700_000_000_000] {
+                for (expiry, packed) in [(0, false), (0, true), (1_700_000_000_000, true)] {
                     let (key, value) = (&bytes[..key], &bytes[..value]);
                     let (seqno, as_of) = (Seqno::MAX, Seqno::new(77));
-                    let row = Row { key, value, seqno, as_of, expiry, from: RowFrom::Device };
+                    let from = RowFrom::Device;
+                    let row = Row { key, value, packed, seqno, as_of, expiry, from };
                     row.write(9, &words[..row.words()]);
                     let read = RowRef::read(&words).unwrap();
                     let mut out = vec![1, 2, 3];
                     read.copy_value(&mut out);
                     assert_eq!((&out[..], read.words()), (value, row.words()));
                     assert_eq!((read.seqno, read.as_of), (seqno.get(), 77));
-                    assert_eq!(read.expiry, expiry);
+                    assert_eq!((read.expiry, read.packed), (expiry, packed));
                     assert!(read.is(9, key) && !read.is(8, key) && !read.is(9, &bytes[1..]));
                     assert_eq!(read.hash(&mut out), hash_of(9, key_hash(key)));
                 }

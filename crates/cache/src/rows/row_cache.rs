@@ -22,7 +22,7 @@
 //! row.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use arena::{Bucket, TagBuckets, WORD_BYTES, Words};
 use base::{Account, Reclaim, Result, Seqno};
@@ -42,6 +42,7 @@ pub struct RowCache {
     owners: AtomicU32,
     large: AtomicU64,
     busy: AtomicU64,
+    is_tight: AtomicBool,
 }
 
 /// The least that a row takes on average, bytes: no more are indexed.
@@ -74,6 +75,7 @@ impl RowCache {
             owners: AtomicU32::new(1),
             large: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            is_tight: AtomicBool::new(false),
         })
     }
 
@@ -130,7 +132,8 @@ impl RowCache {
                 return None;
             }
             row.copy_value(value);
-            Some(RowHit { seqno: Seqno::checked(row.seqno)?, expiry: row.expiry })
+            let RowRef { expiry, packed, .. } = row;
+            Some(RowHit { seqno: Seqno::checked(row.seqno)?, expiry, packed })
         })
     }
 
@@ -157,7 +160,16 @@ impl RowCache {
             return Err(Refusal::Busy);
         };
         let filled = log.fill(self.shared(), owner.number, hash, bucket, row);
+        self.is_tight.store(!log.is_roomy(), Relaxed);
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
+    }
+
+    /// Whether memory is short, as far as rows go: the shorter one is, the fewer others have to go for it.
+    /// As of the last fill.
+    #[inline]
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        self.is_tight.load(Relaxed)
     }
 
     /// A key with this hash is written: its row goes, and what is read of it meanwhile is not kept.

@@ -52,7 +52,7 @@ impl Rows {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
         let (expiry, from) = (0, RowFrom::Device);
-        let row = Row { key: &key_bytes, value: &value, seqno, as_of, expiry, from };
+        let row = Row { key: &key_bytes, value: &value, packed: false, seqno, as_of, expiry, from };
         self.cache.fill(&self.owner, self.hash(key), bucket, row).is_ok()
     }
 

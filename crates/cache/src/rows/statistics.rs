@@ -19,6 +19,8 @@ pub struct RowStatistics {
     pub fills: u64,
     /// Of these, rows that went lately and were asked for again.
     pub recalled: u64,
+    /// Of them, rows whose value is packed: where memory is short, and packing gains.
+    pub packed: u64,
     /// Rows that stayed when it was their turn, for they had been asked for.
     pub kept: u64,
     /// Rows that went to make room.

@@ -4,6 +4,7 @@
 //! anything is allocated, and must be met exactly.
 
 pub(crate) mod lz4;
+mod short;
 #[cfg(feature = "zstd")]
 pub(crate) mod zstd;
 #[cfg(not(feature = "zstd"))]
@@ -11,6 +12,7 @@ pub(crate) mod zstd;
 pub(crate) mod zstd;
 
 use base::{Codec, Error, Result};
+pub use short::{pack_value, unpack_value};
 
 use crate::dictionary::Dictionary;
 

@@ -29,18 +29,18 @@ impl Curves {
         Self { rows, pages: meter(Subject::Pages), ..Self::default() }
     }
 
-    /// A row of this hash answered.
+    /// A row of this hash answered, whose value lies there in `stored` bytes.
     #[inline]
-    pub(crate) fn row_hit(&self, hash: u64, key: &[u8], value: &[u8]) {
+    pub(crate) fn row_hit(&self, hash: u64, key: &[u8], stored: usize) {
         if let Some(rows) = &self.rows {
-            rows.ask(hash, row_bytes(key.len(), value.len(), false), PageKind::Data);
+            rows.ask(hash, row_bytes(key.len(), stored, false), PageKind::Data);
         }
     }
 
     /// None did, and one may be left.
-    pub(crate) fn row_missed(&self, hash: u64, key: &[u8], value: &[u8]) {
+    pub(crate) fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
         self.row_misses.add(1);
-        self.row_hit(hash, key, value);
+        self.row_hit(hash, key, stored);
     }
 
     /// A row of this hash is of no use any more.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use cache::rows::{Row, RowFrom};
 use cache::{Balance, RowCache, RowOwner};
 
+use super::packing::Packing;
 use super::pages::Depth;
 use super::{Curves, Lookup, Value};
 use crate::ordered::View;
@@ -43,6 +44,7 @@ pub(crate) struct Rows {
     curves: Arc<Curves>,
     /// Whether reads leave any.
     are_kept: bool,
+    packing: Packing,
 }
 
 impl Rows {
@@ -52,7 +54,7 @@ impl Rows {
         curves: Arc<Curves>,
         are_kept: bool,
     ) -> Self {
-        Self { cache, balance, curves, are_kept }
+        Self { cache, balance, curves, are_kept, packing: Packing::default() }
     }
 
     /// To be called before the view is taken that `key` is looked up in.
@@ -97,7 +99,10 @@ impl Rows {
         if hit.expiry > 0 && is_over() {
             return None;
         }
-        self.curves.row_hit(hash, key, &bytes);
+        self.curves.row_hit(hash, key, bytes.len());
+        if hit.packed {
+            bytes = table::unpack_value(&bytes).ok()?;
+        }
         Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
     }
 
@@ -127,9 +132,11 @@ impl Rows {
             Depth::Below | Depth::BelowRead => RowFrom::Below,
             Depth::Flash => RowFrom::Device,
         };
-        let row = Row { key, value, seqno, as_of, expiry, from };
+        let form = self.cache.is_tight().then(|| self.packing.pack(value)).flatten();
+        let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
+        let row = Row { key, value, packed, seqno, as_of, expiry, from };
         let hash = owner.hash(probe.hash);
-        self.curves.row_missed(hash, key, value);
+        self.curves.row_missed(hash, key, value.len());
         // Refusals are counted there.
         let _ = self.cache.fill(owner, hash, bucket, row);
     }
