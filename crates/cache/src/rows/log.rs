@@ -161,9 +161,9 @@ impl RowLog {
         Ok(())
     }
 
-    /// Whether rows take little of what they may.
-    pub(super) fn is_roomy(&self) -> bool {
-        self.bytes() <= self.bytes_max / ROOMY_PART
+    /// Whether rows that come are let in, and push out others or soon will.
+    pub(super) fn is_tight(&self) -> bool {
+        self.bytes() > self.bytes_max / ROOMY_PART && self.admission.lets_in()
     }
 
     /// What a row takes, about.

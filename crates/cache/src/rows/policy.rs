@@ -98,6 +98,12 @@ impl Admission {
         }
     }
 
+    /// Whether new entries are let in, and not only those that were remembered.
+    #[must_use]
+    pub const fn lets_in(&self) -> bool {
+        self.warm >= WARM_LEAST << 8
+    }
+
     /// The queue that an entry of this hash enters, if any; `recalled` where it was remembered. One
     /// that enters none is to be remembered.
     #[must_use]
@@ -106,7 +112,7 @@ impl Admission {
             return Some(Queue::Main);
         }
         let is_probe = (hash >> 48).is_multiple_of(PROBES);
-        if is_probe || self.warm >= WARM_LEAST << 8 { Some(Queue::New) } else { None }
+        if is_probe || self.lets_in() { Some(Queue::New) } else { None }
     }
 }
 

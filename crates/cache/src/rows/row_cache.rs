@@ -160,12 +160,12 @@ impl RowCache {
             return Err(Refusal::Busy);
         };
         let filled = log.fill(self.shared(), owner.number, hash, bucket, row);
-        self.is_tight.store(!log.is_roomy(), Relaxed);
+        self.is_tight.store(log.is_tight(), Relaxed);
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
 
-    /// Whether memory is short, as far as rows go: the shorter one is, the fewer others have to go for it.
-    /// As of the last fill.
+    /// Whether memory is short for rows that come: the shorter one is, the fewer others have to go for it.
+    /// Not where most that come are not let in. As of the last fill.
     #[inline]
     #[must_use]
     pub fn is_tight(&self) -> bool {

@@ -264,3 +264,20 @@ fn a_reader_does_not_wait_for_another_that_puts_a_row_in() {
     assert_eq!(rows.cache.statistics().refused.busy, 1);
     assert!(rows.fill(1, 1, 1, 100) && rows.get(1, 1).is_some());
 }
+
+#[test]
+fn memory_is_tight_where_rows_have_much_of_it_and_those_that_come_are_let_in() {
+    let rows = Rows::unlimited(8 * MIB);
+    let read_all = |from: u64, to: u64| {
+        for key in from..to {
+            rows.read(key, 400);
+        }
+    };
+    read_all(0, 2000);
+    assert!(!rows.cache.is_tight(), "a tenth of what there is");
+    read_all(2000, 10_000);
+    assert!(rows.cache.is_tight());
+    // None of these is asked for again.
+    read_all(1_000_000, 1_100_000);
+    assert!(!rows.cache.is_tight() && rows.cache.statistics().refused.seldom > 10_000);
+}

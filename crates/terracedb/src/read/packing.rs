@@ -1,8 +1,8 @@
 //! Values of rows packed where memory is short, so that it holds more of them.
 //!
 //! A hit then costs a decompression, a fraction of a microsecond, and each row more that is in memory saves
-//! reads of tens of them. Where rows have memory to spare, they lie as they are. Values that do not pack are
-//! noticed: then one in [`SELDOM`] is tried.
+//! reads of tens of them. Where rows have memory to spare, or most are not let in, they lie as they are.
+//! Values that do not pack are noticed: then one in [`SELDOM`] is tried.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
