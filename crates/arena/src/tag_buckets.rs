@@ -7,7 +7,9 @@
 //! stayed ([`TagBuckets::find`]); what lies at a place may only be overwritten once no slot names it.
 //! The version is also the bucket's *generation*: who made something out of data that it read after
 //! it took [`TagBuckets::bucket`] inserts it only if nothing changed since
-//! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::forget`].
+//! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::forget`]. What is forgotten
+//! is *stale*: no reader finds it, but its slot and heat stay, until it is renewed ([`TagBuckets::renew`]),
+//! another entry takes the slot, or it is removed.
 //!
 //! Buckets are as many as entries need: one is split in two at a time (linear hashing: Litwin, 1980),
 //! under its own lock. A full bucket loses its coldest entry to a new one. Bits of the hash above the
@@ -18,23 +20,17 @@
 //! Cost: a cache line for 2.5 entries. Buckets that are not split yet have up to twice as many as
 //! those that are, and one entry in a hundred finds its bucket full.
 
-use std::num::NonZeroU32;
+mod slot;
 
 use base::{Account, Charge, Result};
+
+use slot::Slot;
+pub use slot::{Entry, Heat, Place};
 
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
 use crate::sync::{Mutex, Padded, lock, spin_loop, yield_now};
 use crate::words::{WORD_BYTES, Words};
-
-/// The place of an entry: any number but zero.
-pub type Place = NonZeroU32;
-
-/// How warm an entry is: 0 to `HEAT_MAX`.
-pub type Heat = u8;
-
-/// The warmest.
-const HEAT_MAX: Heat = 3;
 
 /// Entries of a bucket, and the words of a bucket: its version and they.
 const SLOTS: usize = 7;
@@ -58,10 +54,6 @@ const HALF_LOAD: usize = 5;
 /// Buckets charged at a time.
 const STEP: usize = BUCKETS_MIN;
 
-const TAG_BITS: u32 = 30;
-const TAG_AT: u32 = 32;
-const HEAT_AT: u32 = 62;
-
 /// Looks of a reader at a bucket that keeps changing before it goes without.
 const TRIES: usize = 4;
 
@@ -73,8 +65,10 @@ pub struct TagBuckets {
     words: Words,
     /// How many buckets there are. Changed under the lock of the bucket that is split.
     count: AtomicUsize,
-    /// Entries, about.
+    /// Entries that are found, about.
     len: Padded<AtomicU64>,
+    /// Stale ones, about.
+    stale: Padded<AtomicU64>,
     /// One bucket is split at a time.
     growth: Mutex<Charge>,
     buckets_max: usize,
@@ -87,31 +81,9 @@ pub struct Bucket {
     version: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot(u64);
-
-impl Slot {
-    fn new(place: Place, tag: u64, heat: Heat) -> Self {
-        let heat = u64::from(heat.min(HEAT_MAX));
-        Self(u64::from(place.get()) | tag << TAG_AT | heat << HEAT_AT)
-    }
-
-    const fn place(self) -> Option<Place> {
-        NonZeroU32::new(self.0 as u32)
-    }
-
-    const fn tag(self) -> u64 {
-        self.0 >> TAG_AT & ((1 << TAG_BITS) - 1)
-    }
-
-    const fn heat(self) -> Heat {
-        (self.0 >> HEAT_AT) as Heat
-    }
-}
-
 /// The tag of a hash: the bits above those that name one of the least buckets.
 const fn tag_of(hash: u64) -> u64 {
-    hash >> LEVEL_MIN & ((1 << TAG_BITS) - 1)
+    slot::tag_of(hash, LEVEL_MIN)
 }
 
 /// A bucket locked for changes; `version` is the even one from before.
@@ -153,18 +125,25 @@ impl TagBuckets {
             words,
             count: AtomicUsize::new(BUCKETS_MIN),
             len: Padded::default(),
+            stale: Padded::default(),
             growth: Mutex::new(charge),
             buckets_max,
         })
     }
 
-    /// Entries, about: other threads are adding and removing some.
+    /// Entries that are found, about: other threads are adding and removing some.
     #[must_use]
     pub fn len(&self) -> usize {
         (self.len.0.load(Relaxed) as i64).max(0) as usize
     }
 
-    /// Whether there are none, about.
+    /// Stale entries, about.
+    #[must_use]
+    pub fn stale_len(&self) -> usize {
+        (self.stale.0.load(Relaxed) as i64).max(0) as usize
+    }
+
+    /// Whether none is found, about.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -206,8 +185,8 @@ impl TagBuckets {
     pub fn places(&self, hash: u64, ask: impl FnMut(Place)) {
         let tag = tag_of(hash);
         let slots = self.words_of(self.number(hash)).iter().skip(1);
-        let slots = slots.map(|word| Slot(word.load(Relaxed))).filter(|slot| slot.tag() == tag);
-        slots.filter_map(Slot::place).for_each(ask);
+        let slots = slots.map(|word| Slot(word.load(Relaxed)));
+        slots.filter(|slot| slot.is_found_by(tag)).filter_map(Slot::place).for_each(ask);
     }
 
     /// The bucket of `hash` now: to be taken before the data is read that an insert is made of.
@@ -239,7 +218,7 @@ impl TagBuckets {
             let mut found = None;
             for word in slots {
                 let slot = Slot(word.load(Relaxed));
-                let Some(place) = slot.place().filter(|_| slot.tag() == tag) else { continue };
+                let Some(place) = slot.place().filter(|_| slot.is_found_by(tag)) else { continue };
                 if let Some(what) = look(place) {
                     found = Some((what, word, slot));
                     break;
@@ -252,10 +231,9 @@ impl TagBuckets {
                 continue;
             }
             let (what, word, slot) = found?;
-            if slot.heat() < HEAT_MAX {
-                let warmer = slot.0 + (1 << HEAT_AT);
+            if let Some(warmer) = slot.warmer() {
                 // Where the slot changed meanwhile there is nothing to warm.
-                let _ = word.compare_exchange(slot.0, warmer, Relaxed, Relaxed);
+                let _ = word.compare_exchange(slot.0, warmer.0, Relaxed, Relaxed);
             }
             return Some(what);
         }
@@ -299,16 +277,8 @@ impl TagBuckets {
     ///
     /// What lies at `place` was written by this thread, and is not written again while it is in.
     pub fn insert(&self, hash: u64, bucket: Bucket, place: Place, heat: Heat) -> bool {
-        let Some((version, _)) = self.words_of(bucket.number).split_first() else { return false };
-        if version.compare_exchange(bucket.version, bucket.version + 1, Acquire, Relaxed).is_err() {
-            return false;
-        }
-        fence(Release);
-        let words = self.words_of(bucket.number);
-        let mut locked = Locked { words, version: bucket.version, changed: false };
-        if self.number(hash) != bucket.number {
-            return false;
-        }
+        let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
+        let words = locked.words;
         let tag = tag_of(hash);
         let rank = |word: &AtomicU64| {
             let slot = Slot(word.load(Relaxed));
@@ -319,26 +289,51 @@ impl TagBuckets {
             }
         };
         let Some(word) = words.iter().skip(1).min_by_key(|word| rank(word)) else { return false };
-        let is_new = Slot(word.load(Relaxed)).place().is_none();
+        let old = Slot(word.load(Relaxed));
         locked.set(word, Slot::new(place, tag, heat).0);
         drop(locked);
-        if is_new {
+        if old.place().is_none() || old.is_stale() {
             self.len.0.fetch_add(1, Relaxed);
+        }
+        if old.is_stale() {
+            self.stale.0.fetch_sub(1, Relaxed);
         }
         true
     }
 
-    /// Removes what has the tag of `hash`, and has every insert refused whose bucket was taken
-    /// before; how many entries went.
+    /// As [`TagBuckets::insert`], in the place and with the heat of the stale entry of that tag; false
+    /// where there is none.
+    pub fn renew(&self, hash: u64, bucket: Bucket, place: Place) -> bool {
+        let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
+        let tag = tag_of(hash);
+        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_of(tag);
+        let Some(word) = locked.words.iter().skip(1).find(is_it) else { return false };
+        let heat = Slot(word.load(Relaxed)).heat();
+        locked.set(word, Slot::new(place, tag, heat).0);
+        drop(locked);
+        self.len.0.fetch_add(1, Relaxed);
+        self.stale.0.fetch_sub(1, Relaxed);
+        true
+    }
+
+    /// Locks the bucket of `hash`, where nothing changed in it since `bucket` was taken.
+    fn lock_unchanged(&self, hash: u64, bucket: Bucket) -> Option<Locked<'_>> {
+        let words = self.words_of(bucket.number);
+        let version = words.first()?;
+        version.compare_exchange(bucket.version, bucket.version + 1, Acquire, Relaxed).ok()?;
+        fence(Release);
+        let locked = Locked { words, version: bucket.version, changed: false };
+        (self.number(hash) == bucket.number).then_some(locked)
+    }
+
+    /// Has what has the tag of `hash` be found no more, and has every insert refused whose bucket was
+    /// taken before; how many entries became stale.
     ///
     /// Whoever changes the data says so before readers can see the change, and after readers that
     /// take their bucket from then on can find out that it is there.
     pub fn forget(&self, hash: u64) -> usize {
         let tag = tag_of(hash);
-        let is_it = |word: &AtomicU64| {
-            let slot = Slot(word.load(Relaxed));
-            slot.place().is_some() && slot.tag() == tag
-        };
+        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).is_found_by(tag);
         loop {
             let number = self.number(hash);
             let Some((version, slots)) = self.words_of(number).split_first() else { return 0 };
@@ -346,7 +341,7 @@ impl TagBuckets {
             if !before.is_multiple_of(2) || slots.iter().any(is_it) {
                 break;
             }
-            // Nothing to remove: another version is all that it takes.
+            // Nothing to forget: another version is all that it takes.
             let bumped = version.compare_exchange(before, before + 2, Release, Relaxed).is_ok();
             if bumped && self.number(hash) == number {
                 return 0;
@@ -356,33 +351,47 @@ impl TagBuckets {
         locked.changed = true;
         let mut gone = 0;
         for word in locked.words.iter().skip(1).filter(|word| is_it(word)) {
-            word.store(0, Relaxed);
+            word.store(Slot(word.load(Relaxed)).stale().0, Relaxed);
             gone += 1;
         }
         drop(locked);
         self.len.0.fetch_sub(gone as u64, Relaxed);
+        self.stale.0.fetch_add(gone as u64, Relaxed);
         gone
     }
 
-    /// How warm the entry at `place` is; `None` where there is none.
+    /// The bucket of `hash`, as [`TagBuckets::bucket`], where it holds a stale entry of that tag.
     #[must_use]
-    pub fn heat(&self, hash: u64, place: Place) -> Option<Heat> {
-        let slots = self.words_of(self.number(hash)).iter().skip(1);
-        let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
-        slots.find(|slot| slot.place() == Some(place)).map(Slot::heat)
+    pub fn stale(&self, hash: u64) -> Option<Bucket> {
+        let bucket = self.bucket(hash)?;
+        let tag = tag_of(hash);
+        let mut slots = self.words_of(bucket.number).iter().skip(1);
+        slots.any(|word| Slot(word.load(Relaxed)).is_stale_of(tag)).then_some(bucket)
     }
 
-    /// Moves the entry at `from` to `to`, or removes it where there is no `to`; whether there was
-    /// one. From then on no reader counts what it sees at `from`.
+    /// The entry at `place`; `None` where there is none.
+    #[must_use]
+    pub fn entry(&self, hash: u64, place: Place) -> Option<Entry> {
+        let slots = self.words_of(self.number(hash)).iter().skip(1);
+        let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
+        let slot = slots.find(|slot| slot.place() == Some(place))?;
+        Some(Entry { heat: slot.heat(), is_stale: slot.is_stale() })
+    }
+
+    /// Moves the entry at `from` to `to`, stale or not, or removes it where there is no `to`; whether
+    /// there was one. From then on no reader counts what it sees at `from`.
     pub fn replace(&self, hash: u64, from: Place, to: Option<(Place, Heat)>) -> bool {
         let Some(mut locked) = self.lock_of(hash) else { return false };
         let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(from);
         let Some(word) = locked.words.iter().skip(1).find(is_it) else { return false };
-        let new = to.map_or(0, |(place, heat)| Slot::new(place, tag_of(hash), heat).0);
+        let is_stale = Slot(word.load(Relaxed)).is_stale();
+        let new = to.map(|(place, heat)| Slot::new(place, tag_of(hash), heat));
+        let new = new.map_or(0, |slot| if is_stale { slot.stale().0 } else { slot.0 });
         locked.set(word, new);
         drop(locked);
         if to.is_none() {
-            self.len.0.fetch_sub(1, Relaxed);
+            let count = if is_stale { &self.stale } else { &self.len };
+            count.0.fetch_sub(1, Relaxed);
         }
         true
     }
@@ -392,7 +401,8 @@ impl TagBuckets {
     pub fn grow(&self) {
         for _ in 0..2 {
             let count = self.count.load(Relaxed);
-            if self.len().saturating_mul(2) <= count * HALF_LOAD || count >= self.buckets_max {
+            let entries = self.len() + self.stale_len();
+            if entries.saturating_mul(2) <= count * HALF_LOAD || count >= self.buckets_max {
                 return;
             }
             self.split();

@@ -281,6 +281,7 @@ fn rows_to_json(statistics: &Statistics) -> Value {
         "bytes_max": rows.bytes_max,
         "fills": rows.fills,
         "recalled": rows.recalled,
+        "renewed": rows.renewed,
         "packed": rows.packed,
         "kept": rows.kept,
         "evicted": rows.evicted,

@@ -135,14 +135,17 @@ impl Committer {
         }
     }
 
-    /// Has rows go that a write was made to: after it is in a memtable, before it is visible.
+    /// Has rows that a write was made to answer no more: after it is in a memtable, before it is visible.
     fn forget_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
         match kind {
             EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
             _ => {
                 let hash = tree.rows().hash(key_hash(key));
                 self.rows.forget(hash);
-                self.curves.forget_row(hash);
+                // Of what is put, a flush renews the row.
+                if !matches!(kind, EntryKind::Put | EntryKind::PutExpiring) {
+                    self.curves.forget_row(hash);
+                }
             }
         }
     }

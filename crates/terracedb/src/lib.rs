@@ -65,6 +65,7 @@ mod op;
 mod open;
 mod ordered;
 mod pace;
+mod packing;
 mod quarantine;
 mod read;
 mod repair;

@@ -31,8 +31,11 @@ use crate::events::{Events, Told, WatchTask};
 use crate::lost_records::LostRecords;
 use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
 use crate::obsolete_files::ObsoleteFiles;
-use crate::ordered::{FlushEnv, Piece, Semantics, TableFile, Tree, ValueFiles, Version};
+use crate::ordered::{
+    FlushEnv, Piece, RowRenewal, Semantics, TableFile, Tree, ValueFiles, Version,
+};
 use crate::pace::Pace;
+use crate::packing::Packing;
 use crate::quarantine::Quarantine;
 use crate::read::{Curves, PageReader, QueuePool, Rows};
 use crate::scrub::{ScrubTask, Scrubber};
@@ -113,6 +116,7 @@ pub(crate) fn open(
         Arc::clone(&obsolete),
         resources.reads_account(),
     );
+    let packing: Arc<Packing> = Arc::default();
     let env = FlushEnv {
         values: Arc::new(values),
         obsolete: Arc::clone(&obsolete),
@@ -120,6 +124,7 @@ pub(crate) fn open(
         medium: Arc::clone(&medium),
         manifest: Arc::clone(&manifest),
         cache: Arc::clone(resources.cache()),
+        renewal: Arc::new(RowRenewal::new(Arc::clone(resources.rows()), Arc::clone(&packing))),
         dictionaries: Arc::new(StoreDictionaries::new(
             Arc::clone(&medium),
             id,
@@ -189,6 +194,7 @@ pub(crate) fn open(
             Arc::clone(resources.rows()),
             Arc::clone(resources.balance()),
             Arc::clone(&curves),
+            packing,
             resources.has_rows(),
         ),
         curves,

@@ -18,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
 use common::{Stepped, memory, open_one, threaded};
-use terracedb::{Bytes, Db, Keyspace, KeyspaceOptions, WriteBatch, operators};
+use terracedb::{Bytes, Db, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operators};
 
 /// What `get` finds, as text.
 fn text(ks: &Keyspace, key: &str) -> Option<String> {
@@ -128,6 +128,65 @@ fn every_kind_of_write_makes_the_row_go() {
         has_row(&db, &ks, "m");
         assert_eq!(before.get(&ks, "m").unwrap().unwrap(), "old", "{name}");
         assert_eq!(text(&ks, "m").as_deref(), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_row_of_a_key_that_is_written_comes_back_with_the_flush() {
+    let stepped = Stepped::new(1);
+    let db = stepped.on(memory()).open().unwrap();
+    let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
+    let ks = db.keyspace_with("k", &append).unwrap();
+    let keys = ["put", "twice", "expiring", "deleted", "merged", "unread"];
+    keys.iter().for_each(|key| ks.put(key, "old").unwrap());
+    db.flush().unwrap();
+    keys.iter().take(5).for_each(|key| assert!(has_row(&db, &ks, key), "{key}"));
+    let expiry = UNIX_EPOCH + Duration::from_millis(stepped.now() + 60_000);
+    let old = db.snapshot();
+    ks.put("put", "new").unwrap();
+    ks.put("twice", "between").unwrap();
+    let between = db.snapshot();
+    ks.put("twice", "new").unwrap();
+    ks.put_expiring_at("expiring", "new", expiry).unwrap();
+    ks.delete("deleted").unwrap();
+    ks.merge("merged", "new").unwrap();
+    ks.put("unread", "new").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.statistics().rows.renewed, 3);
+    let expected = [("put", "new"), ("twice", "new"), ("expiring", "new")];
+    for (key, value) in expected {
+        let before = db.statistics();
+        assert_eq!(text(&ks, key).as_deref(), Some(value));
+        let after = db.statistics();
+        assert_eq!(after.hits.row, before.hits.row + 1, "{key}");
+        assert_eq!(after.read_steps, before.read_steps, "{key}: nothing else was looked at");
+    }
+    assert_eq!(ks.expiry("expiring").unwrap(), Some(Expiry::At(expiry)));
+    let before = db.statistics().hits.row;
+    assert_eq!((text(&ks, "deleted"), text(&ks, "merged").as_deref()), (None, Some("oldnew")));
+    assert_eq!(text(&ks, "unread").as_deref(), Some("new"));
+    assert_eq!(db.statistics().hits.row, before, "nobody asked for it, or it is no row");
+    // What snapshots read is as it was.
+    keys.iter().for_each(|key| assert_eq!(old.get(&ks, key).unwrap().unwrap(), "old", "{key}"));
+    assert_eq!(between.get(&ks, "twice").unwrap().unwrap(), "between");
+}
+
+#[test]
+fn what_was_written_again_or_lies_in_a_range_deleted_since_is_not_renewed() {
+    let (db, ks) = open_one();
+    let keys = ["a", "b", "c"];
+    keys.iter().for_each(|key| ks.put(key, "old").unwrap());
+    db.flush().unwrap();
+    keys.iter().for_each(|key| assert!(has_row(&db, &ks, key)));
+    keys.iter().for_each(|key| ks.put(key, "new").unwrap());
+    ks.delete_range("a".."c").unwrap();
+    ks.put("b", "newest").unwrap();
+    db.flush().unwrap();
+    // That of `c` could be: whether the range holds a key is not looked at.
+    assert_eq!(db.statistics().rows.renewed, 1);
+    for expected in [[None, Some("newest"), Some("new")]; 3] {
+        let found = keys.map(|key| text(&ks, key));
+        assert_eq!(found.each_ref().map(|found| found.as_deref()), expected);
     }
 }
 
@@ -317,5 +376,5 @@ fn no_get_is_older_than_what_was_acknowledged_before_it() {
         assert_eq!(value, number.to_le_bytes().repeat(if number > 0 { 20 } else { 0 }));
     }
     let statistics = db.statistics();
-    assert!(statistics.hits.row > 0, "{:?}", statistics.hits);
+    assert!(statistics.hits.row > 0 && statistics.rows.renewed > 0, "{:?}", statistics.rows);
 }

@@ -1,5 +1,6 @@
 use base::{Budget, ErrorKind, Rng};
 
+use super::slot::HEAT_MAX;
 use super::*;
 
 fn place(number: u64) -> Place {
@@ -29,16 +30,17 @@ mod on_threads {
         assert!(index.insert(hash, bucket, place(5), 0));
         assert!(!index.insert(hash, bucket, place(6), 0), "the bucket changed");
         assert!(is_found(&index, hash, place(5)) && !is_found(&index, hash, place(6)));
-        assert_eq!(index.heat(hash, place(5)), Some(1));
+        let heat = |at: u64| index.entry(hash, place(at)).map(|entry| entry.heat);
+        assert_eq!(heat(5), Some(1));
         (0..9).for_each(|_| assert!(is_found(&index, hash, place(5))));
-        assert_eq!(index.heat(hash, place(5)), Some(HEAT_MAX));
+        assert_eq!(heat(5), Some(HEAT_MAX));
         assert!(index.replace(hash, place(5), Some((place(7), 1))));
         assert!(!index.replace(hash, place(5), None));
-        assert_eq!((index.heat(hash, place(7)), index.len()), (Some(1), 1));
+        assert_eq!((heat(7), index.len()), (Some(1), 1));
         // A newer entry of the key takes the place of the older one.
         let bucket = index.bucket(hash).unwrap();
         assert!(index.insert(hash, bucket, place(8), 0));
-        assert_eq!((index.heat(hash, place(7)), index.len()), (None, 1));
+        assert_eq!((heat(7), index.len()), (None, 1));
         assert_eq!(index.forget(hash), 1);
         assert!(index.is_empty() && !is_found(&index, hash, place(8)));
     }
@@ -53,6 +55,40 @@ mod on_threads {
         let bucket = index.bucket(42).unwrap();
         index.forget(43);
         assert!(index.insert(42, bucket, place(1), 0));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_renewed_as_warm_as_it_was() {
+        let index = index(1000);
+        let (hash, other) = (7 << LEVEL_MIN, 8 << LEVEL_MIN);
+        assert!(index.insert(hash, index.bucket(hash).unwrap(), place(5), 0));
+        assert!(is_found(&index, hash, place(5)) && is_found(&index, hash, place(5)));
+        assert!(index.stale(hash).is_none());
+        assert_eq!((index.forget(hash), index.forget(hash)), (1, 0));
+        assert_eq!((index.len(), index.stale_len()), (0, 1));
+        assert_eq!(index.entry(hash, place(5)), Some(Entry { heat: 2, is_stale: true }));
+        assert!(index.stale(other).is_none(), "another key of the bucket");
+        // It moves, and stays stale.
+        assert!(index.replace(hash, place(5), Some((place(6), 1))));
+        assert!(!is_found(&index, hash, place(6)));
+        // Written once more: what was read before is refused.
+        let bucket = index.stale(hash).unwrap();
+        index.forget(hash);
+        assert!(!index.renew(hash, bucket, place(9)));
+        let bucket = index.stale(hash).unwrap();
+        assert!(!index.renew(other, bucket, place(9)), "nothing of that tag is stale");
+        let bucket = index.stale(hash).unwrap();
+        assert!(index.renew(hash, bucket, place(9)) && index.stale(hash).is_none());
+        assert_eq!(index.entry(hash, place(9)), Some(Entry { heat: 1, is_stale: false }));
+        assert!(is_found(&index, hash, place(9)));
+        assert_eq!((index.len(), index.stale_len()), (1, 0));
+        // An insert takes the place of a stale one, too, and one that is stale is removed.
+        index.forget(hash);
+        assert!(index.insert(hash, index.bucket(hash).unwrap(), place(3), 0));
+        assert_eq!((index.len(), index.stale_len()), (1, 0));
+        index.forget(hash);
+        assert!(index.replace(hash, place(3), None));
+        assert_eq!((index.len(), index.stale_len()), (0, 0));
     }
 
     #[test]
@@ -155,10 +191,21 @@ mod on_threads {
                 let key = 1 + rng.below(KEYS);
                 let old = at[key as usize].take();
                 if let Some(old) = old {
-                    match rng.below(3) {
-                        0 => drop(index.forget(hash(key))),
-                        _ => drop(index.replace(hash(key), old, None)),
+                    if rng.below(3) == 0 {
+                        index.forget(hash(key));
+                        // None where a full bucket lost it.
+                        if let Some(bucket) = index.stale(hash(key))
+                            && let Some(to) = free.pop()
+                        {
+                            fence(Release);
+                            row(to).iter().for_each(|word| word.store(key, Relaxed));
+                            assert!(index.renew(hash(key), bucket, to), "seed {seed}");
+                            free.push(old);
+                            at[key as usize] = Some(to);
+                            continue;
+                        }
                     }
+                    index.replace(hash(key), old, None);
                     free.push(old);
                 }
                 let Some(to) = free.pop() else { continue };
@@ -177,8 +224,9 @@ mod on_threads {
 
 /// A put is applied, forgets, and is published; a reader takes the bucket, then the visible number,
 /// and fills what it found, unless it finds that something newer than its number was applied: no
-/// reader ever gets a value older than the one its number sees. A second key shares the bucket, and
-/// a third thread splits it.
+/// reader ever gets a value older than the one its number sees. A flush renews what was forgotten, as of
+/// the newest version applied where that is visible. A second key shares the bucket, and another
+/// thread splits it.
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_no_stale_fill() {
@@ -212,6 +260,17 @@ fn shuttle_no_stale_fill() {
         }
     }
 
+    /// Renews `key`, where it was forgotten: for the version that was the newest when it was looked for.
+    fn renew(store: &Store, key: usize) {
+        let flushed = store.applied[key].load(Acquire);
+        let Some(bucket) = store.index.stale(HASHES[key]) else { return };
+        let at = store.visible.load(Acquire);
+        if flushed == 0 || flushed > at || store.applied[key].load(Acquire) != flushed {
+            return;
+        }
+        store.index.renew(HASHES[key], bucket, place(flushed + 10));
+    }
+
     crate::sync::explore(3000, || {
         let store = Arc::new(Store {
             index: index(8),
@@ -238,12 +297,17 @@ fn shuttle_no_stale_fill() {
             })
         };
         let readers = [reader(), reader()];
+        let flusher = {
+            let store = Arc::clone(&store);
+            shuttle::thread::spawn(move || (0..4).for_each(|turn| renew(&store, turn % 2)))
+        };
         let splitter = {
             let store = Arc::clone(&store);
             shuttle::thread::spawn(move || (0..2).for_each(|_| store.index.split()))
         };
         writer.join().unwrap();
         splitter.join().unwrap();
+        flusher.join().unwrap();
         readers.into_iter().for_each(|reader| reader.join().unwrap());
         read(&store, 0);
         read(&store, 1);

@@ -148,10 +148,7 @@ impl RowLog {
             self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.insert(hash, bucket, place, 0) {
-            // Nobody knows of it.
-            if let Some(segment) = self.queue(queue).back_mut() {
-                segment.end -= row.words();
-            }
+            self.take_back(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
@@ -159,6 +156,35 @@ impl RowLog {
         self.counts.recalled += u64::from(recalled);
         self.counts.packed += u64::from(row.packed);
         Ok(())
+    }
+
+    /// Puts a row in the place of the one of its key that was written, as of after `bucket` was taken: as
+    /// warm as that, and among those that stay.
+    pub(super) fn renew(
+        &mut self,
+        shared: Shared<'_>,
+        owner: u32,
+        hash: u64,
+        bucket: Bucket,
+        row: Row<'_>,
+    ) -> Result<(), Refusal> {
+        let (place, words) =
+            self.append(shared, Queue::Main, row.words(), true).ok_or(Refusal::Memory)?;
+        row.write(owner, words);
+        if !shared.index.renew(hash, bucket, place) {
+            self.take_back(Queue::Main, row.words());
+            return Err(Refusal::Written);
+        }
+        self.counts.renewed += 1;
+        self.counts.packed += u64::from(row.packed);
+        Ok(())
+    }
+
+    /// Gives up what was appended last to `queue`: nobody knows of it.
+    fn take_back(&mut self, queue: Queue, words: usize) {
+        if let Some(segment) = self.queue(queue).back_mut() {
+            segment.end -= words;
+        }
     }
 
     /// Whether rows that come are let in, and push out others or soon will.
@@ -254,11 +280,15 @@ impl RowLog {
         let rows = self.rows_of(shared, segment);
         for (at, hash) in &rows {
             let Some(place) = segment.place(*at) else { continue };
-            let Some(heat) = shared.index.heat(*hash, place) else { continue };
+            let Some(entry) = shared.index.entry(*hash, place) else { continue };
             if queue == Queue::New {
-                self.admission.left_new(heat);
+                self.admission.left_new(entry.heat);
             }
-            match policy::fate(queue, heat) {
+            let fate = match entry.is_stale {
+                true => policy::STALE,
+                false => policy::fate(queue, entry.heat),
+            };
+            match fate {
                 Fate::Stays(heat) if self.keep(shared, place, *hash, heat) => self.counts.kept += 1,
                 Fate::Goes { remembered: true } => {
                     self.evict(shared, place, *hash);
@@ -350,9 +380,9 @@ impl RowLog {
         let rows = self.rows_of(shared, from);
         for (at, hash) in &rows {
             if let (Some(old), Some(new)) = (from.place(*at), to.place(*at))
-                && let Some(heat) = shared.index.heat(*hash, old)
+                && let Some(entry) = shared.index.entry(*hash, old)
             {
-                shared.index.replace(*hash, old, Some((new, heat)));
+                shared.index.replace(*hash, old, Some((new, entry.heat)));
             }
         }
         self.rows = rows;

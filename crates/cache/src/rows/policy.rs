@@ -11,6 +11,9 @@
 //! Where hardly anything new is asked for again, most of it is not even let in: reads spread evenly
 //! over much data should not pay for rows that nobody reads.
 //!
+//! A row whose key was written answers nothing until the new version comes in its place, among those that
+//! stay; one that is the oldest before that goes, whatever its heat, and is remembered.
+//!
 //! The cache and the simulator run this code.
 
 use arena::Heat;
@@ -65,6 +68,9 @@ pub const fn fate(queue: Queue, heat: Heat) -> Fate {
         (Queue::Main, Some(cooler)) => Fate::Stays(cooler),
     }
 }
+
+/// What becomes of the oldest where its key was written and the new version has not come yet.
+pub(super) const STALE: Fate = Fate::Goes { remembered: true };
 
 /// How many entries that went are to be remembered where there are `entries`.
 #[must_use]

@@ -11,6 +11,10 @@
 //!   the version visible. A reader that takes the bucket before that is refused; one that takes it
 //!   later finds the version: its view is as new as the bucket, so it has the memtable, or the
 //!   version was flushed, thus visible, and the reader's number sees it.
+//! - A flush renews what was forgotten ([`RowCache::renew`]) with what it writes: that left the memtable
+//!   that a reader finds it in, and would be read from the device the next time. It takes the key's
+//!   bucket, then a view, then the number of readers, as they do, and renews nothing where memtables of its
+//!   view have a newer version of the key, visible or not, or the floor passed the version's number.
 //! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
 //!   row filled as of a number below the floor is not used any more.
 //! - A row is used at a number that its version's does not pass; whatever is newer and not above that
@@ -149,10 +153,7 @@ impl RowCache {
         bucket: Bucket,
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
-        if row.words() * WORD_BYTES > ROW_BYTES_MAX || row.key.is_empty() {
-            self.large.fetch_add(1, Relaxed);
-            return Err(Refusal::Large);
-        }
+        self.check_size(&row)?;
         // A reader never waits for another: with more threads than cores the one that holds the lock may not
         // run for milliseconds. What is asked for often is asked for again.
         let Some(mut log) = self.log.try_lock() else {
@@ -164,6 +165,48 @@ impl RowCache {
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
 
+    /// Whether rows wait for what was written to be flushed.
+    #[inline]
+    #[must_use]
+    pub fn awaits_any(&self) -> bool {
+        self.index.stale_len() > 0
+    }
+
+    /// As [`RowCache::bucket`], where a row with this hash was forgotten and may be renewed.
+    #[must_use]
+    pub fn awaited(&self, hash: u64) -> Option<Bucket> {
+        self.index.stale(hash)
+    }
+
+    /// Keeps a row in the place of one that was forgotten, made of what was read after `bucket` was
+    /// taken; the module's header says when it may be renewed. Waits for whoever fills.
+    ///
+    /// # Errors
+    /// Why it is not kept, which is no harm.
+    pub fn renew(
+        &self,
+        owner: &RowOwner,
+        hash: u64,
+        bucket: Bucket,
+        row: Row<'_>,
+    ) -> std::result::Result<(), Refusal> {
+        self.check_size(&row)?;
+        let mut log = self.log.lock();
+        let renewed = match owner.floor() > row.seqno.get() {
+            true => Err(Refusal::Written),
+            false => log.renew(self.shared(), owner.number, hash, bucket, row),
+        };
+        renewed.inspect_err(|refusal| log.counts.refused.count(*refusal))
+    }
+
+    fn check_size(&self, row: &Row<'_>) -> std::result::Result<(), Refusal> {
+        if row.words() * WORD_BYTES > ROW_BYTES_MAX || row.key.is_empty() {
+            self.large.fetch_add(1, Relaxed);
+            return Err(Refusal::Large);
+        }
+        Ok(())
+    }
+
     /// Whether memory is short for rows that come: the shorter one is, the fewer others have to go for it.
     /// Not where most that come are not let in. As of the last fill.
     #[inline]
@@ -172,8 +215,8 @@ impl RowCache {
         self.is_tight.load(Relaxed)
     }
 
-    /// A key with this hash is written: its row goes, and what is read of it meanwhile is not kept.
-    /// After the new version is in a memtable, and before it is visible.
+    /// A key with this hash is written: its row answers no more, and what is read of it meanwhile is not
+    /// kept. After the new version is in a memtable, and before it is visible.
     #[inline]
     pub fn forget(&self, hash: u64) {
         self.index.forget(hash);

@@ -94,6 +94,72 @@ fn rows_stand_until_their_key_or_a_range_is_written_and_for_later_readers() {
     assert_eq!(rows.cache.statistics().rows, 1);
 }
 
+impl Rows {
+    /// Renews the row of `key` as a flush does, where it waits to be.
+    fn renew(
+        &self,
+        key: u64,
+        seqno: u64,
+        as_of: u64,
+        len: usize,
+    ) -> Option<std::result::Result<(), Refusal>> {
+        let bucket = self.cache.awaited(self.hash(key))?;
+        Some(self.renew_in(bucket, key, seqno, as_of, len))
+    }
+
+    fn renew_in(
+        &self,
+        bucket: Bucket,
+        key: u64,
+        seqno: u64,
+        as_of: u64,
+        len: usize,
+    ) -> std::result::Result<(), Refusal> {
+        let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
+        let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
+        let (expiry, from) = (0, RowFrom::Dram);
+        let row = Row { key: &key_bytes, value: &value, packed: false, seqno, as_of, expiry, from };
+        self.cache.renew(&self.owner, self.hash(key), bucket, row)
+    }
+}
+
+#[test]
+fn the_row_of_a_key_that_is_written_is_renewed_as_that_is_flushed() {
+    let rows = Rows::unlimited(8 * MIB);
+    assert!(rows.fill(1, 7, 10, 100) && rows.renew(1, 7, 10, 100).is_none());
+    assert!(!rows.cache.awaits_any());
+    rows.cache.forget(rows.hash(1));
+    assert!(rows.cache.awaits_any() && rows.get(1, 11).is_none());
+    assert_eq!(rows.renew(1, 11, 12, 300), Some(Ok(())));
+    assert_eq!(rows.get(1, 12), Some((value(1, 11, 300), 11)));
+    assert!(rows.renew(1, 11, 12, 300).is_none() && rows.renew(2, 11, 12, 100).is_none());
+    // A write to many keys since: of this one, too, perhaps.
+    rows.cache.forget(rows.hash(1));
+    rows.owner.raise_floor(Seqno::new(14));
+    assert_eq!(rows.renew(1, 13, 15, 100), Some(Err(Refusal::Written)));
+    assert_eq!(rows.renew(1, 16, 17, ROW_BYTES_MAX), Some(Err(Refusal::Large)));
+    assert_eq!(rows.renew(1, 16, 17, 100), Some(Ok(())));
+    let statistics = rows.cache.statistics();
+    assert_eq!((statistics.renewed, statistics.rows, statistics.fills), (2, 1, 1));
+    assert_eq!((statistics.refused.written, statistics.refused.large), (1, 1));
+}
+
+#[test]
+fn rows_that_wait_too_long_go_and_are_remembered() {
+    let rows = Rows::unlimited(4 * MIB);
+    for key in 0..1000 {
+        assert!(rows.fill(key, 1, 1, 400) && rows.get(key, 1).is_some());
+    }
+    (0..1000).for_each(|key| rows.cache.forget(rows.hash(key)));
+    for key in (10_000..60_000).take_while(|_| rows.cache.awaits_any()) {
+        rows.read(key, 400);
+    }
+    assert!(!rows.cache.awaits_any() && (0..1000).all(|key| rows.get(key, 1).is_none()));
+    assert_eq!(rows.cache.statistics().recalled, 0);
+    let filled = (0..1000).filter(|key| rows.fill(*key, 2, 2, 400)).count();
+    assert!(filled > 950 && rows.cache.statistics().recalled > 950, "{filled}");
+}
+
 #[test]
 fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
     let rows = Rows::unlimited(8 * MIB);
@@ -237,6 +303,20 @@ fn no_reader_gets_anything_but_the_newest_version() {
                 }
             });
         }
+        let (flushed, applied_then, visible_then) = (&rows, &applied, &visible);
+        let (ended, mut keys) = (&done, Rng::new(rng.next_u64()));
+        scope.spawn(move || {
+            let _ends = Ends(ended);
+            while !ended.load(SeqCst) {
+                let key = keys.below(KEYS);
+                let Some(bucket) = flushed.cache.awaited(flushed.hash(key)) else { continue };
+                let at = visible_then.load(SeqCst);
+                let newest = applied_then[key as usize].load(SeqCst);
+                if newest <= at {
+                    let _ = flushed.renew_in(bucket, key, newest, at, 300);
+                }
+            }
+        });
         for seqno in (2..).take_while(|_| hits.load(SeqCst) < 40_000 && !done.load(SeqCst)) {
             if rng.one_in(500) {
                 // A write to many keys that changes none of them: it only makes rows go.

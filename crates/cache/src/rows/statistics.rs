@@ -19,8 +19,10 @@ pub struct RowStatistics {
     pub fills: u64,
     /// Of these, rows that went lately and were asked for again.
     pub recalled: u64,
-    /// Of them, rows whose value is packed: where memory is short, and packing gains.
+    /// Of these and of `renewed`, rows whose value is packed: where memory is short, and packing gains.
     pub packed: u64,
+    /// Rows of keys that were written, put in anew with what was written as that was flushed.
+    pub renewed: u64,
     /// Rows that stayed when it was their turn, for they had been asked for.
     pub kept: u64,
     /// Rows that went to make room.

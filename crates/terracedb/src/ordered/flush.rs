@@ -20,7 +20,7 @@ use table::{
 };
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
-use super::{Memtable, Tree, ValueFiles};
+use super::{Memtable, RowRenewal, Tree, ValueFiles};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
 use crate::manifest::{Edit, Manifest, TableEntry, ValuesEntry};
@@ -36,6 +36,7 @@ pub(crate) struct FlushEnv {
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) cache: Arc<PageCache>,
+    pub(crate) renewal: Arc<RowRenewal>,
     pub(crate) dictionaries: Arc<StoreDictionaries>,
     pub(crate) values: Arc<ValueFiles>,
     pub(crate) obsolete: Arc<ObsoleteFiles>,
@@ -125,7 +126,7 @@ impl FlushJob {
 
     /// Does one step; the outcome with the last.
     pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
-        let Self { cursor, ranges, retention, output, .. } = self;
+        let Self { tree, cursor, ranges, retention, output, .. } = self;
         let mut keep = |kept: Kept<'_>| output.add(env, kept);
         for _ in 0..STEP_ENTRIES {
             if !cursor.valid() {
@@ -139,7 +140,11 @@ impl FlushJob {
                 true => &[][..],
                 false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
             };
+            let row = env.renewal.prepare(tree.rows(), key);
             retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
+            if let Some(hash) = row {
+                env.renewal.renew(tree, &env.ring, hash, key, (trailer, cursor.value()));
+            }
             cursor.next();
         }
         Ok(None)

@@ -3,6 +3,7 @@
 mod deleted_ranges;
 mod flush;
 mod memtable;
+mod row_renewal;
 mod semantics;
 mod table_file;
 mod training;
@@ -13,6 +14,7 @@ mod version;
 pub(crate) use deleted_ranges::DeletedRanges;
 pub(crate) use flush::{FlushEnv, FlushJob};
 pub(crate) use memtable::Memtable;
+pub(crate) use row_renewal::RowRenewal;
 pub(crate) use semantics::{Semantics, Uses};
 pub(crate) use table_file::TableFile;
 pub(crate) use tree::{Shape, Tree, View};

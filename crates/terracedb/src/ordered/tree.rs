@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use arena::PublishRing;
-use base::{Account, KeyspaceId, Result, RunId, Seqno};
+use base::{Account, KeyspaceId, Result, RunId, Seqno, Trailer};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -43,6 +43,14 @@ impl View {
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    /// Whether a memtable has a version of `key` above `seqno`, visible or not.
+    pub(crate) fn holds_newer(&self, key: &[u8], seqno: Seqno) -> bool {
+        self.memtables().any(|memtable| {
+            let newest = memtable.map().get(key, Trailer::seek(Seqno::MAX));
+            newest.is_some_and(|(trailer, _)| trailer.seqno() > seqno)
+        })
     }
 
     /// The memtable that takes the write with this sequence number.

@@ -8,7 +8,6 @@ mod covers;
 mod curves;
 mod lookup;
 mod merge;
-mod packing;
 mod page_file;
 mod pages;
 mod queue;

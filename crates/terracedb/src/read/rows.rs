@@ -10,15 +10,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arena::Bucket;
-use base::{Seqno, Trailer, key_hash};
+use base::{Seqno, key_hash};
 use bytes::Bytes;
 use cache::rows::{Row, RowFrom};
 use cache::{Balance, RowCache, RowOwner};
 
-use super::packing::Packing;
 use super::pages::Depth;
 use super::{Curves, Lookup, Value};
 use crate::ordered::View;
+use crate::packing::Packing;
 
 /// What is known of a key before its data is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Rows {
     curves: Arc<Curves>,
     /// Whether reads leave any.
     are_kept: bool,
-    packing: Packing,
+    packing: Arc<Packing>,
 }
 
 impl Rows {
@@ -52,9 +52,10 @@ impl Rows {
         cache: Arc<RowCache>,
         balance: Arc<Balance>,
         curves: Arc<Curves>,
+        packing: Arc<Packing>,
         are_kept: bool,
     ) -> Self {
-        Self { cache, balance, curves, are_kept, packing: Packing::default() }
+        Self { cache, balance, curves, are_kept, packing }
     }
 
     /// To be called before the view is taken that `key` is looked up in.
@@ -118,11 +119,7 @@ impl Rows {
         };
         self.balance.missed();
         let (key, view) = (lookup.key(), lookup.view());
-        let is_newer = |memtable: &Arc<crate::ordered::Memtable>| {
-            let newest = memtable.map().get(key, Trailer::seek(Seqno::MAX));
-            newest.is_some_and(|(trailer, _)| trailer.seqno() > as_of)
-        };
-        if view.memtables().any(is_newer) {
+        if view.holds_newer(key, as_of) {
             return;
         }
         let owner = view.semantics.rows();
@@ -132,7 +129,7 @@ impl Rows {
             Depth::Below | Depth::BelowRead => RowFrom::Below,
             Depth::Flash => RowFrom::Device,
         };
-        let form = self.cache.is_tight().then(|| self.packing.pack(value)).flatten();
+        let form = self.packing.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
         let row = Row { key, value, packed, seqno, as_of, expiry, from };
         let hash = owner.hash(probe.hash);

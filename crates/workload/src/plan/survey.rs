@@ -82,12 +82,10 @@ pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout)
                 operations += 1;
                 pages_asked += u64::from(place.pages);
                 caches.read(key_hash(&access.key), *place);
-                if access.op == Op::Update {
-                    caches.forget(key_hash(&access.key));
-                }
             }
-            Op::Put | Op::Delete => caches.forget(key_hash(&access.key)),
-            Op::Scan(_) => {}
+            Op::Delete => caches.forget(key_hash(&access.key)),
+            // Of what is put a flush renews the row.
+            Op::Put | Op::Scan(_) => {}
         }
         Ok(())
     })?;

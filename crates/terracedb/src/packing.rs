@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use cache::RowCache;
 use table::pack_value;
 
 /// So many values in a row that gained nothing, and the next are hardly tried.
@@ -25,8 +26,13 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
+    /// As [`Packing::pack`], where memory of `rows` is short.
+    pub(crate) fn form(&self, rows: &RowCache, value: &[u8]) -> Option<Vec<u8>> {
+        if rows.is_tight() { self.pack(value) } else { None }
+    }
+
     /// The packed form of `value`, where that is worth it, for [`table::unpack_value`].
-    pub(crate) fn pack(&self, value: &[u8]) -> Option<Vec<u8>> {
+    fn pack(&self, value: &[u8]) -> Option<Vec<u8>> {
         if value.len() > VALUE_BYTES_MAX || !self.is_tried() {
             return None;
         }
