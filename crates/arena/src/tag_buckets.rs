@@ -9,7 +9,8 @@
 //! it took [`TagBuckets::bucket`] inserts it only if nothing changed since
 //! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::forget`]. What is forgotten
 //! is *stale*: no reader finds it, but its slot and heat stay, until it is renewed ([`TagBuckets::renew`]),
-//! another entry takes the slot, or it is removed.
+//! another entry takes the slot, or it is removed. A stale entry may also stand for one that there was
+//! none of yet ([`TagBuckets::expect`]): whoever has it to give can tell that it is wanted.
 //!
 //! Buckets are as many as entries need: one is split in two at a time (linear hashing: Litwin, 1980),
 //! under its own lock. A full bucket loses its coldest entry to a new one. Bits of the hash above the
@@ -21,11 +22,12 @@
 //! those that are, and one entry in a hundred finds its bucket full.
 
 mod slot;
+mod waiting;
 
 use base::{Account, Charge, Result};
 
 use slot::Slot;
-pub use slot::{Entry, Heat, Place};
+pub use slot::{Awaited, Entry, Heat, Place};
 
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
@@ -285,7 +287,8 @@ impl TagBuckets {
             match slot.place() {
                 Some(_) if slot.tag() == tag => 0,
                 None => 1,
-                Some(_) => 2 + slot.heat(),
+                Some(_) if slot.is_expected() => 2,
+                Some(_) => 3 + slot.heat(),
             }
         };
         let Some(word) = words.iter().skip(1).min_by_key(|word| rank(word)) else { return false };
@@ -298,21 +301,6 @@ impl TagBuckets {
         if old.is_stale() {
             self.stale.0.fetch_sub(1, Relaxed);
         }
-        true
-    }
-
-    /// As [`TagBuckets::insert`], in the place and with the heat of the stale entry of that tag; false
-    /// where there is none.
-    pub fn renew(&self, hash: u64, bucket: Bucket, place: Place) -> bool {
-        let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
-        let tag = tag_of(hash);
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_of(tag);
-        let Some(word) = locked.words.iter().skip(1).find(is_it) else { return false };
-        let heat = Slot(word.load(Relaxed)).heat();
-        locked.set(word, Slot::new(place, tag, heat).0);
-        drop(locked);
-        self.len.0.fetch_add(1, Relaxed);
-        self.stale.0.fetch_sub(1, Relaxed);
         true
     }
 
@@ -358,15 +346,6 @@ impl TagBuckets {
         self.len.0.fetch_sub(gone as u64, Relaxed);
         self.stale.0.fetch_add(gone as u64, Relaxed);
         gone
-    }
-
-    /// The bucket of `hash`, as [`TagBuckets::bucket`], where it holds a stale entry of that tag.
-    #[must_use]
-    pub fn stale(&self, hash: u64) -> Option<Bucket> {
-        let bucket = self.bucket(hash)?;
-        let tag = tag_of(hash);
-        let mut slots = self.words_of(bucket.number).iter().skip(1);
-        slots.any(|word| Slot(word.load(Relaxed)).is_stale_of(tag)).then_some(bucket)
     }
 
     /// The entry at `place`; `None` where there is none.

@@ -29,11 +29,9 @@ use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
 use crate::lost_records::LostRecords;
-use crate::manifest::{self, LivePiece, Manifest, State, TableEntry};
+use crate::manifest::{self, LivePiece, Manifest, State};
 use crate::obsolete_files::ObsoleteFiles;
-use crate::ordered::{
-    FlushEnv, Piece, RowRenewal, Semantics, TableFile, Tree, ValueFiles, Version,
-};
+use crate::ordered::{FlushEnv, Piece, RowRenewal, Semantics, Tree, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::packing::Packing;
 use crate::quarantine::Quarantine;
@@ -488,16 +486,4 @@ fn damage<T>(medium: &dyn Medium, table: base::TableId, error: Error) -> Result<
         return Err(error.at(name));
     }
     Err(Error::corrupt("table file").at(name).expected("one to exist").got("none"))
-}
-
-impl FlushEnv {
-    /// An open table of this store, or why it could not be opened.
-    pub(crate) fn table_file(
-        &self,
-        table: Result<Arc<Table>>,
-        entry: Arc<TableEntry>,
-    ) -> Arc<TableFile> {
-        let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
-        TableFile::new(table, entry, values, Arc::clone(&self.obsolete))
-    }
 }

@@ -4,8 +4,11 @@
 
 use std::num::NonZeroU32;
 
-/// The place of an entry: any number but zero.
+/// The place of an entry: any number but zero and the highest.
 pub type Place = NonZeroU32;
+
+/// The place of an entry that is expected: no other has it.
+const NOWHERE: Place = NonZeroU32::MAX;
 
 /// How warm an entry is: 0 to `HEAT_MAX`.
 pub type Heat = u8;
@@ -26,6 +29,15 @@ pub struct Entry {
     pub heat: Heat,
     /// Whether it was forgotten.
     pub is_stale: bool,
+}
+
+/// What a tag waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Another version of an entry that was forgotten.
+    Version,
+    /// An entry that was expected, and asked for as many times since.
+    Expected(Heat),
 }
 
 /// What of a hash an entry keeps: its bits above the lowest `level`.
@@ -62,6 +74,15 @@ impl Slot {
     /// The same, stale.
     pub(super) const fn stale(self) -> Self {
         Self(self.0 | STALE)
+    }
+
+    /// Of an entry that is expected, at no place.
+    pub(super) fn expected(tag: u64) -> Self {
+        Self::new(NOWHERE, tag, 0).stale()
+    }
+
+    pub(super) fn is_expected(self) -> bool {
+        self.place() == Some(NOWHERE)
     }
 
     pub(super) const fn is_stale(self) -> bool {

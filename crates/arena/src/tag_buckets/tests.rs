@@ -63,22 +63,22 @@ mod on_threads {
         let (hash, other) = (7 << LEVEL_MIN, 8 << LEVEL_MIN);
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(5), 0));
         assert!(is_found(&index, hash, place(5)) && is_found(&index, hash, place(5)));
-        assert!(index.stale(hash).is_none());
+        assert!(index.awaited(hash).is_none());
         assert_eq!((index.forget(hash), index.forget(hash)), (1, 0));
         assert_eq!((index.len(), index.stale_len()), (0, 1));
         assert_eq!(index.entry(hash, place(5)), Some(Entry { heat: 2, is_stale: true }));
-        assert!(index.stale(other).is_none(), "another key of the bucket");
+        assert!(index.awaited(other).is_none(), "another key of the bucket");
         // It moves, and stays stale.
         assert!(index.replace(hash, place(5), Some((place(6), 1))));
         assert!(!is_found(&index, hash, place(6)));
         // Written once more: what was read before is refused.
-        let bucket = index.stale(hash).unwrap();
+        let (bucket, _) = index.awaited(hash).unwrap();
         index.forget(hash);
         assert!(!index.renew(hash, bucket, place(9)));
-        let bucket = index.stale(hash).unwrap();
+        let (bucket, _) = index.awaited(hash).unwrap();
         assert!(!index.renew(other, bucket, place(9)), "nothing of that tag is stale");
-        let bucket = index.stale(hash).unwrap();
-        assert!(index.renew(hash, bucket, place(9)) && index.stale(hash).is_none());
+        let (bucket, _) = index.awaited(hash).unwrap();
+        assert!(index.renew(hash, bucket, place(9)) && index.awaited(hash).is_none());
         assert_eq!(index.entry(hash, place(9)), Some(Entry { heat: 1, is_stale: false }));
         assert!(is_found(&index, hash, place(9)));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
@@ -89,6 +89,44 @@ mod on_threads {
         index.forget(hash);
         assert!(index.replace(hash, place(3), None));
         assert_eq!((index.len(), index.stale_len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_there_is_expected() {
+        let index = index(1000);
+        let hash = 7 << LEVEL_MIN;
+        let bucket = index.bucket(hash).unwrap();
+        assert!(index.expect(hash) && !index.expect(hash) && !index.expect(hash));
+        assert_eq!(index.awaited(hash).unwrap().1, Awaited::Expected(2));
+        assert!(index.find(hash, Some).is_none() && index.is_empty());
+        // Whatever is read meanwhile may be filled.
+        assert!(index.insert(hash, bucket, place(5), 0));
+        assert!(index.awaited(hash).is_none() && !index.expect(hash));
+        index.forget(hash);
+        assert!(!index.expect(hash));
+        assert_eq!(index.awaited(hash).unwrap().1, Awaited::Version);
+        index.give_up(hash);
+        assert!(index.awaited(hash).is_none() && index.stale_len() == 0);
+        index.give_up(hash);
+        assert!(index.expect(hash));
+        let (bucket, awaited) = index.awaited(hash).unwrap();
+        assert_eq!(awaited, Awaited::Expected(0));
+        assert!(index.renew(hash, bucket, place(6)) && is_found(&index, hash, place(6)));
+        assert_eq!((index.len(), index.stale_len()), (1, 0));
+    }
+
+    #[test]
+    fn a_full_bucket_takes_no_notes_and_gives_them_up_first() {
+        let index = index(10);
+        let hash = |number: u64| number << LEVEL_MIN;
+        let slots = SLOTS as u64;
+        (1..=slots).for_each(|number| assert!(index.expect(hash(number))));
+        assert!(!index.expect(hash(99)));
+        for number in 101..=100 + slots {
+            let bucket = index.bucket(hash(number)).unwrap();
+            assert!(index.insert(hash(number), bucket, place(number), 0));
+        }
+        assert_eq!((index.len(), index.stale_len()), (SLOTS, 0));
     }
 
     #[test]
@@ -194,7 +232,7 @@ mod on_threads {
                     if rng.below(3) == 0 {
                         index.forget(hash(key));
                         // None where a full bucket lost it.
-                        if let Some(bucket) = index.stale(hash(key))
+                        if let Some((bucket, _)) = index.awaited(hash(key))
                             && let Some(to) = free.pop()
                         {
                             fence(Release);
@@ -253,6 +291,7 @@ fn shuttle_no_stale_fill() {
             return;
         }
         if seen(at) == 0 || store.applied[key].load(Acquire) > at {
+            store.index.expect(hash);
             return;
         }
         if let Some(bucket) = bucket {
@@ -263,7 +302,7 @@ fn shuttle_no_stale_fill() {
     /// Renews `key`, where it was forgotten: for the version that was the newest when it was looked for.
     fn renew(store: &Store, key: usize) {
         let flushed = store.applied[key].load(Acquire);
-        let Some(bucket) = store.index.stale(HASHES[key]) else { return };
+        let Some((bucket, _)) = store.index.awaited(HASHES[key]) else { return };
         let at = store.visible.load(Acquire);
         if flushed == 0 || flushed > at || store.applied[key].load(Acquire) != flushed {
             return;

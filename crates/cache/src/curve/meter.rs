@@ -55,6 +55,16 @@ impl Meter {
         }
     }
 
+    /// Something of `bytes` bytes comes in that nobody looked up there.
+    #[inline]
+    pub fn bring(&self, hash: u64, bytes: usize) {
+        if is_sampled(hash, self.threshold.load(Relaxed))
+            && let Some(mut simulations) = self.simulations.try_lock()
+        {
+            simulations.bring(hash, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
     #[cold]
     fn sample(&self, hash: u64, bytes: usize, kind: PageKind) {
         let Some(mut simulations) = self.simulations.try_lock() else { return };

@@ -122,6 +122,16 @@ impl Simulations {
 
     /// A key of `bytes` is asked for; none where it is not sampled. All pages are of one size.
     pub fn ask(&mut self, hash: u64, bytes: u32, kind: PageKind) -> Option<Asked> {
+        self.enter(hash, bytes, kind, 1.0 / self.rate())
+    }
+
+    /// As [`Simulations::ask`], of what comes in without being asked for there: no miss counts.
+    pub fn bring(&mut self, hash: u64, bytes: u32) {
+        self.enter(hash, bytes, PageKind::Data, 0.0);
+    }
+
+    /// A key of `bytes` is there from now on; where it was not, that counts as so many misses.
+    fn enter(&mut self, hash: u64, bytes: u32, kind: PageKind, weight: f64) -> Option<Asked> {
         if !is_sampled(hash, self.threshold) {
             return None;
         }
@@ -130,10 +140,11 @@ impl Simulations {
             PageKind::Meta => 8,
         };
         let access = Access { subject: self.subject, heat, keys_max: self.residents.keys_max };
-        let (before, weight) = (self.residents.len(), 1.0 / self.rate());
+        let before = self.residents.len();
         let Some(number) = self.residents.enter(hash, bytes) else {
             self.thin_out();
-            return self.ask(hash, bytes, kind);
+            let weight = if weight > 0.0 { 1.0 / self.rate() } else { weight };
+            return self.enter(hash, bytes, kind, weight);
         };
         let mut missed = 0;
         for (at, standing) in self.residents.standings(number).iter_mut().enumerate() {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 
-use arena::{Bucket, Heat, Place, TagBuckets, Words};
+use arena::{Awaited, Bucket, Heat, Place, TagBuckets, Words};
 use base::{Account, Charge};
 
 use super::ghost::Ghost;
@@ -158,23 +158,24 @@ impl RowLog {
         Ok(())
     }
 
-    /// Puts a row in the place of the one of its key that was written, as of after `bucket` was taken: as
-    /// warm as that, and among those that stay.
+    /// Puts the row that is awaited in its place, where it still is as of after `bucket` was taken.
     pub(super) fn renew(
         &mut self,
         shared: Shared<'_>,
         owner: u32,
         hash: u64,
-        bucket: Bucket,
+        (bucket, awaited): (Bucket, Awaited),
         row: Row<'_>,
     ) -> Result<(), Refusal> {
+        let queue = policy::renewed(awaited);
         let (place, words) =
-            self.append(shared, Queue::Main, row.words(), true).ok_or(Refusal::Memory)?;
+            self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.renew(hash, bucket, place) {
-            self.take_back(Queue::Main, row.words());
+            self.take_back(queue, row.words());
             return Err(Refusal::Written);
         }
+        shared.index.grow();
         self.counts.renewed += 1;
         self.counts.packed += u64::from(row.packed);
         Ok(())

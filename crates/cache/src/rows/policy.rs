@@ -12,11 +12,12 @@
 //! over much data should not pay for rows that nobody reads.
 //!
 //! A row whose key was written answers nothing until the new version comes in its place, among those that
-//! stay; one that is the oldest before that goes, whatever its heat, and is remembered.
+//! stay; one that is the oldest before that goes, whatever its heat, and is remembered. A key that is asked
+//! for while memtables answer is as good as one that is read from tables: its row comes with the flush.
 //!
 //! The cache and the simulator run this code.
 
-use arena::Heat;
+use arena::{Awaited, Heat};
 
 /// The queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,15 @@ pub const fn fate(queue: Queue, heat: Heat) -> Fate {
 
 /// What becomes of the oldest where its key was written and the new version has not come yet.
 pub(super) const STALE: Fate = Fate::Goes { remembered: true };
+
+/// The queue of a row that comes with a flush.
+#[must_use]
+pub(super) const fn renewed(awaited: Awaited) -> Queue {
+    match awaited {
+        Awaited::Expected(0) => Queue::New,
+        Awaited::Expected(_) | Awaited::Version => Queue::Main,
+    }
+}
 
 /// How many entries that went are to be remembered where there are `entries`.
 #[must_use]
@@ -132,6 +142,13 @@ mod tests {
         assert_eq!(fate(Queue::New, 3), Fate::Stays(0));
         assert_eq!(fate(Queue::Main, 3), Fate::Stays(2));
         assert_eq!(fate(Queue::Main, 0), Fate::Goes { remembered: false });
+    }
+
+    #[test]
+    fn what_comes_with_a_flush_is_new_where_it_was_asked_for_once() {
+        assert_eq!(renewed(Awaited::Version), Queue::Main);
+        assert_eq!(renewed(Awaited::Expected(0)), Queue::New);
+        assert_eq!(renewed(Awaited::Expected(1)), Queue::Main);
     }
 
     #[test]

@@ -11,10 +11,11 @@
 //!   the version visible. A reader that takes the bucket before that is refused; one that takes it
 //!   later finds the version: its view is as new as the bucket, so it has the memtable, or the
 //!   version was flushed, thus visible, and the reader's number sees it.
-//! - A flush renews what was forgotten ([`RowCache::renew`]) with what it writes: that left the memtable
-//!   that a reader finds it in, and would be read from the device the next time. It takes the key's
-//!   bucket, then a view, then the number of readers, as they do, and renews nothing where memtables of its
-//!   view have a newer version of the key, visible or not, or the floor passed the version's number.
+//! - A flush renews ([`RowCache::renew`]) what was forgotten, or expected by readers that found it in
+//!   memtables ([`RowCache::expect`]): in a table it would be read from the device the next time. It
+//!   takes the key's bucket, then a view, then the number of readers, as they do, and renews nothing
+//!   where memtables of its view have a newer version of the key, visible or not, or the floor passed
+//!   the version's number.
 //! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
 //!   row filled as of a number below the floor is not used any more.
 //! - A row is used at a number that its version's does not pass; whatever is newer and not above that
@@ -28,7 +29,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use arena::{Bucket, TagBuckets, WORD_BYTES, Words};
+use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
 use base::{Account, Reclaim, Result, Seqno};
 use parking_lot::Mutex;
 
@@ -165,6 +166,18 @@ impl RowCache {
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
 
+    /// A key with this hash, whose row would be this large, is asked for and in a memtable: once that is
+    /// flushed there may be a row; whether that is news.
+    #[inline]
+    pub fn expect(&self, hash: u64, row_bytes: usize) -> bool {
+        row_bytes <= ROW_BYTES_MAX && self.index.expect(hash)
+    }
+
+    /// No row comes of this hash: of what was deleted, say.
+    pub fn give_up(&self, hash: u64) {
+        self.index.give_up(hash);
+    }
+
     /// Whether rows wait for what was written to be flushed.
     #[inline]
     #[must_use]
@@ -172,14 +185,14 @@ impl RowCache {
         self.index.stale_len() > 0
     }
 
-    /// As [`RowCache::bucket`], where a row with this hash was forgotten and may be renewed.
+    /// As [`RowCache::bucket`], where a row with this hash was forgotten or is expected.
     #[must_use]
-    pub fn awaited(&self, hash: u64) -> Option<Bucket> {
-        self.index.stale(hash)
+    pub fn awaited(&self, hash: u64) -> Option<(Bucket, Awaited)> {
+        self.index.awaited(hash)
     }
 
-    /// Keeps a row in the place of one that was forgotten, made of what was read after `bucket` was
-    /// taken; the module's header says when it may be renewed. Waits for whoever fills.
+    /// Keeps a row that was awaited, made of what was read after that was found out; the module's header
+    /// says when it may be renewed. Waits for whoever fills.
     ///
     /// # Errors
     /// Why it is not kept, which is no harm.
@@ -187,14 +200,14 @@ impl RowCache {
         &self,
         owner: &RowOwner,
         hash: u64,
-        bucket: Bucket,
+        awaited: (Bucket, Awaited),
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
         self.check_size(&row)?;
         let mut log = self.log.lock();
         let renewed = match owner.floor() > row.seqno.get() {
             true => Err(Refusal::Written),
-            false => log.renew(self.shared(), owner.number, hash, bucket, row),
+            false => log.renew(self.shared(), owner.number, hash, awaited, row),
         };
         renewed.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }

@@ -103,13 +103,13 @@ impl Rows {
         as_of: u64,
         len: usize,
     ) -> Option<std::result::Result<(), Refusal>> {
-        let bucket = self.cache.awaited(self.hash(key))?;
-        Some(self.renew_in(bucket, key, seqno, as_of, len))
+        let awaited = self.cache.awaited(self.hash(key))?;
+        Some(self.renew_in(awaited, key, seqno, as_of, len))
     }
 
     fn renew_in(
         &self,
-        bucket: Bucket,
+        awaited: (Bucket, Awaited),
         key: u64,
         seqno: u64,
         as_of: u64,
@@ -119,7 +119,7 @@ impl Rows {
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
         let (expiry, from) = (0, RowFrom::Dram);
         let row = Row { key: &key_bytes, value: &value, packed: false, seqno, as_of, expiry, from };
-        self.cache.renew(&self.owner, self.hash(key), bucket, row)
+        self.cache.renew(&self.owner, self.hash(key), awaited, row)
     }
 }
 
@@ -142,6 +142,19 @@ fn the_row_of_a_key_that_is_written_is_renewed_as_that_is_flushed() {
     let statistics = rows.cache.statistics();
     assert_eq!((statistics.renewed, statistics.rows, statistics.fills), (2, 1, 1));
     assert_eq!((statistics.refused.written, statistics.refused.large), (1, 1));
+}
+
+#[test]
+fn a_key_that_memtables_answer_has_its_row_with_the_flush() {
+    let rows = Rows::unlimited(8 * MIB);
+    assert!(!rows.cache.expect(rows.hash(1), ROW_BYTES_MAX + 8) && !rows.cache.awaits_any());
+    assert!(rows.cache.expect(rows.hash(1), 400) && !rows.cache.expect(rows.hash(1), 400));
+    assert!(rows.get(1, 10).is_none());
+    assert_eq!(rows.renew(1, 7, 10, 100), Some(Ok(())));
+    assert_eq!(rows.get(1, 10), Some((value(1, 7, 100), 7)));
+    assert!(rows.cache.expect(rows.hash(2), 400));
+    rows.cache.give_up(rows.hash(2));
+    assert!(rows.renew(2, 7, 10, 100).is_none());
 }
 
 #[test]
@@ -309,11 +322,11 @@ fn no_reader_gets_anything_but_the_newest_version() {
             let _ends = Ends(ended);
             while !ended.load(SeqCst) {
                 let key = keys.below(KEYS);
-                let Some(bucket) = flushed.cache.awaited(flushed.hash(key)) else { continue };
+                let Some(awaited) = flushed.cache.awaited(flushed.hash(key)) else { continue };
                 let at = visible_then.load(SeqCst);
                 let newest = applied_then[key as usize].load(SeqCst);
                 if newest <= at {
-                    let _ = flushed.renew_in(bucket, key, newest, at, 300);
+                    let _ = flushed.renew_in(awaited, key, newest, at, 300);
                 }
             }
         });

@@ -21,7 +21,7 @@ pub struct RowStatistics {
     pub recalled: u64,
     /// Of these and of `renewed`, rows whose value is packed: where memory is short, and packing gains.
     pub packed: u64,
-    /// Rows of keys that were written, put in anew with what was written as that was flushed.
+    /// Rows of keys that were written and are asked for, put in as what was written was flushed.
     pub renewed: u64,
     /// Rows that stayed when it was their turn, for they had been asked for.
     pub kept: u64,

@@ -20,7 +20,7 @@ use table::{
 };
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
-use super::{Memtable, RowRenewal, Tree, ValueFiles};
+use super::{Memtable, RowRenewal, TableFile, Tree, ValueFiles};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
 use crate::manifest::{Edit, Manifest, TableEntry, ValuesEntry};
@@ -221,6 +221,16 @@ impl FlushJob {
 }
 
 impl FlushEnv {
+    /// An open table of this store, or why it could not be opened.
+    pub(crate) fn table_file(
+        &self,
+        table: Result<Arc<Table>>,
+        entry: Arc<TableEntry>,
+    ) -> Arc<TableFile> {
+        let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
+        TableFile::new(table, entry, values, Arc::clone(&self.obsolete))
+    }
+
     /// Appends a record to the manifest; with the time, where an edit says it.
     pub(crate) fn append(&self, edits: Vec<Edit>) -> Result<()> {
         let time = edits.iter().find(|edit| matches!(edit, Edit::ClockReached { .. })).cloned();

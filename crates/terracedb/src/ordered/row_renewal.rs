@@ -1,9 +1,9 @@
-//! Rows of keys that were written, renewed as what was written is flushed.
+//! Rows of keys that were written, put in as what was written is flushed.
 //!
 //! A write takes the row of its key. As long as the version lies in a memtable reads find it there; in a
-//! table it would be read from the device. So a flush puts a row of it in the place of the one that was
-//! taken: of keys that reads had asked for, and of no others. `cache::RowCache` says what keeps such rows from
-//! being stale; what it asks of the caller is done in [`RowRenewal::renew`].
+//! table it would be read from the device. So a flush leaves rows of keys that reads asked for before they
+//! were written or since, and of no others. `cache::RowCache` says what keeps such rows from being
+//! stale; what it asks of the caller is done in [`RowRenewal::renew`].
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl RowRenewal {
         })
     }
 
-    /// Has the row of `key`, where one with this hash waits, say what this version of a sealed memtable
+    /// Has the row of `key`, where one with this hash is awaited, say what this version of a sealed memtable
     /// of `tree` says, where that is the newest of the key.
     pub(crate) fn renew(
         &self,
@@ -47,24 +47,24 @@ impl RowRenewal {
         key: &[u8],
         (trailer, stored): (Trailer, &[u8]),
     ) {
-        let Some(bucket) = self.cache.awaited(hash) else { return };
-        let (expiry, value) = match trailer.kind() {
-            Ok(EntryKind::Put) => (0, stored),
-            Ok(EntryKind::PutExpiring) => match expiry::split(stored) {
-                Ok(split) => split,
-                Err(_) => return,
-            },
-            _ => return,
-        };
+        let Some(awaited) = self.cache.awaited(hash) else { return };
         let (view, at) = tree.moment(ring);
         let seqno = trailer.seqno();
         if seqno > at || view.holds_newer(key, seqno) {
             return;
         }
+        let said = match trailer.kind() {
+            Ok(EntryKind::Put) => Some((0, stored)),
+            Ok(EntryKind::PutExpiring) => expiry::split(stored).ok(),
+            _ => None,
+        };
+        let Some((expiry, value)) = said else { return self.cache.give_up(hash) };
         let form = self.packing.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
         let row = Row { key, value, packed, seqno, as_of: at, expiry, from: RowFrom::Dram };
-        // Refusals are counted there.
-        let _ = self.cache.renew(tree.rows(), hash, bucket, row);
+        // Refusals are counted there; nobody waits for what leaves the memtable without a row.
+        if self.cache.renew(tree.rows(), hash, awaited, row).is_err() {
+            self.cache.give_up(hash);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Miss-ratio curves of a store's reads, kept while it is read: one of rows, one of pages.
 //!
 //! A row is asked for where a row answered, and where one may be left of what was found; what a memtable
-//! answers is no matter of caches. A page is asked for wherever a cached page would do. Both are of this
-//! store alone, as if it had the caches for itself. Cost: `cache::curve`, and two counters off the path of
-//! a row's hit.
+//! answers is no matter of caches until it is flushed, when it has a row. A page is asked for wherever a
+//! cached page would do. Both are of this store alone, as if it had the caches for itself. Cost:
+//! `cache::curve`, and two counters off the path of a row's hit.
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Counter};
@@ -41,6 +41,13 @@ impl Curves {
     pub(crate) fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
         self.row_misses.add(1);
         self.row_hit(hash, key, stored);
+    }
+
+    /// A row of this hash comes with a flush.
+    pub(crate) fn row_expected(&self, hash: u64, key: &[u8], stored: usize) {
+        if let Some(rows) = &self.rows {
+            rows.bring(hash, row_bytes(key.len(), stored, false));
+        }
     }
 
     /// A row of this hash is of no use any more.

@@ -147,6 +147,11 @@ impl<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         &self.view
     }
 
+    /// What its key is known by, where its row may be left.
+    pub(super) fn probe(&self) -> Option<Probe> {
+        self.probe.bucket.map(|_| self.probe)
+    }
+
     /// What a row of the value would be known by, where one may be left: the number of the version
     /// that alone says the value, in a table itself, and the number as of which it is the newest.
     pub(super) fn row(&self) -> Option<(Probe, Bucket, Seqno, Seqno)> {

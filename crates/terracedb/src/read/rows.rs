@@ -3,8 +3,8 @@
 //! The order of a get: the key's bucket, a view, the number to read at, the row, and only then the
 //! search. `cache::RowCache` says why no row is ever stale; what it asks of the caller is done in
 //! [`Rows::keep`]: a row is left only where no memtable of the view has a newer version. What merge
-//! operands make, what lies apart and what came from a memtable leaves no row, nor does a read of a
-//! snapshot.
+//! operands make and what lies apart leaves no row, nor does a read of a snapshot; what came from a memtable
+//! has one once that is flushed (`ordered::RowRenewal`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arena::Bucket;
 use base::{Seqno, key_hash};
 use bytes::Bytes;
-use cache::rows::{Row, RowFrom};
+use cache::rows::{Row, RowFrom, row_bytes};
 use cache::{Balance, RowCache, RowOwner};
 
 use super::pages::Depth;
@@ -107,6 +107,20 @@ impl Rows {
         Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
     }
 
+    /// Has the flush leave a row of what `lookup` found in memtables, where it may.
+    fn expect<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+        &self,
+        lookup: &Lookup<K, V>,
+        value: &Value,
+    ) {
+        let Some(probe) = lookup.probe().filter(|_| self.are_kept) else { return };
+        let hash = lookup.view().semantics.rows().hash(probe.hash);
+        let (key, stored) = (lookup.key(), value.bytes.len());
+        if self.cache.expect(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
+            self.curves.row_expected(hash, key, stored);
+        }
+    }
+
     /// Leaves a row of what `lookup` found, where it may.
     pub(crate) fn keep<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
@@ -115,6 +129,9 @@ impl Rows {
         depth: Depth,
     ) {
         let Some((probe, bucket, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
+            if depth == Depth::Memtable {
+                self.expect(lookup, value);
+            }
             return;
         };
         self.balance.missed();
