@@ -25,8 +25,12 @@ use crate::{PageCache, RowCache};
 /// What went last is remembered as far as it lay in one such part of all of the memory.
 pub(crate) const SHADOW_PART: usize = 32;
 
-/// A miss is a row that is asked for and not there: after this many the two are weighed.
+/// A miss is a row that is asked for and not there, or a page that a scan reads from the device: after this
+/// many the two are weighed.
 const MISSES: u64 = 8192;
+
+/// Of these, where at most so many were of rows, rows are hardly asked for in vain.
+const IDLE_MISSES_MAX: u64 = MISSES / 64;
 
 /// A device read is worth this many searches of cached pages.
 const DEVICE_WORTH: u64 = 32;
@@ -145,6 +149,8 @@ pub struct Balance {
     pages: Arc<PageCache>,
     rows: Arc<RowCache>,
     misses: AtomicU64,
+    /// Of them, pages of scans.
+    scanned: AtomicU64,
     /// The part of rows, in 64ths. Only a number: `Relaxed`.
     part: AtomicU64,
     weighed: Mutex<Weighed>,
@@ -157,6 +163,8 @@ struct Weighed {
     pages: Missed,
     /// Rows that went or were not let in.
     went: u64,
+    /// Rows that were asked for and not there.
+    row_misses: u64,
 }
 
 impl Balance {
@@ -168,6 +176,7 @@ impl Balance {
             pages: Arc::clone(pages),
             rows: Arc::clone(rows),
             misses: AtomicU64::new(0),
+            scanned: AtomicU64::new(0),
             part: AtomicU64::new(PART_FIRST),
             weighed: Mutex::default(),
         }
@@ -183,6 +192,13 @@ impl Balance {
     #[must_use]
     pub fn rows_part(&self) -> f64 {
         self.part.load(Relaxed) as f64 / PARTS as f64
+    }
+
+    /// Counts a page that a scan reads from the device, as [`Balance::missed`] does a row: where nothing but
+    /// scans misses, rows that nobody asks for make way.
+    pub fn scanned(&self) {
+        self.scanned.fetch_add(1, Relaxed);
+        self.missed();
     }
 
     /// Counts a row that was not there; now and then weighs.
@@ -203,12 +219,15 @@ impl Balance {
             },
             pages: Missed { device: pages.missed, below: pages.missed_below, cached: 0 },
             went: rows.evicted + rows.refused.seldom,
+            row_misses: self.misses.load(Relaxed).saturating_sub(self.scanned.load(Relaxed)),
         };
         // Without a tier nothing is missed there.
         let (flash, below) = self.pages.below().map_or((0, 0), |tier| tier.miss_nanos());
         let (in_rows, in_pages) = (now.rows.since(weighed.rows), now.pages.since(weighed.pages));
-        // As long as no row goes, nobody knows what fewer of them would cost.
-        let is_known = now.went != weighed.went;
+        // As long as no row goes, nobody knows what fewer of them would cost: unless hardly any is asked for
+        // in vain. Then some go, and it shows.
+        let are_idle = now.row_misses.saturating_sub(weighed.row_misses) <= IDLE_MISSES_MAX;
+        let is_known = now.went != weighed.went || are_idle;
         *weighed = now;
         if is_known {
             let gain = gain(in_rows, in_pages, Worth::of(flash, below));

@@ -71,6 +71,34 @@ impl Tier {
 }
 
 #[test]
+fn rows_that_nobody_asks_for_make_way_for_scans_and_those_that_are_asked_for_do_not() {
+    let (mut rng, seed) = Rng::from_env();
+    let tier = Tier::new(24 * MIB);
+    let rows = 30_000;
+    let hot = |rng: &mut Rng| rng.below(rows) * ROWS_PER_PAGE;
+    tier.hits(600_000, || hot(&mut rng));
+    let full = tier.rows.bytes();
+    assert!(full > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());
+    // Scans of more pages than fit beside them.
+    let scan = |pages: u64, rng: &mut Rng| {
+        let page = PageKey { file: 2, page: rng.below(pages) as u32 };
+        if tier.pages.get(page, PageKind::Data).is_none() {
+            drop(tier.pages.insert(page, PageKind::Data, &[7; 4096]));
+            tier.balance.scanned();
+        }
+    };
+    for _ in 0..400_000 {
+        scan(4_500, &mut rng);
+        tier.read(hot(&mut rng));
+    }
+    let hits = tier.hits(50_000, || hot(&mut rng));
+    assert!(hits > 0.9, "{hits}, seed {seed}");
+    (0..600_000).for_each(|_| scan(4_500, &mut rng));
+    let left = tier.rows.bytes();
+    assert!(left < full / 3, "{left} of {full}, seed {seed}");
+}
+
+#[test]
 fn the_split_follows_what_is_asked_for() {
     let (mut rng, seed) = Rng::from_env();
     let tier = Tier::new(24 * MIB);

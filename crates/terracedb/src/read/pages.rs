@@ -144,10 +144,11 @@ impl PageReader {
             }
         }
         let file = &op.file().ok_or_else(no_file)?;
-        if let Some(ahead) = ahead
-            && let Some(frame) = ahead.page(self, file, span)?
-        {
-            return Ok((Pages::Frame(frame), Depth::Flash));
+        if let Some(ahead) = ahead {
+            self.rows.scanned();
+            if let Some(frame) = ahead.page(self, file, span)? {
+                return Ok((Pages::Frame(frame), Depth::Flash));
+            }
         }
         Ok((self.read(file, span)?, Depth::Flash))
     }
