@@ -91,7 +91,9 @@ impl Slot {
 
     /// Whether it is an entry of this tag that is found.
     pub(super) const fn is_found_by(self, tag: u64) -> bool {
-        self.place().is_some() && self.tag() == tag && !self.is_stale()
+        // A stale one differs in the bit above the tag: one comparison for both.
+        let tag_and_stale = self.0 >> TAG_AT & ((1 << (TAG_BITS + 1)) - 1);
+        tag_and_stale == tag && self.place().is_some()
     }
 
     /// Whether it is a stale entry of this tag.
