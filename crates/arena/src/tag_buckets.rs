@@ -188,7 +188,7 @@ impl TagBuckets {
         let tag = tag_of(hash);
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let slots = slots.map(|word| Slot(word.load(Relaxed)));
-        slots.filter(|slot| slot.is_found_by(tag)).filter_map(Slot::place).for_each(ask);
+        slots.filter_map(|slot| slot.found_by(tag)).for_each(ask);
     }
 
     /// The bucket of `hash` now: to be taken before the data is read that an insert is made of.
@@ -220,7 +220,7 @@ impl TagBuckets {
             let mut found = None;
             for word in slots {
                 let slot = Slot(word.load(Relaxed));
-                let Some(place) = slot.place().filter(|_| slot.is_found_by(tag)) else { continue };
+                let Some(place) = slot.found_by(tag) else { continue };
                 if let Some(what) = look(place) {
                     found = Some((what, word, slot));
                     break;
@@ -321,7 +321,7 @@ impl TagBuckets {
     /// take their bucket from then on can find out that it is there.
     pub fn forget(&self, hash: u64) -> usize {
         let tag = tag_of(hash);
-        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).is_found_by(tag);
+        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).found_by(tag).is_some();
         loop {
             let number = self.number(hash);
             let Some((version, slots)) = self.words_of(number).split_first() else { return 0 };

@@ -235,14 +235,17 @@ impl Balance {
             self.part.store(part, Relaxed);
         }
         if self.pages.has_room() {
-            // Nobody needs what is free yet.
-            return self
-                .rows
-                .grow_to(rows.bytes_max.max(rows.bytes + CHUNKS_AT_ONCE * CHUNK_BYTES));
+            // Nobody needs what is free yet, nor do rows that are hardly asked for.
+            if !are_idle {
+                self.rows.grow_to(rows.bytes_max.max(rows.bytes + CHUNKS_AT_ONCE * CHUNK_BYTES));
+            }
+            return;
         }
         let (now, at_once) = (rows.bytes, CHUNKS_AT_ONCE * CHUNK_BYTES);
         let mut wanted = self.rows_wanted();
-        if !is_known {
+        if are_idle {
+            wanted = wanted.min(now);
+        } else if !is_known {
             // What they do not use is of use to pages, but for what they are about to fill.
             wanted = wanted.min(now - rows.free_bytes.min(now) + at_once / 2);
         }

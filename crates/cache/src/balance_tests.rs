@@ -63,11 +63,32 @@ impl Tier {
         if from_device { End::Device } else { End::Page }
     }
 
+    /// A scan's read of one of so many pages.
+    fn scan(&self, pages: u64, rng: &mut Rng) {
+        let page = PageKey { file: 2, page: rng.below(pages) as u32 };
+        if self.pages.get(page, PageKind::Data).is_none() {
+            drop(self.pages.insert(page, PageKind::Data, &[7; 4096]));
+            self.balance.scanned();
+        }
+    }
+
     /// The part of `reads` reads of keys that `next` gives that needed no device.
     fn hits(&self, reads: u64, mut next: impl FnMut() -> u64) -> f64 {
         let hits = (0..reads).filter(|_| self.read(next()) != End::Device).count();
         hits as f64 / reads as f64
     }
+}
+
+#[test]
+fn scans_alone_have_rows_take_no_memory() {
+    let (mut rng, seed) = Rng::from_env();
+    let tier = Tier::new(24 * MIB);
+    for _ in 0..200 {
+        (0..1000).for_each(|_| tier.scan(9_000, &mut rng));
+        let rows = tier.rows.bytes();
+        assert!(rows <= 2 * MIB, "{rows}, seed {seed}");
+    }
+    assert!(tier.pages.bytes() >= 20 * MIB, "seed {seed}");
 }
 
 #[test]
@@ -80,20 +101,13 @@ fn rows_that_nobody_asks_for_make_way_for_scans_and_those_that_are_asked_for_do_
     let full = tier.rows.bytes();
     assert!(full > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());
     // Scans of more pages than fit beside them.
-    let scan = |pages: u64, rng: &mut Rng| {
-        let page = PageKey { file: 2, page: rng.below(pages) as u32 };
-        if tier.pages.get(page, PageKind::Data).is_none() {
-            drop(tier.pages.insert(page, PageKind::Data, &[7; 4096]));
-            tier.balance.scanned();
-        }
-    };
     for _ in 0..400_000 {
-        scan(4_500, &mut rng);
+        tier.scan(4_500, &mut rng);
         tier.read(hot(&mut rng));
     }
     let hits = tier.hits(50_000, || hot(&mut rng));
     assert!(hits > 0.9, "{hits}, seed {seed}");
-    (0..600_000).for_each(|_| scan(4_500, &mut rng));
+    (0..600_000).for_each(|_| tier.scan(4_500, &mut rng));
     let left = tier.rows.bytes();
     assert!(left < full / 3, "{left} of {full}, seed {seed}");
 }

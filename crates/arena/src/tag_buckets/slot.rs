@@ -89,11 +89,11 @@ impl Slot {
         self.0 & STALE != 0
     }
 
-    /// Whether it is an entry of this tag that is found.
-    pub(super) const fn is_found_by(self, tag: u64) -> bool {
+    /// The place, where it is an entry of this tag that is found.
+    pub(super) fn found_by(self, tag: u64) -> Option<Place> {
         // A stale one differs in the bit above the tag: one comparison for both.
         let tag_and_stale = self.0 >> TAG_AT & ((1 << (TAG_BITS + 1)) - 1);
-        tag_and_stale == tag && self.place().is_some()
+        if tag_and_stale == tag { self.place() } else { None }
     }
 
     /// Whether it is a stale entry of this tag.

@@ -14,8 +14,8 @@
 //! - A flush renews ([`RowCache::renew`]) what was forgotten, or expected by readers that found it in
 //!   memtables ([`RowCache::expect`]): in a table it would be read from the device the next time. It
 //!   takes the key's bucket, then a view, then the number of readers, as they do, and renews nothing
-//!   where memtables of its view have a newer version of the key, visible or not, or the floor passed
-//!   the version's number.
+//!   where memtables of its view have a newer version of the key or a newer range delete over it,
+//!   visible or not, or the floor passed the version's number.
 //! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
 //!   row filled as of a number below the floor is not used any more.
 //! - A row is used at a number that its version's does not pass; whatever is newer and not above that

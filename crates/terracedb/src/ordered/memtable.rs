@@ -86,6 +86,13 @@ impl Memtable {
         self.is_empty() && self.filled_bytes() == 0
     }
 
+    /// Whether it has a version of `key`, or a range delete over it, above `seqno`, visible or not.
+    pub(crate) fn holds_newer(&self, key: &[u8], seqno: Seqno) -> bool {
+        let newest = self.map.get(key, Trailer::seek(Seqno::MAX));
+        newest.is_some_and(|(trailer, _)| trailer.seqno() > seqno)
+            || self.deleted.newest_covering(key, Seqno::MAX).is_some_and(|delete| delete > seqno)
+    }
+
     /// Whether it holds a version or a delete of a key from `first` on and before `end`.
     pub(crate) fn holds_any(&self, first: &[u8], end: Option<&[u8]>) -> bool {
         if self.deleted.find(first, end, |_| true).is_some() {
@@ -99,5 +106,29 @@ impl Memtable {
     /// No write below this sequence number is in it.
     pub(crate) fn first(&self) -> Seqno {
         self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Write;
+
+    #[test]
+    fn what_is_newer_is_a_version_or_a_range_delete() {
+        let memtable = Memtable::new(&Account::unlimited("test"), Seqno::new(1)).unwrap();
+        let put = |seqno: u64, key: &[u8], write: Write<'_>| {
+            memtable.reserve(WriteSize::of(key, write)).unwrap();
+            let (Write::Put(value) | Write::DeleteRange { end: value }) = write else { return };
+            let trailer = Trailer::new(Seqno::new(seqno), write.kind());
+            memtable.insert(key, trailer, value, Horizon::default);
+        };
+        let holds_newer = |key: &[u8], seqno: u64| memtable.holds_newer(key, Seqno::new(seqno));
+        put(1, b"b", Write::Put(b"old"));
+        assert!(!holds_newer(b"b", 1) && holds_newer(b"b", 0) && !holds_newer(b"a", 0));
+        put(2, b"b", Write::Put(b"new"));
+        assert!(holds_newer(b"b", 1) && !holds_newer(b"b", 2));
+        put(3, b"a", Write::DeleteRange { end: b"c" });
+        assert!(holds_newer(b"b", 2) && !holds_newer(b"b", 3) && !holds_newer(b"c", 0));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use arena::PublishRing;
-use base::{Account, KeyspaceId, Result, RunId, Seqno, Trailer};
+use base::{Account, KeyspaceId, Result, RunId, Seqno};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -45,12 +45,10 @@ impl View {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// Whether a memtable has a version of `key` above `seqno`, visible or not.
+    /// Whether a memtable has a version of `key`, or a range delete over it, above `seqno`, visible or
+    /// not.
     pub(crate) fn holds_newer(&self, key: &[u8], seqno: Seqno) -> bool {
-        self.memtables().any(|memtable| {
-            let newest = memtable.map().get(key, Trailer::seek(Seqno::MAX));
-            newest.is_some_and(|(trailer, _)| trailer.seqno() > seqno)
-        })
+        self.memtables().any(|memtable| memtable.holds_newer(key, seqno))
     }
 
     /// The memtable that takes the write with this sequence number.

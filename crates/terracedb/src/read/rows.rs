@@ -107,9 +107,11 @@ impl Rows {
         Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
     }
 
-    /// A scan read a page from the device.
+    /// A scan reads a page from the device.
     pub(super) fn scanned(&self) {
-        self.balance.scanned();
+        if self.are_kept {
+            self.balance.scanned();
+        }
     }
 
     /// Has the flush leave a row of what `lookup` found in memtables, where it may.
