@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::chain::Source;
 use crate::combiner::Combiner;
-use crate::lane::{AHEAD_BYTES, Ahead, Lane, SYNCS_AHEAD_BYTES};
+use crate::lane::{AHEAD_BYTES, Ahead, Lane, SYNCS_AHEAD_BYTES, SyncPoint};
 use crate::name::segment_name;
 use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
 use crate::recover::{self, Recovery, Replay, settle, trim};
@@ -381,12 +381,15 @@ impl Log {
 
     /// Synced here, so that the writers' syncs wait for little of it.
     fn write_ahead(&self, file: &dyn File, at: u64, len: u64) {
-        if file.write_ahead(at, len, Purpose::Log) > 0
-            && let Err(error) = file.sync(Purpose::Log)
-        {
-            // What failed to reach the device may have been a record.
-            self.shared.poisoned_by(error);
+        if file.write_ahead(at, len, Purpose::Log) == 0 {
+            return;
         }
+        self.syncer.sync_ahead(|| {
+            if let Err(error) = file.sync(Purpose::Log) {
+                // What failed to reach the device may have been a record.
+                self.shared.poisoned_by(error);
+            }
+        });
     }
 
     /// Has `tell` called whenever the log has grown by some hundred kilobytes, or begins to be synced often:
@@ -421,16 +424,22 @@ impl Log {
 
     fn sync_until(&self, reached: impl Fn() -> bool) -> Result<()> {
         let settled = || if reached() { Some(Ok(())) } else { self.shared.check().err().map(Err) };
-        self.syncer.sync(settled, || self.sync_once())
+        self.syncer.sync(settled, || self.sync_once(), |point| self.synced(&point))
     }
 
     /// Syncs everything appended so far.
-    fn sync_once(&self) -> Result<()> {
+    fn sync_once(&self) -> Result<SyncPoint> {
         let point = self.combiner.with(Lane::seal);
         for file in &point.files {
             file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
             count(&self.shared.counters.syncs, 1);
         }
+        Ok(point)
+    }
+
+    fn synced(&self, point: &SyncPoint) -> Result<()> {
+        // Where a sync ahead failed, what was lost may be of before `point`.
+        self.shared.check()?;
         self.shared.set_durable(point.sequence, point.last);
         // The callers have what they asked for. Should the Mark fail, the log is poisoned by it,
         // and the next append says so.

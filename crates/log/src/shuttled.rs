@@ -213,7 +213,7 @@ fn syncs_are_shared_and_cover_who_waits_for_them() {
                             syncs.fetch_add(1, SeqCst);
                             Ok(())
                         };
-                        syncer.sync(settled, sync).unwrap();
+                        syncer.sync(settled, sync, Ok).unwrap();
                         assert!(durable.load(SeqCst) >= mine);
                     }
                 })
@@ -225,4 +225,36 @@ fn syncs_are_shared_and_cover_who_waits_for_them() {
         SHARED.fetch_add(u64::from(syncs < 6), SeqCst);
     });
     assert!(SHARED.load(SeqCst) > 0, "no sync was ever shared");
+}
+
+/// A device loses a record and tells one of the two that sync the file: whichever it is, the caller that
+/// wrote the record is never told that it is durable.
+#[test]
+fn what_a_sync_ahead_is_told_callers_hear() {
+    static TOLD_AHEAD: AtomicU64 = AtomicU64::new(0);
+    explore(1000, || {
+        let state = Arc::new((Syncer::default(), [const { AtomicU64::new(0) }; 2]));
+        /// Whether the device failed: the first to sync hears of it.
+        fn fails(syncs: &AtomicU64) -> bool {
+            let first = syncs.fetch_add(1, SeqCst) == 0;
+            thread::yield_now();
+            first
+        }
+        let beside = Arc::clone(&state);
+        let beside = thread::spawn(move || {
+            let (syncer, [syncs, poisoned]) = &*beside;
+            syncer.sync_ahead(|| {
+                if fails(syncs) {
+                    poisoned.store(1, SeqCst);
+                    TOLD_AHEAD.fetch_add(1, SeqCst);
+                }
+            });
+        });
+        let (syncer, [syncs, poisoned]) = &*state;
+        let failed = |is: bool| if is { Err(Error::no_space("device")) } else { Ok(()) };
+        let finish = |()| failed(poisoned.load(SeqCst) == 1);
+        assert!(syncer.sync(|| None, || failed(fails(syncs)), finish).is_err());
+        beside.join().unwrap();
+    });
+    assert!(TOLD_AHEAD.load(SeqCst) > 0, "no sync ahead was ever told");
 }
