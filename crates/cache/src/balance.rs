@@ -94,8 +94,12 @@ const PART_MIN: u64 = 1;
 const PART_FIRST: u64 = 32;
 const PART_MAX: u64 = 60;
 
-/// Chunks moved at once, at most.
+/// Chunks moved between two weighings, at most.
 const CHUNKS_AT_ONCE: u64 = 8;
+
+/// After so many misses one of them is: whoever misses then waits for no more. Emptying a chunk takes some
+/// milliseconds, and whoever puts a row in waits for it, too.
+const MISSES_A_CHUNK: u64 = MISSES / 4 / CHUNKS_AT_ONCE;
 
 const CHUNK_BYTES: u64 = 2 << 20;
 
@@ -165,6 +169,8 @@ struct Weighed {
     went: u64,
     /// Rows that were asked for and not there.
     row_misses: u64,
+    /// Chunks to move before the next weighing: to rows, or from them where it is negative.
+    chunks: i64,
 }
 
 impl Balance {
@@ -201,11 +207,28 @@ impl Balance {
         self.missed();
     }
 
-    /// Counts a row that was not there; now and then weighs.
+    /// Counts a row that was not there; now and then weighs, or moves a chunk.
     pub fn missed(&self) {
-        if self.misses.fetch_add(1, Relaxed) % MISSES == MISSES - 1 {
+        let misses = self.misses.fetch_add(1, Relaxed) + 1;
+        if misses.is_multiple_of(MISSES) {
             self.weigh();
+        } else if misses.is_multiple_of(MISSES_A_CHUNK) {
+            self.move_chunk();
         }
+    }
+
+    fn move_chunk(&self) {
+        let Some(mut weighed) = self.weighed.try_lock() else { return };
+        let now = self.rows.bytes();
+        match weighed.chunks {
+            0 => return,
+            1.. => {
+                let given = self.pages.reclaim(CHUNK_BYTES);
+                self.rows.grow_to(now + given);
+            }
+            ..0 => self.rows.set_capacity(now.saturating_sub(CHUNK_BYTES)),
+        }
+        weighed.chunks -= weighed.chunks.signum();
     }
 
     fn weigh(&self) {
@@ -220,6 +243,7 @@ impl Balance {
             pages: Missed { device: pages.missed, below: pages.missed_below, cached: 0 },
             went: rows.evicted + rows.refused.seldom,
             row_misses: self.misses.load(Relaxed).saturating_sub(self.scanned.load(Relaxed)),
+            chunks: 0,
         };
         // Without a tier nothing is missed there.
         let (flash, below) = self.pages.below().map_or((0, 0), |tier| tier.miss_nanos());
@@ -250,11 +274,11 @@ impl Balance {
             wanted = wanted.min(now - rows.free_bytes.min(now) + at_once / 2);
         }
         let wanted = wanted.clamp(now.saturating_sub(at_once), now + at_once);
+        let chunks = |bytes: u64| i64::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(0);
         if wanted < now {
-            self.rows.set_capacity(wanted);
+            weighed.chunks = -chunks(now - wanted);
         } else if rows.free_bytes < CHUNK_BYTES {
-            let given = self.pages.reclaim(wanted - now);
-            self.rows.grow_to(now + given);
+            weighed.chunks = chunks(wanted - now);
         }
     }
 

@@ -147,3 +147,26 @@ fn the_split_follows_what_is_asked_for() {
     assert!(tier.budget.used() <= tier.budget.limit());
     drop(held);
 }
+
+/// Whoever misses waits for the move of a chunk at most, whichever way the split goes.
+#[test]
+fn no_miss_moves_more_than_a_chunk() {
+    let (mut rng, seed) = Rng::from_env();
+    let tier = Tier::new(96 * MIB);
+    let (mut grown, mut shrunk) = (0, 0);
+    let mut read = |number: u64| {
+        let (before, had_room) = (tier.rows.bytes(), tier.pages.has_room());
+        tier.read(number);
+        let after = tier.rows.bytes();
+        // Where memory is free, none is moved.
+        if !had_room {
+            assert!(after.abs_diff(before) <= CHUNK_BYTES, "{before} to {after}, seed {seed}");
+            grown += u64::from(after > before);
+            shrunk += u64::from(after < before);
+        }
+    };
+    // Single rows of many pages, then all rows of few.
+    (0..600_000).for_each(|_| read(rng.below(150_000) * ROWS_PER_PAGE));
+    (0..900_000).for_each(|_| read(rng.below(20_000 * ROWS_PER_PAGE)));
+    assert!(grown > 4 && shrunk > 4, "{grown} and {shrunk}, seed {seed}");
+}
