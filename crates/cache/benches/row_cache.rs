@@ -79,8 +79,8 @@ fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
         expiry: 0,
         from: RowFrom::Device,
     };
-    if let Some(bucket) = cache.bucket(hash) {
-        let _ = cache.fill(owner, hash, bucket, row);
+    if let Some(vacancy) = cache.vacancy(owner, hash) {
+        let _ = cache.fill(owner, hash, vacancy, row);
     }
 }
 

@@ -44,7 +44,7 @@ impl Tier {
         let key = number.to_be_bytes();
         let hash = self.owner.hash(key_hash(&key));
         let (at, mut value) = (Seqno::new(1), Vec::new());
-        let bucket = self.rows.bucket(hash);
+        let vacancy = self.rows.vacancy(&self.owner, hash);
         if self.rows.get(&self.owner, &key, hash, at, &mut value).is_some() {
             assert_eq!(value, VALUE);
             return End::Row;
@@ -59,7 +59,7 @@ impl Tier {
         let from = if from_device { RowFrom::Device } else { RowFrom::Dram };
         let row =
             Row { key: &key, value: &VALUE, packed: false, seqno: at, as_of: at, expiry: 0, from };
-        let _ = self.rows.fill(&self.owner, hash, bucket.unwrap(), row);
+        let _ = self.rows.fill(&self.owner, hash, vacancy.unwrap(), row);
         if from_device { End::Device } else { End::Page }
     }
 

@@ -15,5 +15,5 @@ mod statistics;
 pub use ghost::Ghost;
 pub use owner::RowOwner;
 pub use row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, row_bytes};
-pub use row_cache::RowCache;
+pub use row_cache::{RowCache, Vacancy};
 pub use statistics::{Refusal, RowStatistics};

@@ -3,9 +3,9 @@
 //! A row is what a get found in tables, and stands for its key until the key is written. That this
 //! holds (rows are never stale):
 //!
-//! - A reader takes the key's bucket ([`RowCache::bucket`]), then a view of the data, then the
-//!   sequence number it reads at. Its fill is refused where the bucket changed since, and the
-//!   caller fills nothing where memtables of its view have a version of the key, or a range delete
+//! - A reader takes the key's bucket and the owner's floor ([`RowCache::vacancy`]), then a view of the
+//!   data, then the sequence number it reads at. Its fill is refused where either changed since, and
+//!   the caller fills nothing where memtables of its view have a version of the key, or a range delete
 //!   over it, that is newer than its number.
 //! - A writer puts a version in a memtable, then forgets the key ([`RowCache::forget`]), then makes
 //!   the version visible. A reader that takes the bucket before that is refused; one that takes it
@@ -17,7 +17,9 @@
 //!   where memtables of its view have a newer version of the key or a newer range delete over it,
 //!   visible or not, or the floor passed the version's number.
 //! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
-//!   row filled as of a number below the floor is not used any more.
+//!   row filled as of a number below the floor is not used any more. A reader's view may lack that write
+//!   and its number pass it, where a memtable was sealed between the two; then the floor was raised
+//!   after the reader took it, and its fill is refused.
 //! - A row is used at a number that its version's does not pass; whatever is newer and not above that
 //!   number has forgotten it before.
 //!
@@ -48,6 +50,13 @@ pub struct RowCache {
     large: AtomicU64,
     busy: AtomicU64,
     is_tight: AtomicBool,
+}
+
+/// What of a key's row is known before its data is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy {
+    bucket: Bucket,
+    floor: u64,
 }
 
 /// The least that a row takes on average, bytes: no more are indexed.
@@ -110,12 +119,13 @@ impl RowCache {
         });
     }
 
-    /// The bucket of a row's hash ([`RowOwner::hash`]): to be taken before the data is read that a
-    /// fill is made of. `None` where there will be no fill.
+    /// Where a row with this hash ([`RowOwner::hash`]) may be left: to be taken before the view of the data
+    /// is that a fill is made of. `None` where there will be no fill.
     #[inline]
     #[must_use]
-    pub fn bucket(&self, hash: u64) -> Option<Bucket> {
-        self.index.bucket(hash)
+    pub fn vacancy(&self, owner: &RowOwner, hash: u64) -> Option<Vacancy> {
+        let floor = owner.floor();
+        self.index.bucket(hash).map(|bucket| Vacancy { bucket, floor })
     }
 
     /// Finds the row of `key` for a reader at `at`, puts its value in the place of what `value`
@@ -142,7 +152,7 @@ impl RowCache {
         })
     }
 
-    /// Keeps a row, made of what was read after `bucket` was taken; the module's header says when it
+    /// Keeps a row, made of what was read after `vacancy` was taken; the module's header says when it
     /// may be filled.
     ///
     /// # Errors
@@ -151,7 +161,7 @@ impl RowCache {
         &self,
         owner: &RowOwner,
         hash: u64,
-        bucket: Bucket,
+        vacancy: Vacancy,
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
         self.check_size(&row)?;
@@ -161,7 +171,10 @@ impl RowCache {
             self.busy.fetch_add(1, Relaxed);
             return Err(Refusal::Busy);
         };
-        let filled = log.fill(self.shared(), owner.number, hash, bucket, row);
+        let filled = match owner.floor() == vacancy.floor {
+            true => log.fill(self.shared(), owner.number, hash, vacancy.bucket, row),
+            false => Err(Refusal::Written),
+        };
         self.is_tight.store(log.is_tight(), Relaxed);
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }

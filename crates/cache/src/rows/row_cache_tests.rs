@@ -44,16 +44,20 @@ impl Rows {
     }
 
     fn fill(&self, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
-        let bucket = self.cache.bucket(self.hash(key)).unwrap();
-        self.fill_in(bucket, key, seqno, as_of, len)
+        let vacancy = self.vacancy(key).unwrap();
+        self.fill_in(vacancy, key, seqno, as_of, len)
     }
 
-    fn fill_in(&self, bucket: Bucket, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+    fn vacancy(&self, key: u64) -> Option<Vacancy> {
+        self.cache.vacancy(&self.owner, self.hash(key))
+    }
+
+    fn fill_in(&self, vacancy: Vacancy, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
         let (expiry, from) = (0, RowFrom::Device);
         let row = Row { key: &key_bytes, value: &value, packed: false, seqno, as_of, expiry, from };
-        self.cache.fill(&self.owner, self.hash(key), bucket, row).is_ok()
+        self.cache.fill(&self.owner, self.hash(key), vacancy, row).is_ok()
     }
 
     /// Reads as the engine does: a miss is filled; whether it was a hit.
@@ -176,15 +180,15 @@ fn rows_that_wait_too_long_go_and_are_remembered() {
 #[test]
 fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
     let rows = Rows::unlimited(8 * MIB);
-    let bucket = rows.cache.bucket(rows.hash(1)).unwrap();
+    let vacancy = rows.vacancy(1).unwrap();
     rows.cache.forget(rows.hash(1));
-    assert!(!rows.fill_in(bucket, 1, 7, 10, 100));
+    assert!(!rows.fill_in(vacancy, 1, 7, 10, 100));
     assert!(!rows.fill(1, 7, 10, ROW_BYTES_MAX));
     let statistics = rows.cache.statistics();
     assert_eq!((statistics.refused.written, statistics.refused.large), (1, 1));
     // What was refused takes no room.
     for _ in 0..20_000 {
-        assert!(!rows.fill_in(bucket, 1, 7, 10, 1000));
+        assert!(!rows.fill_in(vacancy, 1, 7, 10, 1000));
     }
     assert_eq!(rows.cache.statistics().evicted + rows.cache.statistics().rows, 0);
 }
@@ -300,7 +304,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                 let _ends = Ends(done);
                 while !done.load(SeqCst) {
                     let key = rng.below(KEYS).min(rng.below(KEYS));
-                    let bucket = rows.cache.bucket(rows.hash(key));
+                    let vacancy = rows.vacancy(key);
                     let at = visible.load(SeqCst);
                     let before = applied[key as usize].load(SeqCst);
                     if let Some((found, seqno)) = rows.get(key, at) {
@@ -309,9 +313,9 @@ fn no_reader_gets_anything_but_the_newest_version() {
                         assert!(before > at || seqno == before, "{seqno} {before} {at}, {seed}");
                         hits.fetch_add(1, SeqCst);
                     } else if before <= at
-                        && let Some(bucket) = bucket
+                        && let Some(vacancy) = vacancy
                     {
-                        rows.fill_in(bucket, key, before, at, 300);
+                        rows.fill_in(vacancy, key, before, at, 300);
                     }
                 }
             });

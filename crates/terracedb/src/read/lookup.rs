@@ -4,9 +4,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use arena::Bucket;
 use base::{EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
+use cache::rows::Vacancy;
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::resolver::{Known, Resolver, Value};
@@ -149,14 +149,14 @@ impl<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>> Lookup<K, V> {
 
     /// What its key is known by, where its row may be left.
     pub(super) fn probe(&self) -> Option<Probe> {
-        self.probe.bucket.map(|_| self.probe)
+        self.probe.vacancy.map(|_| self.probe)
     }
 
     /// What a row of the value would be known by, where one may be left: the number of the version
     /// that alone says the value, in a table itself, and the number as of which it is the newest.
-    pub(super) fn row(&self) -> Option<(Probe, Bucket, Seqno, Seqno)> {
+    pub(super) fn row(&self) -> Option<(Probe, Vacancy, Seqno, Seqno)> {
         let seqno = self.first_in_table.filter(|_| self.fetch.is_none())?;
-        Some((self.probe, self.probe.bucket?, seqno, self.as_of))
+        Some((self.probe, self.probe.vacancy?, seqno, self.as_of))
     }
 }
 

@@ -9,10 +9,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use arena::Bucket;
 use base::{Seqno, key_hash};
 use bytes::Bytes;
-use cache::rows::{Row, RowFrom, row_bytes};
+use cache::rows::{Row, RowFrom, Vacancy, row_bytes};
 use cache::{Balance, RowCache, RowOwner};
 
 use super::pages::Depth;
@@ -26,13 +25,13 @@ pub(crate) struct Probe {
     /// As `base::key_hash`.
     pub(crate) hash: u64,
     /// Where a row may be left.
-    pub(crate) bucket: Option<Bucket>,
+    pub(crate) vacancy: Option<Vacancy>,
 }
 
 impl Probe {
     /// Of a read that leaves no row.
     pub(crate) fn only_looking(key: &[u8]) -> Self {
-        Self { hash: key_hash(key), bucket: None }
+        Self { hash: key_hash(key), vacancy: None }
     }
 }
 
@@ -62,7 +61,7 @@ impl Rows {
     #[inline]
     pub(crate) fn probe(&self, owner: &RowOwner, key: &[u8]) -> Probe {
         let hash = key_hash(key);
-        Probe { hash, bucket: self.cache.bucket(owner.hash(hash)) }
+        Probe { hash, vacancy: self.cache.vacancy(owner, owner.hash(hash)) }
     }
 
     /// As [`Rows::probe`], for many keys: what each needs is asked for together.
@@ -70,12 +69,12 @@ impl Rows {
         let hashed = keys.iter().map(|key| {
             let hash = key_hash(key.as_ref());
             self.cache.prefetch(owner.hash(hash));
-            Probe { hash, bucket: None }
+            Probe { hash, vacancy: None }
         });
         let mut probes: Vec<_> = hashed.collect();
         for probe in &mut probes {
             let hash = owner.hash(probe.hash);
-            probe.bucket = self.cache.bucket(hash);
+            probe.vacancy = self.cache.vacancy(owner, hash);
             self.cache.prefetch_row(hash);
         }
         probes
@@ -135,7 +134,7 @@ impl Rows {
         value: &Value,
         depth: Depth,
     ) {
-        let Some((probe, bucket, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
+        let Some((probe, vacancy, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
             if depth == Depth::Memtable {
                 self.expect(lookup, value);
             }
@@ -159,6 +158,43 @@ impl Rows {
         let hash = owner.hash(probe.hash);
         self.curves.row_missed(hash, key, value.len());
         // Refusals are counted there.
-        let _ = self.cache.fill(owner, hash, bucket, row);
+        let _ = self.cache.fill(owner, hash, vacancy, row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::MemoryMedium;
+
+    use super::*;
+    use crate::Db;
+
+    /// A get takes its view, a memtable is sealed and a range delete goes into the next one, and only then
+    /// the get takes its number: it may find what was deleted meanwhile, and leaves no row of it.
+    #[test]
+    fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_deletes() {
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        keyspace.put("b", "old").unwrap();
+        db.flush().unwrap();
+        // So that there is something to seal.
+        keyspace.put("z", "other").unwrap();
+        let (store, tree) = (keyspace.store(), keyspace.tree());
+        let probe = store.reader.rows.probe(tree.rows(), b"b");
+        let view = tree.view_owned();
+        assert!(store.buffers.seal(tree).unwrap());
+        keyspace.delete_range("a".."c").unwrap();
+        let at = store.ring.visible();
+        let mut lookup = Lookup::new(&b"b"[..], probe, &view, at, None);
+        let (value, depth) = store.reader.run(&mut lookup, None).unwrap();
+        assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
+        store.reader.rows.keep(&lookup, &value.unwrap(), depth);
+        assert_eq!(keyspace.get("b").unwrap(), None);
+        // Others do.
+        keyspace.put("x", "kept").unwrap();
+        db.flush().unwrap();
+        let rows = db.statistics().rows;
+        keyspace.get("x").unwrap();
+        assert_eq!(db.statistics().rows.rows, rows.rows + 1);
     }
 }
