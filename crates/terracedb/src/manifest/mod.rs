@@ -117,8 +117,19 @@ impl Manifest {
     /// is needed for this until its own space is used up. The others are removed.
     pub(crate) fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
         let Recovered { store, state, in_force, number: highest, .. } = found;
+        let content = reader::content(&*medium, &in_force)?;
         let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
         let name = file_name(number);
+        let file = medium.open(&name, Access::Bytes)?;
+        // What was read may be on no device: a process died, or a sync failed, after which the system may go
+        // on to show what was not stored, and report a later sync as done. No sector changes.
+        file.store(0, &content, Purpose::Manifest)?;
+        // What a torn append left must not look like the end of a record to come.
+        if torn > end {
+            let zeros = vec![0; usize::try_from(torn - end).unwrap_or(usize::MAX)];
+            file.store(end, &zeros, Purpose::Manifest)?;
+        }
+        file.sync(Purpose::Manifest)?;
         for listing in medium.list()? {
             if parse_file_name(&listing.name).is_some_and(|other| other != number) {
                 medium.remove(&listing.name)?;
@@ -127,14 +138,6 @@ impl Manifest {
         // One that was never finished, or was withdrawn by who then died, must not come back over records
         // to come: it would be in force.
         withdraw(&*medium, highest.saturating_add(1))?;
-        let file = medium.open(&name, Access::Bytes)?;
-        // What a torn append left must not look like the end of a record to come.
-        if torn > end {
-            let zeros = vec![0; usize::try_from(torn - end).unwrap_or(usize::MAX)];
-            file.store(end, &zeros, Purpose::Manifest)?;
-        }
-        // What was read may be on no device yet, where a process died.
-        file.sync(Purpose::Manifest)?;
         let next_table = state.tables_below;
         let inner = Inner { state, number, file, seed, end, limit, sequence, next_table };
         Ok(Self::of(medium, store, inner))
@@ -337,14 +340,16 @@ fn write_new(
 /// Sees to it, durably, that there is no manifest `number`.
 ///
 /// Where it was removed before, that may have been lost by a sync that failed, which a later one does not
-/// make good. So it is made once more, empty, and its removal is this sync's. Where the device has no
-/// space even for a name, what was removed is trusted.
+/// make good; and a removal may wait for who copies the store's files. So it is made once more, empty, which
+/// is never in force, whether its removal waits, too, or not. Where the device has no space even for a
+/// name, what was removed is trusted.
 fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
     let name = file_name(number);
-    let is_there = medium.list()?.iter().any(|listing| listing.name == name);
-    let made = if is_there { Ok(()) } else { medium.create(&name, Access::Bytes, 0).map(drop) };
-    match made {
-        Ok(()) => medium.remove(&name)?,
+    if medium.list()?.iter().any(|listing| listing.name == name) {
+        medium.remove(&name)?;
+    }
+    match medium.create(&name, Access::Bytes, 0) {
+        Ok(_) => medium.remove(&name)?,
         Err(error) if error.kind() == ErrorKind::NoSpace => {}
         Err(error) => return Err(error),
     }

@@ -4,7 +4,7 @@ use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId};
 use media::{Access, Buf, Medium, Purpose};
 
-use super::{Edit, HEADERS_BYTES, MAGIC, State, VERSION, frame, parse_file_name};
+use super::{Edit, HEADERS_BYTES, MAGIC, State, VERSION, file_name, frame, parse_file_name};
 
 /// The longest manifest read, bytes: nine times the longest first record, doubled.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -111,6 +111,26 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
     };
     let edits: Result<Vec<_>> = records.bodies.iter().map(|body| Edit::decode_all(body)).collect();
     Ok(Some((store, Records { edits: edits.map_err(|error| error.at(name))?, repaired, in_force })))
+}
+
+/// The bytes of a manifest up to the end of its records, which are as they were found.
+///
+/// # Errors
+/// `Corrupt` where they are not, and the device's.
+pub(super) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>> {
+    let name = file_name(in_force.number);
+    let mut bytes = read_file(medium, &name)?;
+    bytes.truncate(usize::try_from(in_force.end).unwrap_or(usize::MAX));
+    let records = frame::decode_records(&bytes, in_force.seed, HEADERS_BYTES);
+    let records = records.map_err(|error| error.at(&name))?;
+    let found = (records.bodies.len() as u64, records.end as u64);
+    if found != (in_force.sequence, in_force.end) {
+        return Err(Error::corrupt("manifest, read again")
+            .at(name)
+            .expected(format_args!("{} records", in_force.sequence))
+            .got(found.0));
+    }
+    Ok(bytes)
 }
 
 /// The store and checksum seed the headers state; `None` where both copies are unwritten.

@@ -1,6 +1,6 @@
 use super::*;
 use base::{DictionaryId, ErrorKind, KeyspaceId, RunId, Seqno};
-use media::{Buf, Fault, Faulty, MemoryMedium, OpKind, Rule};
+use media::{Buf, Fault, Faulty, Holding, MemoryMedium, OpKind, Rule};
 
 pub(super) fn range(first: &str, end: &str) -> KeyRange {
     let bytes = |key: &str| bytes::Bytes::copy_from_slice(key.as_bytes());
@@ -312,6 +312,52 @@ fn a_withdrawn_manifest_does_not_come_back_over_later_records() {
         assert_eq!((found.state.clock_ms, found.in_force.number), (7, 1), "seed {seed}");
     }
     assert!(came_back > 0, "the faults do what they are there for");
+}
+
+/// Scenario: the sync of a record fails, the system goes on to show it, and the store is opened again on a
+/// device that is full; then the power goes.
+#[test]
+fn a_resumed_manifest_has_on_the_device_what_it_read() {
+    for seed in 0..40 {
+        let device = Arc::new(Faulty::new(seed));
+        let medium = Arc::clone(&device) as Arc<dyn Medium>;
+        let manifest = start(&medium);
+        device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
+        manifest.append(vec![created(7, "seven")]).unwrap_err();
+        drop(manifest);
+        let found = recover(&*medium, false).unwrap().unwrap();
+        let mut state = found.state.clone();
+        let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
+        if seed % 2 == 0 {
+            resumed.append(vec![Edit::ClockReached { unix_ms: 7 }]).unwrap();
+            state.clock_ms = 7;
+        }
+        let left: Arc<dyn Medium> = Arc::new(device.crash_image(seed).unwrap());
+        let found = recover(&*left, false).unwrap().unwrap();
+        assert_eq!(found.state, state, "seed {seed}");
+    }
+}
+
+/// Scenario: a new manifest is whole when the sync of its name fails, while somebody copies the store's files,
+/// so that none is removed. It goes on in the old one, and the process dies or the power goes.
+#[test]
+fn a_manifest_that_is_withdrawn_during_a_copy_is_not_in_force() {
+    for seed in 0..40 {
+        let device = Arc::new(Faulty::new(seed));
+        let holding = Arc::new(Holding::new(Arc::clone(&device) as _));
+        let hold = holding.hold();
+        let manifest = start(&(Arc::clone(&holding) as _));
+        device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory")).unwrap();
+        while manifest.append(vec![Edit::ClockReached { unix_ms: 1 }; 500]).is_ok() {}
+        assert!(manifest.poisoned().is_none(), "seed {seed}");
+        manifest.append(vec![Edit::ClockReached { unix_ms: 7 }]).unwrap();
+        for left in [device.process_death_image().unwrap(), device.crash_image(seed).unwrap()] {
+            let left: Arc<dyn Medium> = Arc::new(left);
+            let found = recover(&*left, false).unwrap().unwrap();
+            assert_eq!((found.state.clock_ms, found.in_force.number), (7, 1), "seed {seed}");
+        }
+        drop(hold);
+    }
 }
 
 /// Scenario: the process dies while it creates a store.
