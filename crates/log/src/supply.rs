@@ -173,19 +173,20 @@ impl Supply {
         let name = segment_name(self.lane, id);
         let header = SegmentHeader { store: self.store, lane: self.lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
-        *next += 1;
         let made = file
             .store(0, &header.encode(), Purpose::Log)
             .and_then(|()| file.sync(Purpose::Log))
             .and_then(|()| self.medium.sync_names(&[&name]));
         if let Err(error) = made {
-            // Nothing relies on it, and the sync of the next segment's name makes its removal durable before
-            // that is used. Where it stays, it would look like damage in front of the next.
+            // Nothing relies on it. Where it stays, it would look like damage in front of the next, and its
+            // removal may wait for a copy of the log, or be lost with a later sync of names: so the next has
+            // its number, and takes its place.
             return Err(match self.medium.remove(&name) {
                 Ok(()) => error,
                 Err(_) => self.shared.poisoned_by(error),
             });
         }
+        *next += 1;
         count(&self.shared.counters.segments_created, 1);
         Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
     }

@@ -1,7 +1,7 @@
 //! Devices that fail: a failed store or sync ends writing, a full device does not.
 
 use base::ErrorKind;
-use media::{Fault, Faulty, OpKind, Purpose, Rule};
+use media::{Fault, Faulty, Holding, OpKind, Purpose, Rule};
 
 use super::*;
 
@@ -85,6 +85,34 @@ fn a_segment_that_cannot_be_made_fails_nothing_else() {
             append(&log, 1, 1, &[3; 20_000]).unwrap();
         }
         assert_eq!(open(&medium).unwrap().2.len(), 5);
+    }
+}
+
+/// The removal of a half-made segment may wait for who copies the log, or be lost by the sync of names that
+/// fails next: the next one takes its place, so nothing of it is left in front of records.
+#[test]
+fn a_half_made_segment_whose_removal_is_late_is_no_damage() {
+    for (seed, is_copied) in (0..200).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let device = Arc::new(Faulty::new(seed));
+        let holding = Arc::new(Holding::new(Arc::clone(&device) as _));
+        let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
+        let (log, ..) = open(&medium).unwrap();
+        append(&log, 1, 1, b"before").unwrap();
+        log.sync(log.last()).unwrap();
+        let _hold = is_copied.then(|| holding.hold());
+        device.inject(Rule::new(OpKind::Sync, Fault::Io).name("log-")).unwrap();
+        assert_ne!(log.prepare(1).unwrap_err().kind(), ErrorKind::Poisoned);
+        if !is_copied {
+            device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory")).unwrap();
+            assert_ne!(log.prepare(1).unwrap_err().kind(), ErrorKind::Poisoned);
+        }
+        for at in 0..3 {
+            append(&log, 1, 1, &[at; 20_000]).unwrap();
+        }
+        log.sync(log.last()).unwrap();
+        let image: Arc<dyn Medium> = Arc::new(device.crash_image(seed).unwrap());
+        let replayed = open(&image).unwrap_or_else(|e| panic!("{is_copied}, seed {seed}: {e}")).2;
+        assert_eq!(replayed.len(), 4, "{is_copied}, seed {seed}");
     }
 }
 
