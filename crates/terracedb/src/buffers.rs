@@ -186,6 +186,8 @@ impl Buffers {
             let view = tree.view();
             let active = &view.active;
             if self.is_full(active) && !active.is_empty() {
+                // What was dropped is sealed no more: it stays full.
+                tree.usable()?;
                 self.seal_full(tree)?;
                 continue;
             }

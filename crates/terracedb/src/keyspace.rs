@@ -424,10 +424,7 @@ impl Keyspace {
     }
 
     pub(crate) fn usable(&self) -> Result<()> {
-        if self.tree.is_dropped() {
-            return Err(Error::closed("keyspace").at(format_args!("`{}`", self.tree.name())));
-        }
-        Ok(())
+        self.tree.usable()
     }
 }
 

@@ -151,7 +151,7 @@ pub(super) fn commit(
         built.hand_over();
     }
     named.map_err(|error| match store.manifest.poisoned() {
-        _ if tree.is_dropped() => dropped(tree),
+        _ if tree.is_dropped() => tree.usable().err().unwrap_or(error),
         // Whoever is told so knows that all of it may be there.
         Some(_) if error.kind() != ErrorKind::Poisoned => Error::poisoned_by("manifest", &error),
         _ => error,
@@ -185,9 +185,7 @@ fn take_number<'a>(
         if is_buffered(tree, range) {
             store.flush(std::slice::from_ref(tree))?;
         }
-        if tree.is_dropped() {
-            return Err(dropped(tree));
-        }
+        tree.usable()?;
         // So that little is left to be synced once others wait.
         store.log.sync(store.log.last())?;
         let watch = store.transactions.recent().watch(&store.log)?;
@@ -210,8 +208,4 @@ fn take_number<'a>(
 fn is_buffered(tree: &Tree, range: &KeyRange) -> bool {
     let view = tree.view();
     view.memtables().any(|memtable| memtable.holds_any(&range.first, range.end.as_deref()))
-}
-
-fn dropped(tree: &Tree) -> Error {
-    Error::closed("keyspace").at(format_args!("`{}`", tree.name()))
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use arena::PublishRing;
-use base::{Account, KeyspaceId, Result, RunId, Seqno};
+use base::{Account, Error, KeyspaceId, Result, RunId, Seqno};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -150,6 +150,15 @@ impl Tree {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// `Closed` where it was dropped.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::closed("keyspace").at(format_args!("`{}`", self.name)));
+        }
+        Ok(())
     }
 
     /// What the dictionary gained when it was last judged, since the store was opened.
