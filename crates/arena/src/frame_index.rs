@@ -156,6 +156,12 @@ impl FrameIndex {
         true
     }
 
+    /// How many entries each part has room for.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.buckets.load(Relaxed).saturating_sub(1) * LOAD
+    }
+
     /// Makes room for `entries` entries in each part, as far as there is memory, where there is less;
     /// whether it did, and is empty now. For whoever owns all parts.
     pub fn grow(&self, entries: usize) -> bool {

@@ -121,16 +121,19 @@ impl PageCache {
         self.below.get()
     }
 
-    /// Changes the most it takes. What it holds above that stays until it is asked for it.
+    /// Changes the most it takes, as far as there is memory now for finding so many pages, and up to some
+    /// eight times what it began with. What it holds above that stays until it is asked for it.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         let slots = (frames_within(capacity_bytes) / self.shards.len()).min(SLOTS_MAX);
-        self.pool.set_frames_max(slots * self.shards.len());
         self.blocks.set_capacity(capacity_bytes);
         let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
-        shards.iter_mut().for_each(|shard| shard.set_slots_max(slots));
         if self.index.grow(slots) {
             shards.iter().for_each(|shard| shard.index_all(&self.index));
         }
+        // A page that is not found is of no use, and takes the place of one that is.
+        let slots = slots.min(self.index.entries());
+        self.pool.set_frames_max(slots * self.shards.len());
+        shards.iter_mut().for_each(|shard| shard.set_slots_max(slots));
     }
 
     const fn shared(&self) -> Shared<'_> {

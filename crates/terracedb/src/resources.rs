@@ -260,9 +260,14 @@ impl Resources {
         let _resizing = self.0.resizing.lock();
         self.0.plan.store(Arc::new(plan));
         apply(&plan, &self.0.budget);
+        let budget = &self.0.budget;
+        if plan.budget > budget.limit() {
+            // First, so that there is some for what finds the pages to come.
+            budget.set_limit(plan.budget);
+        }
         self.0.cache.set_capacity(plan.budget.min(self.0.page_cache_max));
         self.0.regions.set_bytes_max(regions_kept(&plan));
-        Ok(self.0.budget.set_limit(plan.budget))
+        Ok(budget.set_limit(plan.budget))
     }
 
     /// What is charged now and was at most, by component.

@@ -337,4 +337,8 @@ fn the_number_changes_while_a_store_is_open() {
     assert_eq!(resources.set_memory(128 << 20).unwrap(), 0);
     (0..4).for_each(|_| get(&keyspace, keys));
     assert!(used() > 64 << 20, "{}", db.statistics().memory);
+    // What finds pages grows with them, though all that there was is in use.
+    assert_eq!(resources.set_memory(700 << 20).unwrap(), 0);
+    let pages = db.statistics().cache.capacity_pages;
+    assert!(pages * 4096 > 600 << 20, "{pages}");
 }

@@ -182,3 +182,29 @@ fn a_tier_below_is_told_of_what_goes_with_its_memory() {
     assert_eq!(after.admitted, before.admitted);
     drop(held);
 }
+
+/// Where there is no memory for finding more pages, there are no more: those there are make room for others.
+#[test]
+fn more_capacity_than_can_be_indexed_is_not_used_and_new_pages_are_cached() {
+    for is_short in [true, false] {
+        let budget = Budget::new(24 * MIB);
+        let cache = cache(&budget);
+        fill(&cache, 0..8_000);
+        let rest = budget.limit() - budget.used();
+        let rest = is_short.then(|| budget.account("rest").charge(rest).unwrap());
+        // Eight times what was there at first is what address space was reserved for.
+        let raised = if is_short { 96 * MIB } else { 400 * MIB };
+        if !is_short {
+            budget.set_limit(raised);
+        }
+        cache.set_capacity(raised);
+        budget.set_limit(raised);
+        let pages = if is_short { 12_000 } else { 80_000 };
+        fill(&cache, 0..pages);
+        assert!(cache.get(key(pages - 1), PageKind::Data).is_some(), "{is_short}");
+        let statistics = cache.statistics();
+        assert_eq!(statistics.refused, 0, "{is_short}: {statistics:?}");
+        assert!(is_short || statistics.memory_pages > 30_000, "{statistics:?}");
+        drop(rest);
+    }
+}
