@@ -17,7 +17,9 @@ use std::time::Duration;
 use base::{Clock, Executor, ManualClock, Rng, Stepper};
 use common::MEMORY;
 use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
-use media::{Access, Fault, Faulty, Medium, OpKind, Pace, Rule};
+use media::{
+    Access, Completion, Fault, Faulty, Medium, OpKind, Pace, Queue, Refused, Request, Rule,
+};
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
 
 const SIZE: u64 = 64 << 20;
@@ -33,7 +35,38 @@ struct Machine {
     executor: Arc<Stepper>,
     flash: Arc<Faulty>,
     below: Arc<Faulty>,
+    queues: Arc<Mutex<Queues>>,
     told: Arc<Told>,
+}
+
+/// What becomes of who asks the tier's device for a queue.
+#[derive(Clone, Copy, PartialEq)]
+enum Queues {
+    Given,
+    Refused,
+    /// Given, and broken at the first wait.
+    Broken,
+}
+
+/// A queue that takes everything, and gives nothing back.
+struct Broken(Box<dyn Queue>);
+
+impl Queue for Broken {
+    fn submit(&mut self, request: Request) -> Result<(), Refused> {
+        self.0.submit(request)
+    }
+
+    fn complete(&mut self, _: usize, _: &mut Vec<Completion>) -> base::Result<()> {
+        Err(base::Error::invalid("broken queue"))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
+    fn depth(&self) -> usize {
+        self.0.depth()
+    }
 }
 
 /// What listeners are told of the tier.
@@ -56,7 +89,8 @@ impl Machine {
         let (flash, below) = (device(1), device(2));
         drop(below.create("tier", Access::Direct, SIZE).unwrap());
         below.open("tier", Access::Direct).unwrap().set_len(SIZE).unwrap();
-        let machine = Self { clock, executor, flash, below, told: Arc::default() };
+        let queues = Arc::new(Mutex::new(Queues::Given));
+        let machine = Self { clock, executor, flash, below, queues, told: Arc::default() };
         takes(&machine.flash, FLASH);
         takes(&machine.below, WELL);
         machine
@@ -72,9 +106,13 @@ impl Machine {
             numa_node: None,
             emulated: None,
         };
-        let below = Arc::clone(&self.below);
+        let (below, queues) = (Arc::clone(&self.below), Arc::clone(&self.queues));
         let file = below.open("tier", Access::Direct).unwrap();
-        let blocks = Blocks::new(file, SIZE, facts, move |depth| below.queue(depth));
+        let blocks = Blocks::new(file, SIZE, facts, move |depth| match *queues.lock().unwrap() {
+            Queues::Given => below.queue(depth),
+            Queues::Refused => Err(base::Error::retry("queue")),
+            Queues::Broken => Ok(Box::new(Broken(below.queue(depth)?)) as _),
+        });
         let scm = Scm::given(7, Ok(Opened::Blocks(blocks))).placement(Placement::DramFirst);
         let executor = Arc::clone(&self.executor);
         let resources = Resources::builder().memory(MEMORY).executor(executor).scm(scm);
@@ -226,6 +264,36 @@ fn breaks(rule: Rule, said: &str) {
     let again = status(&db);
     assert!(again.failure.is_none() && again.counts.restored > 1000, "{again:?}");
     assert!(again.counts.hits_data > 500 && again.counts.damaged < 100, "{again:?}");
+}
+
+/// Nothing in the tier is needed by gets that wait for the device together, either.
+#[test]
+fn gets_of_many_keys_go_on_where_the_tier_gives_no_queue_or_one_that_breaks() {
+    for queues in [Queues::Refused, Queues::Broken] {
+        let machine = Machine::new();
+        let (db, keyspace, mut rng) = machine.warmed();
+        let get = |rng: &mut Rng| {
+            let numbers: Vec<_> = (0..64).map(|_| rng.below(rng.clone().below(KEYS) + 1)).collect();
+            let numbers = numbers.iter().map(|number| number.wrapping_mul(48_271) % KEYS);
+            let numbers: Vec<_> = numbers.collect();
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            let found = keyspace.multi_get(&keys).unwrap();
+            for (number, found) in numbers.iter().zip(found) {
+                let found = found.unwrap();
+                assert_eq!(found.unwrap(), value(*number), "{number}");
+            }
+        };
+        *machine.queues.lock().unwrap() = queues;
+        (0..50).for_each(|_| get(&mut rng));
+        let failure = status(&db).failure;
+        assert_eq!(failure.is_some(), queues == Queues::Broken, "{failure:?}");
+        // Queues that were refused are asked for again.
+        *machine.queues.lock().unwrap() = Queues::Given;
+        let before = db.statistics().hits.scm;
+        (0..50).for_each(|_| get(&mut rng));
+        let hits = db.statistics().hits.scm - before;
+        assert_eq!(hits > 100, queues == Queues::Refused, "{hits}");
+    }
 }
 
 #[test]

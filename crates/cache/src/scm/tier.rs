@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use arena::Frame;
-use base::{Charge, Clock, Error, Result};
+use base::{Charge, Clock, Error};
 use media::emulated::Emulation;
 use media::scm::{Facts, Pinned};
 use media::{File, Queue};
@@ -274,12 +274,11 @@ impl ScmTier {
         })
     }
 
-    /// A queue for one thread to read pages with, where they are read; for [`ScmHit::Read`].
-    ///
-    /// # Errors
-    /// `Retry` where the device has none to give.
-    pub fn queue(&self, depth: usize) -> Result<Option<Box<dyn Queue>>> {
-        self.backing.queue(depth)
+    /// A queue for one thread to read pages with, where they are read; for [`ScmHit::Read`]. None where the
+    /// device has none to give now, or is off: nothing in it is needed.
+    #[must_use]
+    pub fn queue(&self, depth: usize) -> Option<Box<dyn Queue>> {
+        if self.is_off() { None } else { self.backing.queue(depth).ok().flatten() }
     }
 
     /// The bytes of the page, which the caller holds, are what they should be.
@@ -372,7 +371,7 @@ impl ScmTier {
         true
     }
 
-    fn admit(&self, page: Leaving, hash: u64) -> std::result::Result<(), Refusal> {
+    fn admit(&self, page: Leaving, hash: u64) -> Result<(), Refusal> {
         if page.is_demoted && !self.placement.goes_down(page.kind) {
             return Err(Refusal::Kind);
         }

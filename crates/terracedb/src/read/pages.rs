@@ -268,8 +268,15 @@ impl PageReader {
     }
 
     /// A queue for reads from the tier below, where there is one that is read.
-    pub(super) fn queue_below(&self, depth: usize) -> Result<Option<Box<dyn media::Queue>>> {
-        self.cache.below().map_or(Ok(None), |tier| tier.queue(depth))
+    pub(super) fn queue_below(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
+        self.cache.below().and_then(|tier| tier.queue(depth))
+    }
+
+    /// The tier below failed: it is not used any more.
+    pub(super) fn below_failed(&self, error: Error) {
+        if let Some(tier) = self.cache.below() {
+            tier.fail(error);
+        }
     }
 
     /// Verifies the one page the device gave for `span` and caches a copy.

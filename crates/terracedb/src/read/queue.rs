@@ -99,7 +99,7 @@ impl ReadQueue {
                 .got(depth));
         }
         let _charge = reader.account().charge(depth as u64 * QUEUED_BYTES)?;
-        let below = reader.queue_below(depth)?;
+        let below = reader.queue_below(depth);
         Ok(Self {
             reader,
             device: medium.queue(depth)?,
@@ -234,12 +234,16 @@ impl ReadQueue {
     /// it is waited for first; what already arrived is gone on with before either is.
     fn collect(&mut self, least: usize) -> Result<()> {
         let mut completions = std::mem::take(&mut self.completions);
-        let mut driven = Ok(());
-        for device in self.below.iter_mut().chain([&mut self.device]) {
-            let least = least.saturating_sub(self.arrived.len() + completions.len());
-            if device.in_flight() > 0 && driven.is_ok() {
-                driven = device.complete(least, &mut completions);
-            }
+        let (mut driven, mut failed) = (Ok(()), Ok(()));
+        let wanted = least.saturating_sub(self.arrived.len());
+        if let Some(below) = self.below.as_mut().filter(|below| below.in_flight() > 0) {
+            failed = below.complete(wanted, &mut completions);
+        }
+        if self.device.in_flight() > 0 {
+            let wanted = wanted.saturating_sub(completions.len());
+            // What was asked of a tier that failed is asked of the device instead, once this is done.
+            let wanted = if failed.is_ok() { wanted } else { 0 };
+            driven = self.device.complete(wanted, &mut completions);
         }
         for completion in completions.drain(..) {
             let number = completion.token as usize;
@@ -249,7 +253,22 @@ impl ReadQueue {
             }
         }
         self.completions = completions;
+        if let Err(error) = failed {
+            self.leave_below(error);
+        }
         driven
+    }
+
+    /// Goes on without the tier below, which failed: what it was asked for is read from the device.
+    fn leave_below(&mut self, error: Error) {
+        self.reader.below_failed(error);
+        self.below = None;
+        for (number, place) in self.slots.iter_mut().enumerate() {
+            if let Some(slot) = place.take_if(|slot| slot.place.is_some()) {
+                self.free.push(number);
+                self.waiting.push_back(slot);
+            }
+        }
     }
 
     fn completed(&mut self, slot: Slot, completion: Completion) {
@@ -350,7 +369,10 @@ impl ReadQueue {
         }
     }
 
-    fn submit(&mut self, slot: Slot) {
+    fn submit(&mut self, mut slot: Slot) {
+        if self.below.is_none() {
+            slot.place = None;
+        }
         let Some(number) = self.free.pop() else { return self.waiting.push_back(slot) };
         let buf = match slot.span.pages {
             1 => self.bufs.pop().unwrap_or_else(|| Buf::pages(1)),
@@ -437,6 +459,10 @@ impl QueuePool {
             None => Self::make(reader, medium)?,
         };
         queue.waits = true;
+        if queue.below.is_none() {
+            // The tier below had none to give when it was made.
+            queue.below = reader.queue_below(queue.depth());
+        }
         let result = work(&mut queue)?;
         let mut idle = self.idle.lock();
         // One that failed, or still has gets in flight, is dropped with what it holds.
