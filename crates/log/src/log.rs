@@ -105,7 +105,7 @@ impl Log {
             start: options.start,
         };
         recover::remove_freed(&source)?;
-        recover::make_durable(&source)?;
+        recover::make_durable(&source, LANE)?;
         let retention = Arc::new(Retention::default());
         let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
         let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;

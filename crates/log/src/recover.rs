@@ -203,26 +203,41 @@ pub(crate) fn remove_freed(source: &Source) -> Result<()> {
 }
 
 /// Makes everything that a medium holds of the log durable: a process may have died with nothing
-/// synced. Before replay, because what is replayed may be flushed to tables, and a table must not
-/// outlive the records before it.
-pub(crate) fn make_durable(source: &Source) -> Result<()> {
+/// synced, or with a sync that failed. Before replay, because what is replayed may be flushed to tables, and
+/// a table must not outlive the records before it. Reads the log once to know what no Mark vouches for.
+pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
     for (lane, segments) in list(source)? {
         for segment in segments {
             source.medium.open(&segment_name(lane, segment), Access::Bytes)?.sync(Purpose::Log)?;
         }
     }
+    let (retention, mut nothing) = (Retention::default(), |_, _: &[u8]| Ok(()));
+    let mut nobody =
+        Replay { from: &|_| None, record: &mut nothing, retention: &retention, below: Vec::new() };
+    for chain in replay(source, lane, &mut nobody)?.0 {
+        // Past damage, what is replayed is durable once it is in tables.
+        if !chain.losses.is_empty() {
+            continue;
+        }
+        let end = chain.sequence();
+        for found in chain.reached().iter().filter_map(|at| chain.segments.get(*at)) {
+            if found.limit.min(end) > chain.durable {
+                let begin = found.first.map_or(0, |first| first.sequence);
+                store_again(source, (chain.lane, found.id), (begin, found.tail))?;
+            }
+        }
+    }
     Ok(())
 }
 
-/// Keeps the segments that were replayed, durably. The others are named in `stale`.
+/// Keeps the segments that were replayed. The others are named in `stale`.
 pub(crate) fn settle(
     chain: Chain,
     source: &Source,
     retention: &Retention,
     stale: &mut Vec<String>,
 ) -> Result<Tail> {
-    let (lane, end, is_whole) = (chain.lane, chain.sequence(), chain.losses.is_empty());
-    let (reached, durable) = (chain.reached().to_vec(), chain.durable);
+    let (lane, reached) = (chain.lane, chain.reached().to_vec());
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
         let (id, begin) = (found.id, found.first.map_or(0, |first| first.sequence));
@@ -232,10 +247,6 @@ pub(crate) fn settle(
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
-        // Past damage, what was replayed is durable once it is in tables.
-        if is_whole && found.limit.min(end) > durable {
-            store_again(&*file, source, (lane, id), (begin, found.tail))?;
-        }
         tail = Some((file, found.tail));
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         let Found { tail: bytes, pins, .. } = found;
@@ -250,14 +261,10 @@ pub(crate) fn settle(
 /// later sync as done without writing it. No sector changes, so a power cut meanwhile costs
 /// nothing that was durable: each record is verified as it is read for this, since what was read
 /// wrong once would be stored so for good.
-fn store_again(
-    file: &dyn File,
-    source: &Source,
-    at: (LaneId, SegmentId),
-    (begin, tail): (u64, u64),
-) -> Result<()> {
+fn store_again(source: &Source, at: (LaneId, SegmentId), (begin, tail): (u64, u64)) -> Result<()> {
     const AT_ONCE_BYTES: usize = 256 << 10;
     let _charge = source.account.charge(AT_ONCE_BYTES as u64)?;
+    let file = source.medium.open(&segment_name(at.0, at.1), Access::Bytes)?;
     let mut reader = found::open(source, at.0, at.1)?;
     let (mut from, mut bytes) = (0, Vec::with_capacity(AT_ONCE_BYTES));
     let mut sequence = begin;
