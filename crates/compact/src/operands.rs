@@ -2,7 +2,7 @@
 //!
 //! Operands of one key come newest first and are merged oldest first, so they are copied and wait.
 //! The wait is bounded and charged (I10): operands that do not fit go on unmerged, which loses
-//! nothing.
+//! nothing. What they took is given back before their result goes on: writing that takes memory, too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,16 +11,14 @@ use base::{Account, Charge, Result, Trailer};
 
 use crate::MergeOperator;
 
-/// The operand bytes that wait at most.
-pub(super) const OPERAND_BYTES_MAX: usize = 1 << 20;
-
-/// The operands that wait at most.
-const OPERANDS_MAX: usize = 1 << 16;
+/// What operands that wait come to at most, bytes. They are charged twice that, which a flush must have
+/// beside the buffers of its writers.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// What one of them takes besides its bytes: itself, and its slice when it is merged.
 const OPERAND_BYTES: usize = size_of::<(Trailer, usize)>() + size_of::<&[u8]>();
 
-/// The charge grows in steps of this.
+/// The charge grows in steps of this; up to one of them is kept for the next key.
 const STEP_BYTES: u64 = 64 << 10;
 
 /// The operands of one key that the same readers see, newest first.
@@ -52,12 +50,12 @@ impl Operands {
 
     /// Takes in the next older operand. False where there is no room or no memory for it.
     pub(super) fn push(&mut self, trailer: Trailer, operand: &[u8]) -> bool {
-        let bytes = self.bytes.len() + operand.len();
-        if bytes > OPERAND_BYTES_MAX || self.ends.len() == OPERANDS_MAX {
+        let bytes = self.bytes.len() + operand.len() + (self.ends.len() + 1) * OPERAND_BYTES;
+        if bytes > WAITING_BYTES_MAX {
             return false;
         }
         // Twice the bytes: vectors double as they grow.
-        let needed = 2 * (bytes + (self.ends.len() + 1) * OPERAND_BYTES) as u64;
+        let needed = 2 * bytes as u64;
         if let Some(more) = needed.checked_sub(self.charge.bytes()).filter(|more| *more > 0)
             && self.charge.grow(more.max(STEP_BYTES)).is_err()
         {
@@ -68,9 +66,14 @@ impl Operands {
         true
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets them all. Where they took much, that is given back but for `left` bytes.
+    pub(super) fn clear(&mut self, left: usize) {
         self.ends.clear();
         self.bytes.clear();
+        if self.charge.bytes() > STEP_BYTES {
+            (self.ends, self.bytes) = (Vec::new(), Vec::new());
+            self.charge.shrink_to(left as u64);
+        }
     }
 
     /// Each operand, newest first.

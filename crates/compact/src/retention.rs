@@ -342,6 +342,7 @@ impl Retention {
                 self.counts.merged += self.operands.count() as u64 - 1;
                 self.counts.kept += 1;
                 let trailer = Trailer::new(newest.seqno(), kind);
+                self.operands.clear(value.len());
                 keep(Kept { key, trailer, value: &value, superseded_by })?;
             }
             None => {
@@ -351,7 +352,7 @@ impl Retention {
                 }
             }
         }
-        self.operands.clear();
+        self.operands.clear(0);
         Ok(takes_base)
     }
 

@@ -13,7 +13,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::ErrorKind;
+use base::{Codec, ErrorKind};
 use terracedb::operators::{Append, I64Add};
 use terracedb::{Db, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
 
@@ -194,4 +194,39 @@ fn operands_of_one_key_are_bounded() {
     assert!(error.to_string().contains("merge operands of one key"), "{error}");
     ks.put("b", "still here").unwrap();
     assert!(ks.contains_key("b").unwrap());
+}
+
+/// A flush has 6 MiB for all it does: what packing finds no room for is stored as it is.
+#[test]
+fn a_flush_bears_operands_of_any_size() {
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let db = Db::on_medium(common::memory()).memory(common::MEMORY).codec(codec);
+        let db = db.open().unwrap();
+        let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+        let length = |key| ks.get(key).unwrap().unwrap().len();
+        (0..1100).for_each(|_| ks.merge("many", [b'x'; 1000]).unwrap());
+        db.flush().unwrap();
+        assert_eq!(length("many"), 1_100_000, "{codec:?}");
+        // Over an older table, one that is alone stays one.
+        ks.put("one", "base").unwrap();
+        db.flush().unwrap();
+        ks.merge("one", vec![b'x'; 1_000_000]).unwrap();
+        db.flush().unwrap();
+        assert_eq!(length("one"), 1_000_004, "{codec:?}");
+    }
+}
+
+/// Nor do many small ones leave it without memory for its table, whether the operator combines them or not.
+#[test]
+fn a_flush_bears_any_number_of_operands() {
+    for name in [I64Add::NAME, "test.joined.1"] {
+        let db = Db::on_medium(common::memory()).memory(256 << 20);
+        let db = db.merge_operator(Arc::new(Joined)).open().unwrap();
+        let ks = db.keyspace_with("k", &options(name)).unwrap();
+        ks.put("a", 0i64.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+        (0..100_000).for_each(|_| ks.merge("a", 1i64.to_le_bytes()).unwrap());
+        db.flush().unwrap();
+        assert!(ks.get("a").unwrap().is_some(), "{name}");
+    }
 }

@@ -5,9 +5,10 @@
 //! ([`lz4::Encoder`]); with zstd it predicts, compresses, and corrects a wrong guess. A block that
 //! fits as it is, is stored as it is.
 //!
-//! An entry longer than a block may be is a block of its own, of as many pages as it takes.
+//! An entry longer than a block may be is a block of its own, of as many pages as it takes; without the
+//! memory to compress it, it is stored as it is.
 
-use base::{Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
+use base::{Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, ENTRY_OVERHEAD_MAX, Place};
 use super::block_builder::BlockBuilder;
@@ -91,22 +92,24 @@ pub(crate) struct Packer {
     compressed: bool,
     padding: Padding,
     compressions: u64,
+    /// Charged for a long entry while it is compressed.
+    account: Account,
 }
 
 impl Packer {
-    pub(crate) fn stored() -> Self {
-        Self::with(Fit::Stored)
+    pub(crate) fn stored(account: &Account) -> Self {
+        Self::with(Fit::Stored, account)
     }
 
-    pub(crate) fn lz4() -> Self {
-        Self::with(Fit::Lz4(lz4::Encoder::new()))
+    pub(crate) fn lz4(account: &Account) -> Self {
+        Self::with(Fit::Lz4(lz4::Encoder::new()), account)
     }
 
-    pub(crate) fn zstd(compressor: zstd::Compressor) -> Self {
-        Self::with(Fit::Zstd(Predictor::new(), compressor))
+    pub(crate) fn zstd(compressor: zstd::Compressor, account: &Account) -> Self {
+        Self::with(Fit::Zstd(Predictor::new(), compressor), account)
     }
 
-    fn with(fit: Fit) -> Self {
+    fn with(fit: Fit, account: &Account) -> Self {
         let mut packer = Self {
             fit,
             block: BlockBuilder::default(),
@@ -122,6 +125,7 @@ impl Packer {
             compressed: false,
             padding: Padding::default(),
             compressions: 0,
+            account: account.clone(),
         };
         packer.clear();
         packer
@@ -147,14 +151,6 @@ impl Packer {
         self.compressions
     }
 
-    /// The memory an entry takes while it is packed, beyond a fixed amount: the block, the block
-    /// with its tail, and the compressed form.
-    pub(crate) const fn memory_for(key: &[u8], value: &[u8]) -> u64 {
-        let bytes = key.len() + value.len() + ENTRY_OVERHEAD_MAX;
-        let is_compressed_alone = bytes > BLOCK_BYTES_MAX && bytes <= STREAMED_BYTES_MIN;
-        if is_compressed_alone { 4 * bytes as u64 } else { 0 }
-    }
-
     /// Adds an entry, whose predecessor is before it. Blocks that are full by then are emitted.
     pub(crate) fn add(
         &mut self,
@@ -164,12 +160,11 @@ impl Packer {
         emit: Emit<'_>,
     ) -> Result<()> {
         let added = Added { key, trailer, kind: trailer.kind()?, value };
-        if added.bytes() > STREAMED_BYTES_MIN {
-            self.finish(emit)?;
-            return self.stream(added, emit);
-        }
         if added.bytes() > BLOCK_BYTES_MAX {
             self.finish(emit)?;
+            let Some(_charge) = self.charge_alone(added) else {
+                return self.stream(added, emit);
+            };
             self.stage(added);
             self.keep(added);
             self.compress_alone()?;
@@ -188,6 +183,14 @@ impl Packer {
             self.close(emit)?;
         }
         Ok(())
+    }
+
+    /// Charges for a block of one long entry: the block, the block with its tail, and the compressed form.
+    /// None where it is stored as it is: it is too long, or memory is short.
+    fn charge_alone(&self, added: Added<'_>) -> Option<Charge> {
+        let bytes = added.bytes();
+        let is_compressed = bytes <= STREAMED_BYTES_MIN;
+        is_compressed.then(|| self.account.try_charge(4 * bytes as u64)).flatten()
     }
 
     /// Emits an entry as a block of its own, stored as it is, without a copy of its value.

@@ -6,9 +6,9 @@
 //! stream, top level and properties follow, all of it twice, and two footers end the file.
 //!
 //! Memory is bounded and charged (I10): buffers and one block, about 1.6 MiB, whatever the table's
-//! size; an entry over 32 KiB takes four times its length while it is added; the top level grows
-//! by about 20 bytes for each partition, some hundred pages; range deletes take what their fragments
-//! take in the file, twice at most.
+//! size; an entry over 32 KiB takes four times its length while it is added, or else is not compressed;
+//! the top level grows by about 20 bytes for each partition, some hundred pages; range deletes take what
+//! their fragments take in the file, twice at most.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,7 +91,6 @@ pub struct Writer {
     /// The first error: what was written is not a table and never will be.
     failed: Option<Error>,
     finished: bool,
-    account: Account,
 }
 
 impl Writer {
@@ -120,12 +119,13 @@ impl Writer {
         };
         let dictionary = spec.dictionary.as_ref().map(|dictionary| dictionary.id());
         let packer = match spec.codec {
-            Codec::None => Packer::stored(),
-            Codec::Lz4 => Packer::lz4(),
+            Codec::None => Packer::stored(account),
+            Codec::Lz4 => Packer::lz4(account),
             Codec::Zstd => {
                 properties.level = spec.level;
                 properties.dictionaries = dictionary.into_iter().collect();
-                Packer::zstd(zstd::Compressor::new(spec.level, spec.dictionary, account)?)
+                let compressor = zstd::Compressor::new(spec.level, spec.dictionary, account)?;
+                Packer::zstd(compressor, account)
             }
         };
         let name = file_name(spec.table);
@@ -148,7 +148,6 @@ impl Writer {
             last_trailer: Trailer::from_word(0),
             failed: None,
             finished: false,
-            account: account.clone(),
         })
     }
 
@@ -164,15 +163,10 @@ impl Writer {
     ///
     /// # Errors
     /// `Invalid` where the version is out of order or bounds or not of such a form, and nothing is
-    /// added; `Retry` where a large value finds no memory, and nothing is added; otherwise as the
-    /// medium's, and the writer is of no more use.
+    /// added; otherwise as the medium's, and the writer is of no more use.
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         self.check_usable()?;
         let new_key = self.check(key, trailer, value)?;
-        let _charge = match Packer::memory_for(key, value) {
-            0 => None,
-            bytes => Some(self.account.charge(bytes)?),
-        };
         let partitions = &mut self.partitions;
         partitions.tally.add_value(trailer.kind()?, value)?;
         let added = self.packer.add(key, trailer, value, &mut |packed| partitions.put(packed));

@@ -58,9 +58,10 @@ fn half_compressible(
 }
 
 fn packers() -> Vec<Packer> {
-    let zstd = zstd::Compressor::new(1, None, &Account::unlimited("test"));
-    let mut packers = vec![Packer::stored(), Packer::lz4()];
-    packers.extend(zstd.ok().map(Packer::zstd));
+    let account = Account::unlimited("test");
+    let zstd = zstd::Compressor::new(1, None, &account);
+    let mut packers = vec![Packer::stored(&account), Packer::lz4(&account)];
+    packers.extend(zstd.ok().map(|zstd| Packer::zstd(zstd, &account)));
     packers
 }
 
@@ -138,11 +139,11 @@ fn extremes() {
     for (_, _, value) in &mut entries {
         rng.fill(value);
     }
-    let out = pack(&mut Packer::lz4(), &entries);
+    let out = pack(&mut Packer::lz4(&Account::unlimited("test")), &entries);
     assert!(out.blocks.iter().all(|(codec, _, pages)| (*codec, *pages) == (Codec::None, 1)));
     for (_, _, value) in &mut entries {
         value.fill(0);
     }
-    let out = pack(&mut Packer::lz4(), &entries);
+    let out = pack(&mut Packer::lz4(&Account::unlimited("test")), &entries);
     assert_eq!(out.blocks.len(), (500 * 207usize).div_ceil(BLOCK_BYTES_MAX));
 }
