@@ -253,6 +253,24 @@ fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
     }
 }
 
+/// What a flush has set aside holds a table's buffers and not all that range deletes of a large memtable take.
+#[test]
+fn a_flush_bears_any_number_of_range_deletes() {
+    const COUNT: u32 = 100_000;
+    let db = Db::on_medium(common::memory()).memory(1 << 30).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let name = |number: u32| format!("{number:032}");
+    for number in [0, COUNT] {
+        ks.put(name(number), "v").unwrap();
+    }
+    // With nothing under them, they would not be kept.
+    db.flush().unwrap();
+    (0..COUNT).for_each(|number| ks.delete_range(name(number)..name(number) + "x").unwrap());
+    db.flush().unwrap();
+    assert!(ks.get(name(0)).unwrap().is_none());
+    assert!(ks.get(name(COUNT)).unwrap().is_some());
+}
+
 /// `cargo test --release -p terracedb --test range_deletes -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement: it prints times and asserts none"]

@@ -4,7 +4,7 @@
 //! Memory is charged (I10): the top level and the range deletes are all that grows with the table.
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer};
 
 use super::footer::{FORMAT_VERSION, Footer};
 use super::hot::HotPages;
@@ -43,19 +43,21 @@ pub(super) struct Partitions {
     pub(super) tally: Tally,
     pub(super) properties: Properties,
     pub(super) hot: HotPages,
-    charge: Charge,
-    /// What of the charge is for what grows.
-    grown: u64,
+    /// For what does not grow.
+    _charge: Charge,
+    /// For what does.
+    growth: Charge,
 }
 
 impl Partitions {
-    /// Writes to `output`. `charge` is for what does not grow.
+    /// Writes to `output`. `charge` is for what does not grow; what does is charged to `account`.
     pub(super) fn new(
         (store, table): (StoreId, TableId),
         filter_bits: u8,
         output: Output,
         properties: Properties,
         charge: Charge,
+        account: &Account,
     ) -> Self {
         Self {
             store,
@@ -70,9 +72,14 @@ impl Partitions {
             tally: Tally::default(),
             properties,
             hot: HotPages::default(),
-            charge,
-            grown: 0,
+            _charge: charge,
+            growth: account.empty_charge(),
         }
+    }
+
+    /// Charges `account` for what grows.
+    pub(super) fn grow_on(&mut self, account: &Account) {
+        self.growth = account.empty_charge();
     }
 
     /// Counts a version whose value was counted.
@@ -183,12 +190,8 @@ impl Partitions {
             + self.hot.memory_bytes()
             + self.tally.values.len() * VALUE_FILE_BYTES
             + more;
-        if let Some(more) = (bytes as u64).checked_sub(self.grown).filter(|more| *more > 0) {
-            let step = STEP_BYTES.max(more);
-            self.charge.grow(step)?;
-            self.grown += step;
-        }
-        Ok(())
+        let missing = (bytes as u64).checked_sub(self.growth.bytes()).filter(|more| *more > 0);
+        missing.map_or(Ok(()), |more| self.growth.grow(more.max(STEP_BYTES)))
     }
 
     /// Writes what follows the blocks: all of it twice, so that no page of it is the only one.

@@ -143,12 +143,21 @@ impl Writer {
                 output,
                 properties,
                 charge,
+                account,
             ),
             last_key: Vec::new(),
             last_trailer: Trailer::from_word(0),
             failed: None,
             finished: false,
         })
+    }
+
+    /// Charges `account` for what grows with the table, top level and range deletes, and the writer's own for
+    /// nothing but what does not. Called before anything is added.
+    #[must_use]
+    pub fn growing_on(mut self, account: &Account) -> Self {
+        self.partitions.grow_on(account);
+        self
     }
 
     /// Has the summary say which pages hold keys of `ranges`, which ascend and do not overlap. Called before

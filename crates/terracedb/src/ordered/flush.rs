@@ -44,7 +44,7 @@ pub(crate) struct FlushEnv {
     pub(crate) ring: Arc<PublishRing>,
     /// None while it is replayed.
     pub(crate) log: Option<Arc<Log>>,
-    /// Charged for tables' pinned metadata, and for long values in flight.
+    /// Charged for tables' pinned metadata, that of one being written too, and for long values in flight.
     pub(crate) accounts: Accounts,
     /// Charged for the writer's buffers.
     pub(crate) writer_account: Account,
@@ -301,7 +301,9 @@ impl Output {
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
         let apart = Apart::new(&env.medium, Some(values), least, Vec::new(), account);
-        Ok((Writer::create(&env.medium, spec, account)?, apart))
+        let table = Writer::create(&env.medium, spec, account)?;
+        // What a flush has set aside does not grow with its memtable; the open table takes as much again.
+        Ok((table.growing_on(&env.accounts.pinned), apart))
     }
 
     /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
