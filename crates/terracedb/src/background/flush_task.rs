@@ -161,7 +161,8 @@ impl FlushTask {
         let (keyspace, bytes) = (tree.name().to_owned(), memtable.filled_bytes());
         let name = keyspace.clone();
         self.env.events.tell(|| Event::FlushBegan { keyspace, bytes });
-        match FlushJob::new(&self.env, tree, memtable, below) {
+        let horizon = self.env.snapshots.horizon(&self.ring);
+        match FlushJob::new(&self.env, tree, (memtable, below), horizon) {
             Ok(job) => {
                 self.job = Some(job);
                 Progress::Again

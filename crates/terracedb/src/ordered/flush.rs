@@ -11,7 +11,7 @@ use arena::PublishRing;
 use base::limits::VALUE_APART_BYTES;
 use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId};
 use cache::PageCache;
-use compact::{Apart, Below, Kept, Retention, Rules};
+use compact::{Apart, Below, Horizon, Kept, Retention, Rules};
 use log::Log;
 use media::{Medium, Purpose};
 use table::{
@@ -92,15 +92,16 @@ pub(crate) struct Flushed {
 const STEP_ENTRIES: usize = 2048;
 
 impl FlushJob {
+    /// A flush of `memtable`, which holds what `tree` has below `below` and in no table, for the readers of
+    /// `horizon` and all to come.
     pub(crate) fn new(
         env: &FlushEnv,
         tree: Arc<Tree>,
-        memtable: Arc<Memtable>,
-        below: Seqno,
+        (memtable, below): (Arc<Memtable>, Seqno),
+        horizon: Horizon,
     ) -> Result<Self> {
         let mut cursor = memtable.map().cursor();
         cursor.seek_first();
-        let horizon = env.snapshots.horizon(&env.ring);
         let ranges = memtable.deleted().all_for(&horizon);
         let now_ms = env.timekeeper.firm();
         let view = tree.view();
