@@ -253,7 +253,7 @@ fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
     }
 }
 
-/// What a flush has set aside holds a table's buffers, and not all that a large memtable's range deletes take.
+/// What a flush has set aside holds a table's buffers, and not a large memtable's range deletes.
 #[test]
 fn a_flush_bears_any_number_of_range_deletes() {
     const COUNT: u32 = 100_000;

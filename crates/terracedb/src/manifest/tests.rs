@@ -338,8 +338,8 @@ fn a_resumed_manifest_has_on_the_device_what_it_read() {
     }
 }
 
-/// Scenario: a new manifest is whole when the sync of its name fails, while somebody copies the store's files,
-/// so that none is removed. It goes on in the old one, and the process dies or the power goes.
+/// Scenario: a new manifest is whole when the sync of its name fails, while somebody copies the store's
+/// files, so that none is removed. It goes on in the old one, and the process dies or the power goes.
 #[test]
 fn a_manifest_that_is_withdrawn_during_a_copy_is_not_in_force() {
     for seed in 0..40 {

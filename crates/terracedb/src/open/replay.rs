@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use crate::Db;
 
-    /// Readers to come stand behind all that is flushed while a store is opened: of deletes that lie within each
-    /// other every fragment has the newest, and not all of them.
+    /// Readers to come stand behind all that is flushed while a store is opened: of deletes that lie within
+    /// each other every fragment has the newest, and not all of them.
     #[test]
     fn what_is_flushed_while_opening_is_what_readers_to_come_tell_apart() {
         const COUNT: u64 = 1000;
