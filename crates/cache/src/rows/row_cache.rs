@@ -198,8 +198,8 @@ impl RowCache {
         self.index.stale_len() > 0
     }
 
-    /// The bucket of a hash of which a row was forgotten or is expected, to be taken before the view is that it
-    /// is renewed from.
+    /// The bucket of a hash of which a row was forgotten or is expected: to be taken before the view that
+    /// it is renewed from.
     #[must_use]
     pub fn awaited(&self, hash: u64) -> Option<(Bucket, Awaited)> {
         self.index.awaited(hash)
