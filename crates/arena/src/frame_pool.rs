@@ -27,6 +27,7 @@ use crate::frame::{Frame, FrameMut};
 use crate::frame_header::{FrameHeader, FrameName};
 use crate::frame_set::FrameSet;
 use crate::hung::Hung;
+use crate::prefetch::{LINE_BYTES, line};
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
@@ -199,12 +200,15 @@ impl FramePool {
         let number = place.get() as usize - 1;
         let chunk = self.0.chunk(number / FRAMES_PER_CHUNK)?;
         let slot = number % FRAMES_PER_CHUNK;
+        // SAFETY: `slot` is below `FRAMES_PER_CHUNK`: the address is within the chunk's memory.
+        let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
+        // While the header is on its way, what pages are read by, at both ends of them.
+        line(data);
+        line(data.map_addr(|at| at.saturating_add(PAGE_BYTES - LINE_BYTES)));
         let header = chunk.header(slot);
         if !header.share() {
             return None;
         }
-        // SAFETY: `slot` is below `FRAMES_PER_CHUNK`, and the frame has memory: it is in use.
-        let data = unsafe { chunk.memory.start().add(slot * PAGE_BYTES) };
         // SAFETY: `share` counted this handle, of a frame that has others.
         let frame = unsafe { Frame::shared(data, NonNull::from(chunk)) };
         // From here on it keeps its name.

@@ -221,6 +221,12 @@ impl Region {
             };
             // Without the lock: a writer that gets there meanwhile takes the page itself.
             self.chunk.populate(from as usize, CHUNK_BYTES);
+            let mut books = lock(&self.books);
+            if books.end() < from + step {
+                // Given up meanwhile, before it was there (I10).
+                self.discard_warm(&mut books, from + step);
+                return;
+            }
         }
     }
 

@@ -29,7 +29,7 @@ use base::{Account, Charge, Result};
 use slot::Slot;
 pub use slot::{Awaited, Entry, Heat, Place};
 
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
 use crate::sync::{Mutex, Padded, lock, spin_loop, yield_now};
 use crate::words::{WORD_BYTES, Words};
@@ -330,7 +330,7 @@ impl TagBuckets {
                 break;
             }
             // Nothing to forget: another version is all that it takes.
-            let bumped = version.compare_exchange(before, before + 2, Release, Relaxed).is_ok();
+            let bumped = version.compare_exchange(before, before + 2, AcqRel, Relaxed).is_ok();
             if bumped && self.number(hash) == number {
                 return 0;
             }

@@ -93,7 +93,7 @@ pub(crate) enum BackupCommand {
     Verify(BackupVerify),
     /// Delete a backup, and the files that no other has
     Delete(BackupDelete),
-    /// Delete all but the newest backups
+    /// Delete all but the newest backups of each store
     Prune(BackupPrune),
 }
 
@@ -245,7 +245,11 @@ pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) place: Place,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     pub(crate) key: String,
+    /// Print the value alone, without the end of a line
+    #[arg(long, conflicts_with = "hex")]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -253,8 +257,9 @@ pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) place: Place,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     pub(crate) key: String,
-    /// The value; `-` reads it from standard input
+    /// The value; `-` reads it from standard input, every byte of it
     #[arg(allow_negative_numbers = true)]
     pub(crate) value: String,
     /// Remove it by itself after this time, as in 90s, 12h or 7d
@@ -267,6 +272,7 @@ pub(crate) struct Delete {
     #[command(flatten)]
     pub(crate) place: Place,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     pub(crate) key: String,
 }
 
@@ -275,13 +281,18 @@ pub(crate) struct Scan {
     #[command(flatten)]
     pub(crate) place: Place,
     /// The first key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) from: Option<String>,
     /// The first key not to print
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) to: Option<String>,
     /// Only keys that begin so
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    #[arg(
+        long,
+        value_name = "KEY",
+        allow_negative_numbers = true,
+        conflicts_with_all = ["from", "to"]
+    )]
     pub(crate) prefix: Option<String>,
     /// Print at most this many
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
@@ -333,7 +344,8 @@ pub(crate) struct Check {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Repair {
-    /// The store's directory
+    /// The store's directory, or a configuration file that names it
+    #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
     /// Change nothing: only say what would be done and what is lost
     #[arg(long)]
@@ -418,7 +430,7 @@ pub(crate) struct BackupDelete {
 pub(crate) struct BackupPrune {
     /// The directory of backups
     pub(crate) repository: PathBuf,
-    /// How many to keep
+    /// How many to keep of each store
     #[arg(long, value_name = "N")]
     pub(crate) keep: usize,
     /// Print one JSON object

@@ -13,14 +13,27 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::{Outcome, check, time};
 
-/// The repository in `dir`, which is made only by a backup.
-fn repository(dir: &Path, create: bool, rate: Option<u64>, name: &str) -> Result<Backup> {
-    if !create && !dir.is_dir() {
+/// What a command does to a repository.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Reads,
+    Removes,
+    /// The only one that makes the directory.
+    Creates,
+}
+
+/// The repository in `dir`.
+fn repository(dir: &Path, usage: Use, rate: Option<u64>, name: &str) -> Result<Backup> {
+    if usage != Use::Creates && !dir.is_dir() {
         let error = Error::invalid("directory of backups").at(dir.display());
         return Err(error.expected("one that exists").got("none"));
     }
     let bar = Progress::of_bytes(name);
-    let backups = Backup::open(dir)?.rate(rate.unwrap_or(0));
+    let backups = match usage {
+        Use::Reads => Backup::open_read_only(dir)?,
+        Use::Removes | Use::Creates => Backup::open(dir)?,
+    };
+    let backups = backups.rate(rate.unwrap_or(0));
     Ok(backups.progress(move |done, total| bar.show(done, Some(total))))
 }
 
@@ -60,15 +73,15 @@ pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
         BackupCommand::List(args) => list(args),
         BackupCommand::Verify(args) => {
             let report =
-                repository(&args.repository, false, args.rate, "verify")?.verify(args.id)?;
+                repository(&args.repository, Use::Reads, args.rate, "verify")?.verify(args.id)?;
             check::show(&report, args.json)
         }
         BackupCommand::Delete(args) => {
-            let backups = repository(&args.repository, false, None, "delete")?;
+            let backups = repository(&args.repository, Use::Removes, None, "delete")?;
             deleted(&backups.delete(args.id)?, args.json)
         }
         BackupCommand::Prune(args) => {
-            let backups = repository(&args.repository, false, None, "prune")?;
+            let backups = repository(&args.repository, Use::Removes, None, "prune")?;
             deleted(&backups.prune(args.keep)?, args.json)
         }
     }
@@ -76,8 +89,8 @@ pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
 
 fn create(args: &args::BackupCreate) -> Result<Outcome> {
     let db = Config::of_store(&args.dir, &args.engine)?.open(false)?;
-    let report =
-        repository(&args.repository, true, args.rate, "backup")?.create(&db, &args.label)?;
+    let report = repository(&args.repository, Use::Creates, args.rate, "backup")?
+        .create(&db, &args.label)?;
     let mut out = Output::new();
     if args.json {
         out.line(json!({
@@ -105,7 +118,7 @@ fn create(args: &args::BackupCreate) -> Result<Outcome> {
 }
 
 fn list(args: &args::BackupList) -> Result<Outcome> {
-    let list = repository(&args.repository, false, None, "list")?.list()?;
+    let list = repository(&args.repository, Use::Reads, None, "list")?.list()?;
     let mut out = Output::new();
     for BackupInfo { id, label, created_unix_ms, store, files, bytes, unique_bytes, .. } in
         &list.backups
@@ -122,11 +135,12 @@ fn list(args: &args::BackupList) -> Result<Outcome> {
             }))?;
         } else {
             out.line(format_args!(
-                "{id}\t{}\t{} in {}, {} of its own\t{label}",
+                "{id}\t{}\t{} in {}, {} of its own\tstore {store}\t{}",
                 time::moment(created_unix_ms / 1000),
                 format_bytes(*bytes),
                 format_count(*files, "file"),
-                format_bytes(*unique_bytes)
+                format_bytes(*unique_bytes),
+                label.escape_debug()
             ))?;
         }
     }
@@ -161,7 +175,7 @@ fn deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
 }
 
 pub(crate) fn restore(args: &args::Restore) -> Result<Outcome> {
-    let backups = repository(&args.repository, false, args.rate, "restore")?;
+    let backups = repository(&args.repository, Use::Reads, args.rate, "restore")?;
     let report = backups.restore(args.id, &args.place)?;
     drop(backups);
     let mut out = Output::new();

@@ -62,9 +62,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     calibration.device = device_of(&args.place);
     calibration.measured_unix_ms = SystemClock::new().unix_millis();
     let file = args.out.clone().or_else(|| Calibration::file_of(&args.place));
-    print(&calibration, file.as_deref())?;
+    let mut out = Output::new();
+    print(&calibration, &mut out)?;
+    out.flush()?;
     if let Some(path) = file {
         replace(&path, &calibration.to_text())?;
+        out.line(format_args!("\nwritten to {}", path.display()))?;
+        out.flush()?;
     }
     if let Some(path) = &args.chart {
         let chart = chart::draw(&calibration);
@@ -84,6 +88,24 @@ fn replace(path: &Path, content: &str) -> Result<()> {
 /// Removes the file that was measured.
 struct Made(PathBuf);
 
+impl Made {
+    /// Makes the file, or takes one that a measurement left which was cut off.
+    fn at(path: PathBuf) -> Result<Self> {
+        let failed = |error| Error::io("create", path.display(), error);
+        let mut options = fs::File::options();
+        let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            // Whoever measures locks it again.
+            Ok(()) => Ok(Self(path)),
+            Err(fs::TryLockError::WouldBlock) => {
+                let error = Error::invalid("place to calibrate").at(path.display());
+                Err(error.expected("nobody else to measure it").got("a measurement under way"))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
 impl Drop for Made {
     fn drop(&mut self) {
         // What is left is a file whose name says what it was.
@@ -100,9 +122,7 @@ fn measured_place(place: &Place, overwrite: bool) -> Result<(Place, Option<Made>
     let metadata = fs::metadata(path).map_err(|error| Error::io("open", path.display(), error))?;
     if metadata.is_dir() {
         let file = path.join(NAME);
-        let made = fs::File::create_new(&file);
-        made.map_err(|error| Error::io("create", file.display(), error))?;
-        return Ok((Place::Path(file.clone()), Some(Made(file))));
+        return Ok((Place::Path(file.clone()), Some(Made::at(file)?)));
     }
     if metadata.is_file() {
         return refused("a directory on the device: a file's content would be lost");
@@ -114,8 +134,7 @@ fn measured_place(place: &Place, overwrite: bool) -> Result<(Place, Option<Made>
 }
 
 /// The table.
-fn print(calibration: &Calibration, file: Option<&Path>) -> Result<()> {
-    let mut out = Output::new();
+fn print(calibration: &Calibration, out: &mut Output) -> Result<()> {
     out.line(format_args!("device         {}", calibration.place))?;
     if !calibration.emulated.is_empty() {
         out.line(format_args!("emulated       {}, in virtual time", calibration.emulated))?;
@@ -143,17 +162,14 @@ fn print(calibration: &Calibration, file: Option<&Path>) -> Result<()> {
         }
         Ok::<(), Error>(())
     };
-    two(&mut out, "threads", &calibration.read_threads, &calibration.write_threads)?;
-    two(&mut out, "bytes", &calibration.read_sizes, &calibration.write_sizes)?;
+    two(out, "threads", &calibration.read_threads, &calibration.write_threads)?;
+    two(out, "bytes", &calibration.read_sizes, &calibration.write_sizes)?;
     out.line("")?;
     out.line(format_args!("{:>12}  {:>10}", "writes", "both GB/s"))?;
     for (share, gb) in &calibration.mixed {
         out.line(format_args!("{:>11.0}%  {gb:>10.3}", share * 100.0))?;
     }
-    if let Some(file) = file {
-        out.line(format_args!("\nwritten to {}", file.display()))?;
-    }
-    out.flush()
+    Ok(())
 }
 
 fn time(ns: f64) -> String {
@@ -174,9 +190,14 @@ mod tests {
             let (measured, made) = measured_place(&place(folder.path()), false).unwrap();
             assert!(measured.to_string().ends_with(NAME) && made.is_some());
             // Two at once would measure each other.
+            let device = CalibratedDevice::open(&measured, 1 << 20).unwrap();
             assert!(measured_place(&place(folder.path()), false).is_err());
+            drop(device);
         }
         assert!(!folder.path().join(NAME).exists());
+        // One that was cut off is in nobody's way.
+        fs::write(folder.path().join(NAME), "left").unwrap();
+        assert!(measured_place(&place(folder.path()), false).is_ok());
         let file = folder.path().join("precious");
         fs::write(&file, "x").unwrap();
         assert!(measured_place(&place(&file), true).is_err());

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let compaction = match &args.keyspace {
         None => db.start_compaction()?,
         Some(name) => {
-            let keyspace = place::existing(&db, name)?;
+            let keyspace = place::existing(&db, "--keyspace", name)?;
             match (from, to) {
                 (Some(from), Some(to)) => keyspace.start_compaction(from..to)?,
                 (Some(from), None) => keyspace.start_compaction(from..)?,

@@ -26,16 +26,40 @@ pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
     if !dir.exists() {
         return refused("no such directory");
     }
-    let is_store = |name: &str| {
-        name.starts_with("manifest-")
-            || table::parse_file_name(name).is_some()
-            || table::parse_values_file_name(name).is_some()
-            || log::parse_segment_name(name).is_some()
-    };
-    if look(dir)?.list()?.iter().any(|file| is_store(&file.name)) {
+    if look(dir)?.list()?.iter().any(|file| is_of_store(&file.name)) {
         return Ok(());
     }
     refused("none")
+}
+
+fn is_of_store(name: &str) -> bool {
+    name.starts_with("manifest-")
+        || table::parse_file_name(name).is_some()
+        || table::parse_values_file_name(name).is_some()
+        || log::parse_segment_name(name).is_some()
+}
+
+/// Refuses a directory that has files and no store, so that a mistyped path gets none. What was measured of
+/// the device may lie there.
+pub(crate) fn may_hold_store(dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    if look(dir)?.list()?.iter().any(|file| is_of_store(&file.name)) {
+        return Ok(());
+    }
+    let failed = |error| Error::io("list", dir.display(), error);
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        let is_own = name.starts_with("terrace") || ["LOCK", "lost+found"].contains(&&*name);
+        if !is_own && !name.starts_with('.') {
+            return Err(Error::invalid("store")
+                .at(dir.display())
+                .expected("an empty directory, or one with a store")
+                .got(format_args!("`{name}` in it")));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a directory that holds any file: a measurement destroys nothing.

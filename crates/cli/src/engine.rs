@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use terracedb::{Error, Result};
+use terracedb::{Durability, Error, Result};
 use workload::Engine;
 
 use crate::config::{Config, Flags};
@@ -45,7 +45,9 @@ impl EngineStore {
             // What is measured is what was asked for.
             return Err(Error::invalid("SCM tier").expected("one that opens").got(failure));
         }
-        let engine = Engine::new(db)?;
+        // As long as nobody says how, writes are not to be durable at once, as in other stores' benchmarks.
+        let durability = config.durability().unwrap_or(Durability::None);
+        let engine = Engine::new(db)?.durability(durability);
         Ok(Self { engine, _scratch: scratch, dir })
     }
 

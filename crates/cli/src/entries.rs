@@ -8,6 +8,7 @@ use terracedb::{Error, Result};
 use crate::Outcome;
 use crate::args;
 use crate::output::Output;
+use crate::place::Place;
 
 pub(crate) fn get(args: args::Get) -> Result<Outcome> {
     let key = args.place.bytes(&args.key)?;
@@ -17,7 +18,9 @@ pub(crate) fn get(args: args::Get) -> Result<Outcome> {
     };
     let mut out = Output::new();
     out.bytes(&args.place.shown(&value))?;
-    out.bytes(b"\n")?;
+    if !args.raw {
+        out.bytes(b"\n")?;
+    }
     out.flush()?;
     Ok(Outcome::Done)
 }
@@ -25,11 +28,7 @@ pub(crate) fn get(args: args::Get) -> Result<Outcome> {
 pub(crate) fn put(args: args::Put) -> Result<Outcome> {
     let key = args.place.bytes(&args.key)?;
     let value = if args.value == "-" {
-        let mut value = Vec::new();
-        let limit = base::limits::VALUE_BYTES_MAX as u64 + 1;
-        let read = stdin().lock().take(limit).read_to_end(&mut value);
-        read.map_err(|e| Error::io("read", "standard input", e))?;
-        value
+        value_of_stdin(&args.place)?
     } else {
         args.place.bytes(&args.value)?
     };
@@ -40,6 +39,20 @@ pub(crate) fn put(args: args::Put) -> Result<Outcome> {
         None => keyspace.put(key, value)?,
     }
     Ok(Outcome::Done)
+}
+
+/// The bytes of standard input, or what the digits there say, whose last line may end.
+fn value_of_stdin(place: &Place) -> Result<Vec<u8>> {
+    let failed = |error| Error::io("read", "standard input", error);
+    let limit = base::limits::VALUE_BYTES_MAX as u64 + 1;
+    if !place.hex {
+        let mut value = Vec::new();
+        stdin().lock().take(limit).read_to_end(&mut value).map_err(failed)?;
+        return Ok(value);
+    }
+    let mut digits = String::new();
+    stdin().lock().take(2 * limit).read_to_string(&mut digits).map_err(failed)?;
+    place.bytes(digits.trim_end_matches(['\r', '\n']))
 }
 
 pub(crate) fn delete(args: args::Delete) -> Result<Outcome> {

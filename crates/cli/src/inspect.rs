@@ -59,7 +59,16 @@ impl Show {
     }
 
     fn log(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
+        let (mut next, mut is_unreadable) = (0, false);
         log::inspect(medium, name, &mut |entry| {
+            match &entry {
+                log::Entry::Header(_) => {}
+                log::Entry::Begin { begin, .. } => next = begin.sequence + 1,
+                log::Entry::Mark { sequence, .. } | log::Entry::Batch { sequence, .. } => {
+                    next = sequence + 1;
+                }
+                log::Entry::End { unreadable, .. } => is_unreadable = unreadable.is_some(),
+            }
             if matches!(entry, log::Entry::Header(_)) && !self.json {
                 let [at, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
                 self.out.line(format_args!("{at:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
@@ -67,7 +76,10 @@ impl Show {
             let row = LogRow::of(&entry);
             self.line(row, || entry_to_json(&entry))
         })?;
-        Ok(Outcome::Done)
+        Ok(match is_unreadable && was_durable(medium, name, next)? {
+            true => Outcome::Negative,
+            false => Outcome::Done,
+        })
     }
 
     fn manifest(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
@@ -90,6 +102,34 @@ impl Show {
         }
         Ok(Outcome::Done)
     }
+}
+
+/// Whether later segments say that the record of lane sequence `next`, which cannot be read in the segment
+/// `name`, was durable, and belongs to the log. A tail that a crash left is neither: it never was durable, or
+/// the log went on with its lane sequence in a later segment. One that was made ahead says nothing.
+fn was_durable(medium: &dyn media::Medium, name: &str, next: u64) -> Result<bool> {
+    let Some(place) = log::parse_segment_name(name) else { return Ok(false) };
+    let (mut limit, mut durable_below) = (u64::MAX, 0);
+    for file in medium.list()? {
+        let other = log::parse_segment_name(&file.name);
+        if !other.is_some_and(|(lane, segment)| lane == place.0 && segment > place.1) {
+            continue;
+        }
+        let said = log::inspect(medium, &file.name, &mut |entry| {
+            match entry {
+                log::Entry::Begin { begin, .. } => {
+                    limit = limit.min(begin.sequence);
+                    durable_below = durable_below.max(begin.durable);
+                }
+                log::Entry::Mark { durable, .. } => durable_below = durable_below.max(durable),
+                _ => {}
+            }
+            Ok(())
+        });
+        // What is wrong there is told by an inspection of it.
+        drop(said);
+    }
+    Ok(next < limit.min(durable_below))
 }
 
 fn fact_to_json(fact: &Fact) -> Value {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use terracedb::{Error, KeyspaceOptions, Result, format_bytes, format_count};
+use terracedb::{Error, KeyspaceOptions, KeyspaceStatistics, Result, format_bytes, format_count};
 
 use crate::config::{Config, Flags};
 use crate::output::Output;
@@ -80,11 +80,26 @@ fn list(args: &List) -> Result<Outcome> {
         } else {
             let bytes = format_bytes(keyspace.table_bytes);
             let tables = format_count(keyspace.tables, "table");
-            out.line(format_args!("{}\t{tables} of {bytes}", keyspace.name))?;
+            let name = keyspace.name.escape_debug();
+            out.line(format_args!("{name}\t{tables} of {bytes}{}", beside(&keyspace)))?;
         }
     }
     out.flush()?;
     Ok(Outcome::Done)
+}
+
+/// What a keyspace holds beside its tables.
+fn beside(keyspace: &KeyspaceStatistics) -> String {
+    let KeyspaceStatistics { value_files, value_file_bytes, unflushed_bytes, .. } = *keyspace;
+    let mut text = String::new();
+    if value_files > 0 {
+        let files = format_count(value_files, "value file");
+        text.push_str(&format!(", {files} of {}", format_bytes(value_file_bytes)));
+    }
+    if unflushed_bytes > 0 {
+        text.push_str(&format!(", {} not flushed yet", format_bytes(unflushed_bytes)));
+    }
+    text
 }
 
 fn create(args: &Create) -> Result<Outcome> {
@@ -109,20 +124,26 @@ fn create(args: &Create) -> Result<Outcome> {
 
 fn drop_keyspace(args: &Drop) -> Result<Outcome> {
     let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
-    place::existing(&db, &args.name)?;
+    place::existing(&db, "keyspace", &args.name)?;
     let statistics = db.statistics();
-    let going = statistics.keyspaces.iter().find(|keyspace| keyspace.name == args.name);
-    let bytes = going.map_or(0, |keyspace| keyspace.table_bytes);
+    let going = statistics.keyspaces.into_iter().find(|keyspace| keyspace.name == args.name);
+    let going = going.unwrap_or_default();
     if !args.dry_run {
         db.drop_keyspace(&args.name)?;
     }
     let mut out = Output::new();
     if args.json {
-        out.line(json!({ "name": args.name, "table_bytes": bytes, "dropped": !args.dry_run }))?;
+        out.line(json!({
+            "name": args.name,
+            "table_bytes": going.table_bytes,
+            "value_file_bytes": going.value_file_bytes,
+            "unflushed_bytes": going.unflushed_bytes,
+            "dropped": !args.dry_run,
+        }))?;
     } else {
         let verb = if args.dry_run { "would be dropped" } else { "dropped" };
-        let bytes = format_bytes(bytes);
-        out.line(format_args!("keyspace `{}` with tables of {bytes} {verb}", args.name))?;
+        let (bytes, beside) = (format_bytes(going.table_bytes), beside(&going));
+        out.line(format_args!("keyspace `{}` with tables of {bytes}{beside} {verb}", args.name))?;
     }
     out.flush()?;
     Ok(Outcome::Done)

@@ -35,6 +35,7 @@ use clap::Parser;
 use terracedb::{Error, ErrorKind, Result};
 
 use crate::args::{Args, Command};
+use crate::output::tell;
 
 /// How a command that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +59,9 @@ fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("terrace: {}", args::plain(&error));
+            tell(args::plain(&error));
             if let Some(advice) = advice(&error, on_store) {
-                eprintln!("terrace: {advice}");
+                tell(advice);
             }
             ExitCode::from(if error.kind() == ErrorKind::Invalid { 2 } else { 1 })
         }

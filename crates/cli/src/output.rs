@@ -8,6 +8,11 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use terracedb::{Error, Result};
 
+/// Says something on standard error, whose reader may have left, too.
+pub(crate) fn tell(what: impl fmt::Display) {
+    drop(writeln!(io::stderr(), "terrace: {what}"));
+}
+
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
     closed: bool,

@@ -34,7 +34,7 @@ impl Place {
 
     /// The keyspace, which is there already.
     pub(crate) fn existing(&self, db: &Db) -> Result<Keyspace> {
-        existing(db, &self.keyspace)
+        existing(db, "--keyspace", &self.keyspace)
     }
 
     /// What was typed as bytes: itself, or the hexadecimal digits' values.
@@ -53,11 +53,11 @@ impl Place {
     }
 }
 
-/// The keyspace called `name`; one that is not there is a mistake.
-pub(crate) fn existing(db: &Db, name: &str) -> Result<Keyspace> {
+/// The keyspace called `name`, which was typed as `argument`; one that is not there is a mistake.
+pub(crate) fn existing(db: &Db, argument: &'static str, name: &str) -> Result<Keyspace> {
     db.existing_keyspace(name).ok_or_else(|| {
         let names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
-        Error::invalid("--keyspace")
+        Error::invalid(argument)
             .expected(format_args!("one of [{}]", names.join(", ")))
             .got(format_args!("`{name}`"))
     })

@@ -23,9 +23,6 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
         progress.show(tick.done, tick.total);
     })?;
     drop(progress);
-    if let Some(path) = &args.stats {
-        stats::save(store.engine().db(), path)?;
-    }
     if args.json {
         let line = serde_json::to_string(&report);
         out.line(line.map_err(|e| Error::invalid("report").caused_by(e))?)?;
@@ -33,6 +30,9 @@ pub(crate) fn run(args: args::Replay) -> Result<Outcome> {
         out.line(&report)?;
     }
     out.flush()?;
+    if let Some(path) = &args.stats {
+        stats::save(store.engine().db(), path)?;
+    }
     if report.figures.wrong > 0 {
         return Err(Error::corrupt("answers")
             .expected("every value its key's")

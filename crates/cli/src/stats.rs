@@ -99,6 +99,11 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         format_count(rows.fills, "row"),
         rows.refused.sum()
     ))?;
+    out.line(format_args!(
+        "{} of keys without a value, {} of them looked into pages",
+        format_count(statistics.hits.absent, "get"),
+        statistics.hits.absent_searched
+    ))?;
     if let Some(scm) = &statistics.scm {
         print_scm(scm, out)?;
     }
@@ -217,6 +222,7 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "runs": keyspace.runs,
         "memtables": keyspace.memtables,
         "memtable_bytes": keyspace.memtable_bytes,
+        "unflushed_bytes": keyspace.unflushed_bytes,
         "pinned_bytes": keyspace.pinned_bytes,
         "metadata_bytes": keyspace.metadata_bytes,
         "value_files": keyspace.value_files,
@@ -237,7 +243,7 @@ fn level_to_json(level: &LevelStatistics) -> Value {
     })
 }
 
-/// Where gets ended.
+/// Where gets found their value.
 fn hits_to_json(statistics: &Statistics) -> Value {
     let hits = &statistics.hits;
     json!({
@@ -246,6 +252,8 @@ fn hits_to_json(statistics: &Statistics) -> Value {
         "page": hits.page,
         "scm": hits.scm,
         "flash": hits.flash,
+        "absent": hits.absent,
+        "absent_searched": hits.absent_searched,
     })
 }
 
@@ -257,8 +265,10 @@ fn curves_to_json(statistics: &Statistics) -> Value {
         let points = curve.points.iter().map(point).collect::<Vec<_>>();
         json!({ "accesses": curve.accesses, "points": points })
     };
+    // Lookups past the memtables. Those of keys without a value have their pages in the curve, too.
+    let operations = hits.row + hits.page + hits.scm + hits.flash + hits.absent_searched;
     json!({
-        "operations": hits.row + hits.page + hits.scm + hits.flash,
+        "operations": operations,
         "row_hits": hits.row,
         "rows": curve(&statistics.row_curve),
         "pages": curve(&statistics.page_curve),

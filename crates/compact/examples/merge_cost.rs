@@ -118,6 +118,7 @@ fn main() -> Result<()> {
         dictionaries: Arc::new(NoDictionaries),
         operators: Arc::new(Operators::new()),
         account: account.clone(),
+        tables: account.clone(),
         read_bytes: 8 << 20,
     };
     for _ in 0..5 {

@@ -187,7 +187,15 @@ impl Retention {
             return self.keep_deletes(keep);
         }
         self.settle(Base::Nothing, keep)?;
-        for delete in self.deletes.drain(..) {
+        let oldest_reader = self.rules.horizon.oldest();
+        for (number, delete) in self.deletes.drain(..).enumerate() {
+            // The newest tells a reader from before it that the key was written to since.
+            if number == 0 && delete.trailer.seqno() > oldest_reader {
+                let WaitingDelete { trailer, superseded_by, .. } = delete;
+                self.counts.kept += 1;
+                keep(Kept { key: &self.key, trailer, value: &[], superseded_by })?;
+                continue;
+            }
             let reason = match delete.expired {
                 true => &mut self.counts.expired,
                 false => &mut self.counts.deleted,

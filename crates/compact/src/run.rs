@@ -43,8 +43,10 @@ pub struct Env {
     pub dictionaries: Arc<dyn Dictionaries>,
     /// The merge operators this process knows.
     pub operators: Arc<Operators>,
-    /// Charged with all that a run takes.
+    /// Charged with all that a run takes, but for what follows.
     pub account: Account,
+    /// Charged with what stays in memory of inputs while they are open.
+    pub tables: Account,
     /// About the memory for reading inputs, bytes: with more of it reads are longer, up to what
     /// every device gives its full rate for.
     pub read_bytes: usize,

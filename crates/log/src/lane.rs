@@ -260,7 +260,8 @@ impl Lane {
             pins: Pins::default(),
         };
         self.sequence += 1;
-        self.marked = self.shared.durable_sequence();
+        // What became durable since the Begin was made, no record vouches for yet: a Mark has to.
+        self.marked = if opened { self.shared.durable_sequence() } else { durable };
         self.shared.set_active_bytes(next.tail);
         Ok(self.active.replace(next).map(|old| self.retire(old)))
     }

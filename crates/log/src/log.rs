@@ -38,6 +38,9 @@ const AHEAD_STEPS: u64 = 3;
 /// The lane that is appended to.
 pub(crate) const LANE: LaneId = LaneId(0);
 
+/// No segment has a larger number. A name with one was made by no log.
+const SEGMENT_MAX: u64 = 1 << 62;
+
 /// The most bytes of records copied together; a larger record is stored without a copy.
 const GROUP_BYTES_MAX: u64 = 256 << 10;
 
@@ -122,8 +125,11 @@ impl Log {
             let appended = chain.lane == LANE;
             let shared = if appended { Arc::clone(&shared) } else { Arc::default() };
             let bytes = if appended { options.segment_bytes } else { SEGMENT_BYTES_MIN };
-            let id = newest.checked_add(1).ok_or_else(|| {
-                Error::corrupt("log segment's number").expected("one below").got(newest)
+            // Far below the largest, so that there always is a next one.
+            let id = newest.checked_add(1).filter(|id| *id <= SEGMENT_MAX).ok_or_else(|| {
+                Error::corrupt("log segment's number")
+                    .expected(format_args!("one below {SEGMENT_MAX}"))
+                    .got(newest)
             })?;
             // Behind the start even where all of the log was lost: what lies before is not read.
             let id = id.max(source.start.of(chain.lane).0);
@@ -131,7 +137,8 @@ impl Log {
             let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
             let sequence = chain.sequence();
             let torn = chain.torn().is_some();
-            let mut tail = settle(chain, &source, &retention, &mut stale)?;
+            let mut unused = Vec::new();
+            let mut tail = settle(chain, &source, &retention, &mut stale, &mut unused)?;
             // After damage the rest stays where it is, for whoever wants to look at it.
             if recovery.damage.is_some() {
                 tail = None;
@@ -139,7 +146,16 @@ impl Log {
             shared.set_durable(sequence, next - 1);
             let mut lane = Lane::new(identity.1, supply, shared, &retention, sequence, next);
             let mut started = lane.start();
-            if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
+            let is_full = |started: &Result<()>| {
+                started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
+            };
+            if is_full(&started) && recovery.damage.is_none() && !unused.is_empty() {
+                // Nothing of them can come back but themselves, as empty as they are.
+                unused.retain(|name| medium.remove(name).is_err());
+                started = lane.start();
+            }
+            stale.append(&mut unused);
+            if is_full(&started)
                 && let Some(last) = tail.take_if(|_| !torn)
                 && lane.end_short(&last)?
             {

@@ -173,7 +173,11 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         Some((0, ..) | (_, 0, _)) => {
             return Err(Error::corrupt("log record").expected("an operation and a keyspace"));
         }
-        Some((ops, _, keyspaces)) => Content::Batch { ops: ops as u32, keyspaces, body },
+        Some((ops, _, keyspaces)) => {
+            // Who reads on counts from behind the batch.
+            Seqno::try_from(seqno.saturating_add(ops as u64))?;
+            Content::Batch { ops: ops as u32, keyspaces, body }
+        }
         None => {
             let content = if kind == Kind::Mark as u32 {
                 Content::Mark { durable: lane_sequence(&mut cursor)? }

@@ -14,7 +14,7 @@ use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
 use media::{Access, File, Purpose};
 
 use crate::chain::{Chain, Cut, Source};
-use crate::found::{self, Found};
+use crate::found::{self, Found, State};
 use crate::loss::Loss;
 use crate::name::{parse_segment_name, segment_name};
 use crate::options::Recover;
@@ -230,12 +230,14 @@ pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the segments that were replayed. The others are named in `stale`.
+/// Keeps the segments that were replayed. The others are named: in `unused` those that were made ahead, and
+/// hold nothing; in `stale` the rest.
 pub(crate) fn settle(
     chain: Chain,
     source: &Source,
     retention: &Retention,
     stale: &mut Vec<String>,
+    unused: &mut Vec<String>,
 ) -> Result<Tail> {
     let (lane, reached) = (chain.lane, chain.reached().to_vec());
     let mut tail = None;
@@ -243,7 +245,10 @@ pub(crate) fn settle(
         let (id, begin) = (found.id, found.first.map_or(0, |first| first.sequence));
         let name = segment_name(lane, id);
         if !reached.contains(&index) {
-            stale.push(name);
+            match found.state {
+                State::Blank | State::Unmade(_) => unused.push(name),
+                State::Begun | State::Headless(_) | State::Damaged(_) => stale.push(name),
+            }
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use base::Result;
+use base::{ErrorKind, Result};
 use parking_lot::Mutex;
 
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
@@ -56,7 +56,11 @@ impl State {
         let mut result = Ok(());
         for name in waiting {
             if result.is_ok() && !self.is_held(&name) {
-                result = medium.remove(&name);
+                result = match medium.remove(&name) {
+                    // It is not there, or was never: those behind it do not wait for that.
+                    Err(error) if error.kind() == ErrorKind::Invalid => Ok(()),
+                    removed => removed,
+                };
                 if result.is_ok() {
                     continue;
                 }
@@ -270,6 +274,17 @@ mod tests {
         assert_eq!(file.size().unwrap(), 0);
         drop(hold);
         assert_eq!(names(&medium), ["a"], "the new one");
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_keeps_no_other_waiting() {
+        let medium = holding(&["a", "b"]);
+        let hold = medium.hold();
+        medium.remove("missing").unwrap();
+        medium.remove("a").unwrap();
+        drop(hold);
+        assert_eq!((names(&medium), medium.waiting()), (vec!["b".to_owned()], 0));
+        medium.remove("b").unwrap();
     }
 
     /// Removals of a log's segments: an older one must never outlive a newer one.

@@ -244,8 +244,10 @@ pub fn gain(
         let mut compressor = zstd::Compressor::new(level, dictionary, account)?;
         let (mut out, mut total) = (Vec::new(), 0);
         for sample in samples {
-            compressor.compress(sample, &mut out)?;
-            total += out.len();
+            total += match compressor.compress(sample, &mut out)? {
+                true => out.len(),
+                false => sample.len(),
+            };
         }
         Ok(total)
     };

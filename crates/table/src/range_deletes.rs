@@ -18,6 +18,8 @@
 mod overlay;
 mod sweep;
 
+use std::ops::Range;
+
 use base::Seqno;
 use bytes::Bytes;
 
@@ -216,6 +218,25 @@ impl RangeDeletes {
         let (started, inside) = self.locate(key);
         (started - usize::from(inside)..self.fragments.len())
             .filter_map(|index| self.fragment(index))
+    }
+
+    /// The fragments that delete keys from `first` on and before `end`, by position.
+    #[must_use]
+    pub fn positions(&self, first: &[u8], end: Option<&[u8]>) -> Range<usize> {
+        let (started, inside) = self.locate(first);
+        let from = started - usize::from(inside);
+        let to = end.map_or(self.fragments.len(), |end| {
+            let (started, inside) = self.locate(end);
+            let is_first = |last: usize| self.start(last).is_some_and(|start| *start == *end);
+            started - usize::from(inside && started.checked_sub(1).is_some_and(is_first))
+        });
+        from..to.max(from)
+    }
+
+    /// The first key of the fragment at `position`.
+    #[must_use]
+    pub fn start(&self, position: usize) -> Option<&Bytes> {
+        self.fragments.get(position).map(|fragment| &fragment.start)
     }
 
     /// The deletes that these fragments amount to: one for each number of each fragment.

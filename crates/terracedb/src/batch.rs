@@ -231,4 +231,18 @@ impl WriteBatch {
     pub(crate) fn parts(&self) -> &[BatchPart] {
         &self.parts
     }
+
+    /// Refuses more range deletes of one keyspace than a table bears.
+    pub(crate) fn check_ranges(&self) -> Result<()> {
+        let bytes = |part: &BatchPart| {
+            DeletedRanges::reserved_bytes(part.size.ranges, part.size.range_bytes)
+        };
+        let most = self.parts.iter().map(bytes).max().unwrap_or(0);
+        if most > DeletedRanges::BYTES_MAX {
+            return Err(Error::invalid("range deletes of one keyspace in a write batch")
+                .expected(format_args!("at most {} B of memory", DeletedRanges::BYTES_MAX))
+                .got(most));
+        }
+        Ok(())
+    }
 }

@@ -138,7 +138,7 @@ impl Buffers {
                 ))
                 .got(format_bytes(bytes)));
         }
-        Ok(())
+        batch.check_ranges()
     }
 
     /// Makes room in `tree`'s memtable for writes of `size`.
@@ -195,8 +195,14 @@ impl Buffers {
             match active.reserve(size) {
                 Ok(()) if active.bytes() == before => return Ok(()),
                 Ok(()) => {
+                    let first = active.first();
                     drop(view);
-                    return self.within_quota();
+                    self.within_quota()?;
+                    // One that was sealed meanwhile took what was reserved along.
+                    if tree.view().active.first() == first || waited == FLUSHES_WAITED_MAX {
+                        return Ok(());
+                    }
+                    waited += 1;
                 }
                 Err(error) if waited == FLUSHES_WAITED_MAX => return Err(error),
                 Err(error) => {
@@ -209,7 +215,7 @@ impl Buffers {
     }
 
     fn is_full(&self, memtable: &Memtable) -> bool {
-        memtable.filled_bytes() >= self.resources.memtable_bytes()
+        memtable.is_full(self.resources.memtable_bytes())
     }
 
     fn seal_full(&self, tree: &Tree) -> Result<()> {
@@ -322,7 +328,9 @@ impl Buffers {
             self.pace.set_buffers(all as f64 / quota as f64);
             if active > quota / 2 {
                 let filled = |tree: &Arc<Tree>| tree.view().active.filled_bytes();
-                if let Some(tree) = self.trees.all().into_iter().max_by_key(filled) {
+                let largest = self.trees.all().into_iter().max_by_key(filled);
+                // What is only reserved is about to be written.
+                if let Some(tree) = largest.filter(|tree| !tree.view().active.is_empty()) {
                     self.seal(&tree)?;
                 }
             }

@@ -4,7 +4,8 @@
 //! first, so that whatever the manifest then names stays; the manifest's state comes second; the
 //! log's end comes last, so that no table of the state holds a write that the log before the end
 //! does not: replaying the log over the tables gives every batch whole, the ones acknowledged
-//! before the capture among them.
+//! before the capture among them. Ingests are in no log: the two are taken anew where one came between,
+//! or the copy would have what was written after it and not the ingest.
 //!
 //! Memory: the manifest's state once more, and its file names.
 
@@ -16,7 +17,7 @@ use base::{Error, ErrorKind, Result, Seqno, StoreId};
 use log::{Extent, Start, extents};
 use media::{Access, Hold, Medium, Purpose};
 
-use crate::manifest;
+use crate::manifest::{self, State};
 use crate::store::Store;
 
 /// The number of a copied manifest: it is the first of its directory.
@@ -42,15 +43,31 @@ pub(crate) struct Capture {
     hold: Hold,
 }
 
+/// A state and an end of the log that is after it, with no ingest between the two.
+fn moment<E>(state: impl Fn() -> State, end: impl Fn() -> E) -> (State, E) {
+    let ingested = |state: &State| -> Vec<_> {
+        state.keyspaces.values().map(|keyspace| keyspace.ingested).collect()
+    };
+    let mut before = state();
+    // Each turn an ingest came between, which takes syncs of the device.
+    loop {
+        let end = end();
+        let after = state();
+        if ingested(&after) == ingested(&before) {
+            return (before, end);
+        }
+        before = after;
+    }
+}
+
 impl Capture {
     pub(crate) fn take(store: &Store) -> Result<Self> {
         // A batch over a keyspace that the state does not name would come back in part.
         let keyspaces = store.keyspaces.lock();
         let hold = store.holding.hold();
-        let mut state = store.manifest.state();
+        let (mut state, end) = moment(|| store.manifest.state(), || store.log.end());
         // What expired in the store stays so in the copy, wherever its clock stands.
         state.clock_ms = state.clock_ms.max(store.timekeeper.firm());
-        let end = store.log.end();
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
         let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;
@@ -118,5 +135,33 @@ impl Capture {
         file.store(0, &self.manifest, Purpose::Manifest)?;
         file.sync(Purpose::Manifest)?;
         to.sync_names(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use base::KeyspaceId;
+
+    use super::*;
+    use crate::manifest::{Edit, KeyspaceKind};
+
+    #[test]
+    fn an_ingest_between_the_state_and_the_logs_end_is_in_both_or_neither() {
+        let state = |ingested: u64| {
+            let (keyspace, mut state) = (KeyspaceId(1), State::default());
+            let kind = KeyspaceKind::Ordered;
+            state.apply(Edit::KeyspaceCreated { keyspace, kind, name: "k".to_owned() }).unwrap();
+            state.apply(Edit::Ingested { keyspace, last: Seqno::new(ingested) }).unwrap();
+            state
+        };
+        // Of two ingests, each comes right after a state was taken.
+        let (states, ends) = (Cell::new(0), Cell::new(0));
+        let next_state = || state(states.replace(states.get() + 1).min(2));
+        let next_end = || ends.replace(ends.get() + 1);
+        let (taken, end) = moment(next_state, next_end);
+        assert_eq!(taken.keyspaces[&KeyspaceId(1)].ingested, Seqno::new(2));
+        assert_eq!(end, 2, "taken after the last of them");
     }
 }

@@ -140,7 +140,11 @@ fn write(
     }
     to.sync_names(&[])?;
     capture.check_log(store, copy)?;
-    capture.write_manifest(to)?;
+    capture.write_manifest(to).inspect_err(|_| {
+        // Its name may be durable though syncing it failed.
+        let _ = to.remove(&Capture::manifest_name());
+        let _ = to.sync_names(&[]);
+    })?;
     report.elapsed = store.resources.clock().monotonic().saturating_sub(start);
     let CheckpointReport { files_linked, files_copied, bytes_copied, .. } = report;
     let files = files_linked + files_copied;

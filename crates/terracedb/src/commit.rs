@@ -75,7 +75,11 @@ impl Committer {
         let first = BODY.with_borrow_mut(|body| {
             body.clear();
             write.encode(body, tree.id(), key);
-            let first = self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body })?;
+            let appended = self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body });
+            let first = appended.inspect_err(|_| {
+                body.clear();
+                body.shrink_to(SCRATCH_BYTES_MAX);
+            })?;
             // The value as stored is what the operation ends with.
             let stored = body.len().checked_sub(write.stored_bytes());
             let value = stored.and_then(|from| body.get(from..)).unwrap_or_default();

@@ -294,7 +294,9 @@ impl Db {
     /// answer `Closed` from then on; iterators and snapshots being read go on until they end.
     ///
     /// # Errors
-    /// The manifest's: the keyspace then still exists.
+    /// The manifest's. Where that is not poisoned by it (`Statistics::poisoned`), the keyspace still exists.
+    /// Otherwise it is known at the next opening whether it does, and until then its handles answer
+    /// `Closed`.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.store.drop_keyspace(name)
     }
@@ -304,7 +306,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Keyspace::put`]; `Invalid` where the batch needs more memory than the write buffers
-    /// have, about a quarter of the memory number.
+    /// have, about a quarter of the memory number, or range deletes of one keyspace in it more than 16 MiB.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, self.store.settings.load().durability)
     }

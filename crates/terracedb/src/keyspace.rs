@@ -261,7 +261,7 @@ impl Keyspace {
 
     fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
-        let (view, at) = self.tree.moment(&self.store.ring);
+        let (view, at) = self.tree.moment(|| self.store.ring.visible());
         self.usable()?;
         self.lookup(key, probe, view, at)
     }
@@ -287,7 +287,7 @@ impl Keyspace {
         }
         let mut lookup = Lookup::new(key, probe, view, at, None);
         let (value, depth) = reader.run(&mut lookup, None)?;
-        reader.counters.lookup_ended(depth);
+        reader.counters.lookup_ended(depth, value.is_some());
         if let Some(value) = &value {
             reader.rows.keep(&lookup, value, depth);
         }
@@ -358,9 +358,9 @@ impl Keyspace {
         self.cursor_source(at).cursor()
     }
 
-    /// The view to read, with the moment to read it at.
+    /// The view to read any number of keys in, with the moment to read it at.
     pub(crate) fn now(&self) -> Result<(Arc<View>, Seqno)> {
-        let (view, at) = self.tree.moment(&self.store.ring);
+        let (view, at) = self.tree.moment_of_many(|| self.store.ring.visible());
         self.usable()?;
         Ok((Arc::clone(&view), at))
     }

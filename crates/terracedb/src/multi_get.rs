@@ -45,11 +45,12 @@ impl Keyspace {
         let probes = self.store().reader.rows.probes(self.tree().rows(), keys);
         let (view, at) = self.now()?;
         let mut count = 0;
-        for ((key, probe), token) in keys.iter().zip(probes).zip(token..) {
+        for (key, probe) in keys.iter().zip(probes) {
             // Results that were not taken yet need room, too.
             if queue.room() == 0 {
                 break;
             }
+            let token = token.wrapping_add(count as u64);
             queue.start(&view, Key::new(key.as_ref())?, probe, at, None, token)?;
             count += 1;
         }

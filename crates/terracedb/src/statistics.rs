@@ -34,7 +34,7 @@ pub struct Statistics {
     pub cache: CacheStatistics,
     /// The cache of single rows, shared likewise.
     pub rows: RowStatistics,
-    /// Gets and multi-gets by where they ended.
+    /// Gets and multi-gets by where they found their value.
     pub hits: Hits,
     /// Misses over the memory of rows, and over that of pages, in DRAM or below: of this store's reads,
     /// since it was opened; without points where there was no memory for them. What lies between two
@@ -97,10 +97,10 @@ pub struct Statistics {
     pub keyspaces: Vec<KeyspaceStatistics>,
 }
 
-/// Where gets ended.
+/// Where gets found their value; one that fails counts nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// In a memtable, or nowhere without a page.
+    /// In a memtable.
     pub memtable: u64,
     /// In the cache of single rows.
     pub row: u64,
@@ -110,10 +110,14 @@ pub struct Hits {
     pub scm: u64,
     /// On flash: at least one device read.
     pub flash: u64,
+    /// Nowhere: the key has no value.
+    pub absent: u64,
+    /// Of these, those for which pages were looked into: neither memtables nor the tables' key ranges told.
+    pub absent_searched: u64,
 }
 
 /// What one keyspace holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyspaceStatistics {
     /// The name.
@@ -122,6 +126,8 @@ pub struct KeyspaceStatistics {
     pub memtables: usize,
     /// See `memtables`.
     pub memtable_bytes: u64,
+    /// What of that memory entries take, bytes: of what was written since the last flush.
+    pub unflushed_bytes: u64,
     /// Table files, their bytes, and the entries (versions) in them.
     pub tables: usize,
     /// See `tables`.
@@ -199,6 +205,8 @@ impl Statistics {
                 page: reads.page.get(),
                 scm: reads.below.get(),
                 flash: reads.flash.get(),
+                absent: reads.absent.get(),
+                absent_searched: reads.absent_searched.get(),
             },
             row_curve: store.reader.curves.rows(reads.row.get()),
             page_curve: store.reader.curves.pages(),
@@ -243,6 +251,7 @@ impl KeyspaceStatistics {
             name: tree.name().to_owned(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
+            unflushed_bytes: view.memtables().map(|memtable| memtable.filled_bytes()).sum(),
             tables: files.len(),
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),

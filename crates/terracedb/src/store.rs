@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
-use base::{Durability, Error, KeyspaceId, Result, Seqno, StoreId};
+use base::{Durability, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId};
 use compact::Operators;
 use log::Log;
 use media::{Holding, Medium, Metered};
@@ -156,7 +156,10 @@ impl Store {
         let start = self.log.start_once_flushed(tree.id(), Seqno::MAX);
         edits.extend(Edit::log_begins(&start));
         if let Err(error) = self.manifest.append(edits) {
-            tree.mark_dropped(false);
+            // A manifest that failed at this may say that it is gone: what is written until the next opening
+            // tells would be lost. One that failed before was not written to.
+            let is_in_doubt = error.kind() != ErrorKind::Poisoned;
+            tree.mark_dropped(is_in_doubt && self.manifest.poisoned().is_some());
             return Err(error);
         }
         tree.discard(Memtable::new(self.buffers.account(), Seqno::ZERO).ok());

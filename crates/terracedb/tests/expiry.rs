@@ -354,3 +354,34 @@ fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() 
     assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
     assert_eq!(db.statistics().clock.trouble(), None);
 }
+
+/// What a transaction read expired meanwhile, and so did what others wrote in between: a trace of it stays.
+#[test]
+fn a_foreign_write_to_what_expired_since_is_a_conflict() {
+    for compacts in [false, true] {
+        for expires in [false, true] {
+            let timed = Timed::new();
+            let db = timed.open();
+            let ks = db.keyspace("k").unwrap();
+            ks.put_with_ttl("lease", "me", SECOND).unwrap();
+            let mut transaction = db.transaction();
+            assert_eq!(transaction.get(&ks, "lease").unwrap().as_deref(), Some(&b"me"[..]));
+            match expires {
+                true => ks.put_with_ttl("lease", "other", SECOND / 2).unwrap(),
+                false => ks.delete("lease").unwrap(),
+            }
+            timed.pass(2 * SECOND);
+            db.flush().unwrap();
+            if compacts {
+                db.compact().unwrap();
+            }
+            transaction.put(&ks, "resource", "mine").unwrap();
+            let why = format!("compacts {compacts}, expires {expires}");
+            assert!(transaction.commit().is_err_and(|error| error.is_conflict()), "{why}");
+            // Nobody reads from before it any more.
+            ks.put("z", "z").unwrap();
+            db.compact().unwrap();
+            assert_eq!(db.statistics().keyspaces[0].table_entries, 1, "{why}");
+        }
+    }
+}

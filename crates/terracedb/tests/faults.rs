@@ -203,6 +203,40 @@ fn a_failed_manifest_append_may_have_been_written() {
     }
 }
 
+/// Whether a keyspace is gone whose drop failed with the manifest is known when that is read again: nobody
+/// is told until then that a write to it is safe.
+#[test]
+fn a_drop_that_failed_with_the_manifest_takes_no_acknowledged_write() {
+    for on in [OpKind::Write, OpKind::Sync] {
+        let mut world = World::new(3);
+        world.put(0..100);
+        world.db().flush().unwrap();
+        let keyspace = world.db().keyspaces().remove(0);
+        let name = keyspace.name().to_owned();
+        world.device.inject(io(on).purpose(Purpose::Manifest)).unwrap();
+        world.db().drop_keyspace(&name).unwrap_err();
+        let written = keyspace.put_with("key", "value", Durability::Sync);
+        let error = written.expect_err("it may be gone");
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        drop(keyspace);
+        world.open();
+        match world.db().existing_keyspace(&name) {
+            Some(_) => world.assert_holds(0..100, "not dropped"),
+            None => assert!(world.db().keyspaces().is_empty()),
+        }
+    }
+    // Where the manifest failed before, nothing happened, and it goes on.
+    let world = World::new(4);
+    world.put(0..100);
+    let name = world.db().keyspaces().remove(0).name().to_owned();
+    world.device.inject(io(OpKind::Write).purpose(Purpose::Manifest)).unwrap();
+    world.db().flush().unwrap_err();
+    let error = world.db().drop_keyspace(&name).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    world.put(100..200);
+    world.assert_holds(0..200, "a drop that was not written");
+}
+
 /// The manifest that an open begins is in force once its name is durable: a device that then
 /// cannot say that the older one's removal is refuses nothing.
 #[test]

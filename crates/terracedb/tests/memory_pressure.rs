@@ -74,3 +74,22 @@ fn memory_pressure_is_told_when_it_begins_and_when_it_ends() {
     db.flush().unwrap();
     assert_eq!(heard(), [""; 0]);
 }
+
+/// A write that takes more than half of what write buffers may: the room made for it is where it goes.
+#[test]
+fn a_large_write_flushes_no_empty_memtable() {
+    let stepped = Stepped::new(2);
+    let db = stepped.on(memory()).codec(Codec::None).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let value = common::noise(6 << 20);
+    for number in 0..4u8 {
+        keyspace.put([number], &value).unwrap();
+        stepped.pass(Duration::from_secs(1));
+        assert!(
+            db.statistics().flushes <= u64::from(number),
+            "{number}: {}",
+            db.statistics().flushes
+        );
+    }
+    assert_eq!(keyspace.get([3]).unwrap().as_deref(), Some(&value[..]));
+}

@@ -194,6 +194,17 @@ fn operands_of_one_key_are_bounded() {
     assert!(error.to_string().contains("merge operands of one key"), "{error}");
     ks.put("b", "still here").unwrap();
     assert!(ks.contains_key("b").unwrap());
+    assert_eq!(ks.iter().unwrap().rev().nth(1).unwrap().unwrap_err().kind(), ErrorKind::Invalid);
+    // What supersedes them is found from either side, though from one they are met first.
+    ks.put("a", "x").unwrap();
+    let values = |entries: Vec<(bytes::Bytes, bytes::Bytes)>| -> Vec<_> {
+        entries.into_iter().map(|(_, value)| value).collect()
+    };
+    let backward: terracedb::Result<Vec<_>> = ks.iter().unwrap().rev().collect();
+    assert_eq!(values(backward.unwrap()), ["still here", "x"]);
+    ks.delete("a").unwrap();
+    let backward: terracedb::Result<Vec<_>> = ks.iter().unwrap().rev().collect();
+    assert_eq!(values(backward.unwrap()), ["still here"]);
 }
 
 /// A flush has 6 MiB for all it does: what packing finds no room for is stored as it is.

@@ -13,6 +13,7 @@ mod common;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
 
 fn key(number: u32) -> String {
@@ -269,6 +270,96 @@ fn a_flush_bears_any_number_of_range_deletes() {
     db.flush().unwrap();
     assert!(ks.get(name(0)).unwrap().is_none());
     assert!(ks.get(name(COUNT)).unwrap().is_some());
+}
+
+/// A store in little memory in which nothing is merged until that is asked for.
+fn unmerged() -> Db {
+    let options = Options {
+        fanout: 1000,
+        settled_runs: 1000,
+        space_max: 1000.0,
+        settled_space: 1000.0,
+        deletes_share: 1000.0,
+        ..Options::default()
+    };
+    let builder = Db::on_medium(common::memory()).memory(common::MEMORY);
+    builder.compaction_options(options).open().unwrap()
+}
+
+/// What merges have together at the least memory is less than what some thousand range deletes take.
+#[test]
+fn a_merge_bears_thousands_of_range_deletes() {
+    const COUNT: u32 = 4500;
+    let db = unmerged();
+    let ks = db.keyspace("k").unwrap();
+    let name = |number: u32| format!("{number:032}");
+    (0..2 * COUNT).for_each(|number| ks.put(name(number), "v").unwrap());
+    db.flush().unwrap();
+    for round in ["x", "y", "z"] {
+        for number in (0..2 * COUNT).step_by(2) {
+            ks.delete_range(name(number)..name(number) + round).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(ks.iter().unwrap().count(), COUNT as usize);
+    assert!((1..2 * COUNT).step_by(2).all(|number| ks.contains_key(name(number)).unwrap()));
+    let statistics = db.statistics().compaction;
+    assert!(statistics.failing.is_none(), "{statistics:?}");
+}
+
+/// Where each table's lie in keys of its own, a cut among those of one takes in all of the others' in front.
+#[test]
+fn a_merge_bears_range_deletes_of_many_tables_side_by_side() {
+    const COUNT: u32 = 20000;
+    const TABLES: u32 = 5;
+    let db = unmerged();
+    let ks = db.keyspace("k").unwrap();
+    let name = |number: u32| format!("{number:032}");
+    let all = TABLES * (COUNT + 10);
+    (0..all).for_each(|number| ks.put(name(number), "v").unwrap());
+    db.flush().unwrap();
+    let mut left = all;
+    for table in 0..TABLES {
+        let from = table * (COUNT + 10);
+        // The last has the most.
+        let count = COUNT + 10 * u32::from(table + 1 == TABLES);
+        for number in from..from + count {
+            ks.delete_range(name(number)..name(number) + "x").unwrap();
+        }
+        left -= count;
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(ks.iter().unwrap().count(), left as usize);
+    let statistics = db.statistics().compaction;
+    assert!(statistics.failing.is_none(), "{statistics:?}");
+}
+
+/// A table bears only so many: a batch of more would be acknowledged, and never leave the log.
+#[test]
+fn a_batch_of_more_range_deletes_than_a_table_bears_is_refused() {
+    let db = Db::on_medium(common::memory()).memory(512 << 20).open().unwrap();
+    let ks = db.keyspace("k").unwrap();
+    // So that there is something under them.
+    ks.put("a", "v").unwrap();
+    ks.put("z", "v").unwrap();
+    db.flush().unwrap();
+    let bound =
+        |number: u32, end: u8| [format!("m{number:06}").as_bytes(), &[end; 60_000]].concat();
+    let mut batch = WriteBatch::new();
+    for number in 0..200 {
+        batch.delete_range(&ks, bound(number, 1)..bound(number, 2)).unwrap();
+    }
+    let error = db.write(&batch).unwrap_err();
+    assert_eq!(error.kind(), terracedb::ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("range deletes"), "{error}");
+    // One by one they are as many as anyone wants: memtables end before a table is full.
+    for number in 0..700 {
+        ks.delete_range(bound(number, 1)..bound(number, 2)).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(ks.iter().unwrap().count(), 2);
 }
 
 /// `cargo test --release -p terracedb --test range_deletes -- --ignored --nocapture`

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::ErrorKind;
 use common::Stepped;
 use media::{Access, Buf, Faulty, Medium, Purpose};
-use terracedb::{Bytes, Codec, Db, Keyspace, Result};
+use terracedb::{Bytes, Codec, Db, Hits, Keyspace, Result};
 
 const KEYS: u32 = 4000;
 
@@ -186,6 +186,25 @@ fn a_cold_get_costs_one_page_and_a_missing_key_none() {
     assert!(after - before <= gets, "{} data pages for {gets} gets", after - before);
     let hits = db.statistics().hits;
     assert!(hits.flash >= after - before, "{hits:?}");
+}
+
+/// By itself or in a queue: a lookup that finds no value is no tier's hit, and is known to have needed pages.
+#[test]
+fn what_is_not_found_is_no_hit() {
+    let device = filled();
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    let mut between = key(7).to_vec();
+    between.push(0);
+    let behind = [0xff; 20];
+    for (turn, missing) in [&between[..], &behind].into_iter().enumerate() {
+        let before = db.statistics().hits;
+        assert!(keyspace.get(missing).unwrap().is_none());
+        assert!(keyspace.multi_get(&[missing]).unwrap().remove(0).unwrap().is_none());
+        let absent_searched = before.absent_searched + if turn == 0 { 2 } else { 0 };
+        let expected = Hits { absent: before.absent + 2, absent_searched, ..before };
+        assert_eq!(db.statistics().hits, expected, "{}", missing.escape_ascii());
+    }
 }
 
 #[test]

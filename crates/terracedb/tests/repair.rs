@@ -15,7 +15,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{ErrorKind, Rng};
+use base::limits::PAGE_BYTES;
+use base::{ErrorKind, PageSeed, Rng, StoreId};
 use common::{Image, Model, Stepped, show, used};
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Codec, RepairOptions, RepairReport, check, repair};
@@ -250,6 +251,78 @@ fn a_missing_table_costs_its_keys() {
         assert_eq!((report.repaired.len(), &report.repaired[0].file), (1, name));
         assert!(!report.lost.is_empty() && report.kept.is_empty());
         sample.ask(&medium, &report, name);
+    }
+}
+
+/// What a newer build wrote is no damage to this one, which could only make less of it.
+#[test]
+fn a_table_of_a_newer_version_is_refused() {
+    let sample = Sample::new(7, Codec::Lz4, false);
+    let name = sample.files.named(".table")[1];
+    let mut content = sample.files.0[name].clone();
+    let pages = content.len() / PAGE_BYTES;
+    let table = table::parse_file_name(name).unwrap();
+    for number in pages - 2..pages {
+        let page = &mut content[number * PAGE_BYTES..][..PAGE_BYTES];
+        // Behind the header: magic, version, length, store.
+        page[24 + 8] = 200;
+        let store = u128::from_le_bytes(*page[24 + 16..].first_chunk().unwrap());
+        let checksum = PageSeed::new(StoreId(store), table).checksum(number as u32, &page[8..]);
+        page[..8].copy_from_slice(&checksum.to_le_bytes());
+    }
+    for manifest in [None, Some(sample.files.named("manifest-")[0])] {
+        let medium = sample.files.with(name, Some(content.clone()));
+        if let Some(manifest) = manifest {
+            medium.remove(manifest).unwrap();
+        }
+        let before = Image::of(&medium);
+        let shared = Arc::clone(&medium) as Arc<dyn Medium>;
+        let error = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(Image::of(&medium) == before, "{error}");
+    }
+}
+
+/// What is left of an ingested table stays where that was, even where a manifest made anew has to say so.
+#[test]
+fn a_salvaged_ingest_keeps_its_place_without_a_manifest() {
+    let medium = Arc::new(MemoryMedium::new());
+    let stepped = Stepped::new(8);
+    let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+    let keyspace = db.keyspace("one").unwrap();
+    keyspace.put("before", "x").unwrap();
+    db.flush().unwrap();
+    let mut ingest = keyspace.ingest().unwrap();
+    let mut rng = Rng::new(8);
+    for number in 0..600 {
+        let mut value = [0; 100];
+        rng.fill(&mut value);
+        ingest.add(common::key(number), value).unwrap();
+    }
+    ingest.finish().unwrap();
+    for number in 0..600 {
+        keyspace.put(common::key(number), "over it").unwrap();
+    }
+    db.flush().unwrap();
+    drop((keyspace, db));
+    let image = Image::of(&medium);
+    let tables = image.named(".table");
+    assert_eq!(tables.len(), 3);
+    // One block of it.
+    let medium = image.flipped(tables[1], 99, 1);
+    let shared = Arc::clone(&medium) as Arc<dyn Medium>;
+    let report = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    assert_eq!((report.repaired.len(), &report.repaired[0].file), (1, tables[1]), "{report:?}");
+    let manifests = Image::of(&medium);
+    for name in manifests.named("manifest-") {
+        medium.remove(name).unwrap();
+    }
+    repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let db = stepped.on(shared).open().unwrap();
+    let keyspace = db.existing_keyspace("recovered-1").unwrap();
+    for number in 0..600 {
+        let got = keyspace.get(common::key(number)).unwrap();
+        assert_eq!(got.as_deref(), Some(&b"over it"[..]), "{number}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! in which run. So a read is held against what must be there: a lost key, a stale version and a
 //! key that never was count as wrong, like a value that is not its key's.
 //!
-//! Concurrency: the threads of a run start together behind a barrier and share the store, the
+//! Concurrency: the threads of a run start together behind a gate and share the store, the
 //! ledger and a flag that stops them all when one fails. The caller's thread only watches.
 //!
 //! Cost: one clock read, one histogram entry and the making or checking of one value for each
@@ -14,6 +14,7 @@
 mod bits;
 mod chooser;
 mod draws;
+mod gate;
 mod kind;
 mod layout;
 mod ledger;
@@ -28,7 +29,6 @@ mod run;
 mod watch;
 mod writes;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use base::{Error, Result, SystemClock};
@@ -44,6 +44,7 @@ use crate::trace::KeyTrace;
 use crate::{Keys, Sampler, Sizes, Store, Values};
 use chooser::Chooser;
 use draws::{Draws, Replayed, Source};
+use gate::Gate;
 use layout::Layout;
 use ledger::{Effect, Ledger, Version};
 use pace::Pace;
@@ -200,7 +201,7 @@ impl<'a> Bench<'a> {
             source: self.source(name)?,
             chooser,
             clock: &self.clock,
-            barrier: Barrier::new(threads),
+            gate: Gate::new(threads),
             stop: AtomicBool::new(false),
             leaders: AtomicUsize::new(name.leaders(self.options.threads)),
             progress: (0..threads).map(|_| Progress::default()).collect(),

@@ -30,6 +30,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 pub struct Engine {
     db: Db,
     keyspace: Keyspace,
+    /// Of writes that nobody wants synced.
+    durability: Durability,
     /// Read queues between calls, each with its depth: one call, one queue.
     queues: Mutex<Vec<ReadQueue>>,
 }
@@ -41,7 +43,18 @@ impl Engine {
     /// As the store's.
     pub fn new(db: Db) -> Result<Self> {
         let keyspace = db.keyspace(KEYSPACE)?;
-        Ok(Self { db, keyspace, queues: Mutex::default() })
+        Ok(Self { db, keyspace, durability: Durability::None, queues: Mutex::default() })
+    }
+
+    /// Has writes that nobody wants synced be this durable. [`Durability::None`] by default.
+    #[must_use]
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    const fn durability_of(&self, sync: bool) -> Durability {
+        if sync { Durability::Sync } else { self.durability }
     }
 
     /// The store.
@@ -92,13 +105,9 @@ fn page_counts(statistics: &terracedb::Statistics) -> PageCounts {
     }
 }
 
-const fn durability(sync: bool) -> Durability {
-    if sync { Durability::Sync } else { Durability::None }
-}
-
 impl Store for Engine {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
-        self.keyspace.put_with(key, value, durability(sync))
+        self.keyspace.put_with(key, value, self.durability_of(sync))
     }
 
     fn put_batch(&self, entries: &[(&[u8], &[u8])], sync: bool) -> Result<()> {
@@ -106,7 +115,7 @@ impl Store for Engine {
         for (key, value) in entries {
             batch.put(&self.keyspace, key, value)?;
         }
-        self.db.write_with(&batch, durability(sync))
+        self.db.write_with(&batch, self.durability_of(sync))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -143,7 +152,7 @@ impl Store for Engine {
     }
 
     fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
-        self.keyspace.delete_with(key, durability(sync))
+        self.keyspace.delete_with(key, self.durability_of(sync))
     }
 
     fn scan(
@@ -208,7 +217,7 @@ impl Store for Engine {
                 foreground_read_ops += read_ops;
             }
         }
-        let terracedb::Hits { memtable, row, page, scm, flash } = statistics.hits;
+        let terracedb::Hits { memtable, row, page, scm, flash, .. } = statistics.hits;
         let held = |keyspace: &terracedb::KeyspaceStatistics| {
             keyspace.table_bytes + keyspace.value_file_bytes
         };

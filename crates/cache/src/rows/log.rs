@@ -31,7 +31,7 @@ const CHUNKS_MIN: usize = 1;
 /// The least rows that a memory of what went is made for.
 const GHOST_ROWS_MIN: usize = 4096;
 
-/// Memory is not short where rows have at most one part in so many of what they may have. More, and rows that
+/// Memory is not short where rows fill at most one part in so many of what they may have. More, and rows that
 /// come soon push out others: the ones that stay for good came early.
 const ROOMY_PART: u64 = 4;
 
@@ -190,7 +190,7 @@ impl RowLog {
 
     /// Whether rows that come are let in, and push out others or soon will.
     pub(super) fn is_tight(&self) -> bool {
-        self.bytes() > self.bytes_max / ROOMY_PART && self.admission.lets_in()
+        self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART && self.admission.lets_in()
     }
 
     /// What a row takes, about.

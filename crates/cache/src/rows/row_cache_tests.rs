@@ -370,7 +370,11 @@ fn memory_is_tight_where_rows_have_much_of_it_and_those_that_come_are_let_in() {
             rows.read(key, 400);
         }
     };
-    read_all(0, 2000);
+    read_all(0, 1000);
+    // Taken, and not filled.
+    rows.cache.grow_to(8 * MIB);
+    assert_eq!(rows.cache.bytes(), 8 * MIB);
+    read_all(1000, 2000);
     assert!(!rows.cache.is_tight(), "a tenth of what there is");
     read_all(2000, 10_000);
     assert!(rows.cache.is_tight());

@@ -23,6 +23,8 @@ pub(super) struct Segments {
     chunks_max: usize,
     /// The charge of each chunk that was ever used; `None` where it has no memory now.
     chunks: Vec<Option<Charge>>,
+    /// Of these, those that have memory.
+    present: usize,
     /// Segments that no queue has, by number.
     free: Vec<usize>,
 }
@@ -30,12 +32,18 @@ pub(super) struct Segments {
 impl Segments {
     pub(super) fn new(account: &Account, words: &Words) -> Self {
         let chunks_max = words.len() / CHUNK_WORDS;
-        Self { account: account.clone(), chunks_max, chunks: Vec::new(), free: Vec::new() }
+        Self {
+            account: account.clone(),
+            chunks_max,
+            chunks: Vec::new(),
+            present: 0,
+            free: Vec::new(),
+        }
     }
 
     /// Chunks that have memory.
-    pub(super) fn chunks(&self) -> usize {
-        self.chunks.iter().flatten().count()
+    pub(super) const fn chunks(&self) -> usize {
+        self.present
     }
 
     pub(super) fn free(&self) -> usize {
@@ -61,6 +69,7 @@ impl Segments {
             Some(place) => *place = Some(charge),
             None => self.chunks.push(Some(charge)),
         }
+        self.present += 1;
         self.free.extend((absent * CHUNK_SEGMENTS..(absent + 1) * CHUNK_SEGMENTS).rev());
         true
     }
@@ -92,6 +101,8 @@ impl Segments {
         self.free.retain(|segment| !is_of(segment));
         words.discard(chunk);
         // After the memory: what is charged is never less than what is taken (I10).
-        self.chunks.get_mut(chunk).and_then(Option::take).is_some()
+        let given = self.chunks.get_mut(chunk).and_then(Option::take).is_some();
+        self.present -= usize::from(given);
+        given
     }
 }

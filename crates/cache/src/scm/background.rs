@@ -13,6 +13,7 @@ use super::backing::{DEPTH, Held, Writer, Written};
 use super::detour::Judgement;
 use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
 use super::offers::{Origin, Staged};
+use super::slot_map::{Entry, tag_of};
 use super::statistics::count;
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
@@ -195,7 +196,8 @@ impl ScmTier {
             self.measured.write(each);
         }
         for (slot, page) in placed {
-            self.map.place(slot, page.hash, page.kind);
+            let tag = tag_of(&page.frame);
+            self.map.place(slot, Entry { hash: page.hash, tag }, page.kind);
             self.counters.resident.fetch_add(1, Relaxed);
             match page.origin {
                 Origin::Demoted => count(&self.counters.demoted),
@@ -274,15 +276,15 @@ impl ScmTier {
     /// Writes one page of the map that changed; whether there was one.
     fn write_dirty(&self, desk: &mut Desk) -> Result<bool> {
         let Some(number) = desk.next_dirty() else { return Ok(false) };
-        let mut hashes = [0; SLOTS_PER_PAGE];
-        self.map.hashes(number * SLOTS_PER_PAGE, &mut hashes);
-        let page = encode_map(self.id, number, &hashes);
+        let mut entries = [Entry::default(); SLOTS_PER_PAGE];
+        self.map.entries(number * SLOTS_PER_PAGE, &mut entries);
+        let page = encode_map(self.id, number, &entries);
         // Nobody reads the map's pages: none is in use.
         desk.writer.write(&self.backing, 1 + number, &page, || {})?;
         Ok(true)
     }
 
-    /// Writes all of the map that changed, whatever the budget: at most a part in 496 of the tier. It is what
+    /// Writes all of the map that changed, whatever the budget: at most a part in 400 of the tier. It is what
     /// is found again when the tier is opened next.
     ///
     /// # Errors

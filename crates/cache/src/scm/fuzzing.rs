@@ -18,9 +18,9 @@ pub fn scm_pages(bytes: &[u8]) {
         }
         *checksum = hash64(7, body).to_le_bytes();
     }
-    if let Ok(hashes) = decode_map(7, 3, &page) {
+    if let Ok(entries) = decode_map(7, 3, &page) {
         let map = SlotMap::new(31);
-        let placed = map.restore(0, &hashes);
+        let placed = map.restore(0, &entries);
         assert!(placed <= map.slots(), "{placed}");
     }
 }

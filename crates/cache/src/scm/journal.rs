@@ -1,24 +1,24 @@
 //! What survives a restart: which page lies in which slot, written lazily and without order.
 //!
 //! The first page says whose the place is; then come the pages of the map, then the slots
-//! (docs/format/scm-tier.md). A page of the map holds the hashes of the slots of some sets as they were
-//! when it was written. What it says may be out of date by any number of writes: a page is verified
+//! (docs/format/scm-tier.md). A page of the map holds the hashes and tags of the slots of some sets as
+//! they were when it was written. What it says may be out of date by any number of writes: a page is verified
 //! before it is used for the first time, and one that is not what the map says is dropped (I8). So the
 //! map needs no syncs, and a crash costs a few hits.
 
 use base::limits::PAGE_BYTES;
-use base::{Cursor, Error, Result, hash64, put_u32, put_u64};
+use base::{Cursor, Error, Result, hash64, put_u16, put_u32, put_u64};
 
-use super::slot_map::WAYS;
+use super::slot_map::{Entry, WAYS};
 
 /// `TERRASCM`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRASCM");
 
 /// The format version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Sets whose hashes fill a page, beside its header of 16 bytes.
-const SETS_PER_PAGE: usize = (PAGE_BYTES - 16) / (8 * WAYS);
+/// Sets whose hashes and tags fill a page, beside its header of 16 bytes.
+const SETS_PER_PAGE: usize = (PAGE_BYTES - 16) / ((8 + 2) * WAYS);
 
 /// Slots that one page of the map tells of.
 pub(crate) const SLOTS_PER_PAGE: usize = SETS_PER_PAGE * WAYS;
@@ -91,11 +91,12 @@ pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
     Ok(tier)
 }
 
-/// Page `number` of the map: the hashes of its slots, no more than [`SLOTS_PER_PAGE`].
-pub(crate) fn encode_map(tier: u64, number: usize, hashes: &[u64]) -> Vec<u8> {
+/// Page `number` of the map: what is to be known of its slots.
+pub(crate) fn encode_map(tier: u64, number: usize, slots: &[Entry; SLOTS_PER_PAGE]) -> Vec<u8> {
     let mut body = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut body, number as u64);
-    hashes.iter().take(SLOTS_PER_PAGE).for_each(|hash| put_u64(&mut body, *hash));
+    slots.iter().for_each(|slot| put_u64(&mut body, slot.hash));
+    slots.iter().for_each(|slot| put_u16(&mut body, slot.tag));
     body.resize(PAGE_BYTES - 8, 0);
     let mut out = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut out, hash64(tier, &body));
@@ -103,11 +104,11 @@ pub(crate) fn encode_map(tier: u64, number: usize, hashes: &[u64]) -> Vec<u8> {
     out
 }
 
-/// The hashes that page `number` of the map holds.
+/// What page `number` of the map says of its slots.
 ///
 /// # Errors
 /// `Corrupt` where it is no such page of this tier's.
-pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<u64>> {
+pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<Entry>> {
     let mut cursor = Cursor::new("map page of an SCM tier", page);
     let stored = cursor.u64()?;
     let computed = hash64(tier, page.get(8..).unwrap_or_default());
@@ -117,7 +118,8 @@ pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<u6
             .expected(format_args!("{computed:016x} of page {number}"))
             .got(format_args!("{stored:016x} of page {found}")));
     }
-    (0..SLOTS_PER_PAGE).map(|_| cursor.u64()).collect()
+    let hashes = (0..SLOTS_PER_PAGE).map(|_| cursor.u64()).collect::<Result<Vec<_>>>()?;
+    hashes.into_iter().map(|hash| Ok(Entry { hash, tag: cursor.u16()? })).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +155,10 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let pages = [encode_head(7, 4096), encode_map(7, 3, &[1, 2, 0xffee])].concat();
+        let mut slots = [Entry::default(); SLOTS_PER_PAGE];
+        let first = [(1, 0x0111), (2, 0x0222), (0xffee, 0x0344)];
+        slots.iter_mut().zip(first).for_each(|(slot, (hash, tag))| *slot = Entry { hash, tag });
+        let pages = [encode_head(7, 4096), encode_map(7, 3, &slots)].concat();
         assert_eq!(pages, golden(include_str!("../../golden/scm-tier.hex")));
     }
 
@@ -162,9 +167,10 @@ mod tests {
         let head = encode_head(7, 4096);
         assert_eq!(decode_head(&head, 4096).unwrap(), 7);
         assert!(decode_head(&head, 4097).is_err());
-        let hashes: Vec<u64> = (1..=SLOTS_PER_PAGE as u64).collect();
-        let map = encode_map(7, 3, &hashes);
-        assert_eq!(decode_map(7, 3, &map).unwrap(), hashes);
+        let slot = |number: usize| Entry { hash: number as u64 + 1, tag: 7 * number as u16 };
+        let slots = std::array::from_fn(slot);
+        let map = encode_map(7, 3, &slots);
+        assert_eq!(decode_map(7, 3, &map).unwrap(), slots);
         assert!(decode_map(8, 3, &map).is_err() && decode_map(7, 4, &map).is_err());
         for at in (0..PAGE_BYTES).step_by(61) {
             let (mut head, mut map) = (head.clone(), map.clone());

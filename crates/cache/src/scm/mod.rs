@@ -52,4 +52,6 @@ mod reference_tests;
 #[cfg(test)]
 mod slow_tests;
 #[cfg(test)]
+mod tag_tests;
+#[cfg(test)]
 mod tests;

@@ -78,10 +78,10 @@ impl ScmTier {
     fn restore(&self) {
         let mut restored = 0;
         for number in 0..self.layout.map_pages {
-            let hashes = self.backing.read(1 + number, |page| decode_map(self.id, number, page));
+            let entries = self.backing.read(1 + number, |page| decode_map(self.id, number, page));
             // A page that cannot be read, or was never written, costs its slots' pages.
-            let Ok(Ok(hashes)) = hashes else { continue };
-            restored += self.map.restore(number * SLOTS_PER_PAGE, &hashes);
+            let Ok(Ok(entries)) = entries else { continue };
+            restored += self.map.restore(number * SLOTS_PER_PAGE, &entries);
         }
         self.counters.found(restored as u64);
     }

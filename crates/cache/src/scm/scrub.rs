@@ -5,6 +5,7 @@
 use media::{Buf, Purpose};
 
 use super::backing::Held;
+use super::slot_map::tag_of;
 use super::statistics::count;
 use super::tier::{ScmSlot, ScmTier};
 use crate::PageKey;
@@ -20,9 +21,10 @@ impl ScmTier {
         if !self.map.holds(slot, hash) {
             return None;
         }
+        let tag = self.map.tag(slot);
         let is_right = match held {
             Held::InPlace(page) => {
-                let is_right = is_right(&*page);
+                let is_right = tag_of(&*page) == tag && is_right(&*page);
                 if is_right {
                     self.map.set_verified(slot);
                 }
@@ -34,7 +36,7 @@ impl ScmTier {
                     self.fail(error);
                     return None;
                 }
-                is_right(&buf)
+                tag_of(&buf) == tag && is_right(&buf)
             }
         };
         count(&self.counters.scrubbed);

@@ -1,9 +1,11 @@
 //! Which page lies in which slot: sets of sixteen slots, each slot with the hash of its page.
 //!
 //! A page has one set; where in it, the hashes tell. So there is no pointer to a slot and nothing to
-//! rehash: 8 B of DRAM a slot for the hash, 1 for its heat, a sixteenth for the set's hand. A hash is 64
-//! bits beside the set's number, which come from other bits of it; a page whose bytes are not known to be
-//! those of its hash is verified before it is used (I8).
+//! rehash: 8 B of DRAM a slot for the hash, 2 for its heat and the page's tag, a sixteenth for the set's
+//! hand. A hash is 64 bits beside the set's number, which come from other bits of it; a page whose bytes are
+//! not known to be those of its hash is verified before it is used (I8). Its tag is for that: a store and a
+//! copy of it that went on apart may have pages of one number in tables of one id, which pass for one
+//! another but for what their checksums are.
 //!
 //! Of a full set a page goes that was found when the tier was opened and that nobody asked for since;
 //! otherwise it is CLOCK's choice: a hand passes the slots, takes the first that nobody
@@ -14,7 +16,7 @@
 //! bytes belong to its hash is what pins are for ([`super::backing`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
 use crate::PageKind;
 
@@ -26,25 +28,40 @@ const EMPTY: u64 = 0;
 /// The hash of a slot that is being written.
 const TAKEN: u64 = u64::MAX;
 
-/// A slot's byte: how often its page was asked for, up to three, and what is known of it.
-const HEAT: u8 = 0b0011;
+/// A slot's state: how often its page was asked for, up to three, and what is known of it.
+const HEAT: u16 = 0b0011;
 /// The heat of a page that was copied up.
-const PROMOTED_HEAT: u8 = 2;
+const PROMOTED_HEAT: u16 = 2;
 /// Its bytes were verified since they were written, or since the tier was opened.
-const VERIFIED: u8 = 0b0100;
+const VERIFIED: u16 = 0b0100;
 /// It is to be copied to DRAM.
-const PROMOTING: u8 = 0b1000;
+const PROMOTING: u16 = 0b1000;
 /// It was found when the tier was opened, and nobody asked for it since: it may be of a file that is gone.
-const UNPROVEN: u8 = 0b1_0000;
+const UNPROVEN: u16 = 0b1_0000;
+/// Above these bits: the page's tag, of as many as are left.
+const TAG_SHIFT: u32 = 5;
+const TAG: u16 = u16::MAX >> TAG_SHIFT;
 
 /// What a slot takes here, bytes, in sixteenths.
-pub(crate) const SLOT_SIXTEENTHS: u64 = 16 * (8 + 1) + 1;
+pub(crate) const SLOT_SIXTEENTHS: u64 = 16 * (8 + 2) + 1;
+
+/// What survives a restart of a slot: the hash of its page, 0 for none, and the page's tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) hash: u64,
+    pub(crate) tag: u16,
+}
+
+/// The first 11 bits of a page, which are of its checksum.
+pub(crate) fn tag_of(page: &[u8]) -> u16 {
+    page.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes) & TAG)
+}
 
 /// The pages of all slots.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
     hashes: Box<[AtomicU64]>,
-    states: Box<[AtomicU8]>,
+    states: Box<[AtomicU16]>,
     hands: Box<[AtomicU8]>,
 }
 
@@ -74,7 +91,7 @@ impl SlotMap {
         let slots = sets * WAYS;
         Self {
             hashes: (0..slots).map(|_| AtomicU64::new(EMPTY)).collect(),
-            states: (0..slots).map(|_| AtomicU8::new(0)).collect(),
+            states: (0..slots).map(|_| AtomicU16::new(0)).collect(),
             hands: (0..sets).map(|_| AtomicU8::new(0)).collect(),
         }
     }
@@ -118,9 +135,14 @@ impl SlotMap {
         self.hashes.get(slot).is_some_and(|word| word.load(Acquire) == print(hash))
     }
 
+    /// The tag of the page of `slot`, which the caller pinned.
+    pub(crate) fn tag(&self, slot: usize) -> u16 {
+        self.states.get(slot).map_or(0, |state| state.load(Relaxed) >> TAG_SHIFT)
+    }
+
     /// How often the page of `slot` was asked for lately.
     pub(crate) fn heat(&self, slot: usize) -> u8 {
-        self.states.get(slot).map_or(0, |state| state.load(Relaxed) & HEAT)
+        self.states.get(slot).map_or(0, |state| (state.load(Relaxed) & HEAT) as u8)
     }
 
     /// Counts that the page of `slot` was asked for.
@@ -130,12 +152,12 @@ impl SlotMap {
         };
         let mut now = state.load(Relaxed);
         // Of readers that count at once, one may go uncounted; the bits above stay what they are.
-        let more = (now & !UNPROVEN) + u8::from(now & HEAT < HEAT);
+        let more = (now & !UNPROVEN) + u16::from(now & HEAT < HEAT);
         if more != now && state.compare_exchange(now, more, Relaxed, Relaxed).is_ok() {
             now = more;
         }
         Asked {
-            heat: now & HEAT,
+            heat: (now & HEAT) as u8,
             is_verified: now & VERIFIED > 0,
             is_promoting: now & PROMOTING > 0,
         }
@@ -176,7 +198,7 @@ impl SlotMap {
         }
     }
 
-    fn mark(&self, slot: usize, bit: u8) -> bool {
+    fn mark(&self, slot: usize, bit: u16) -> bool {
         self.states.get(slot).is_some_and(|state| state.fetch_or(bit, Relaxed) & bit == 0)
     }
 
@@ -190,7 +212,7 @@ impl SlotMap {
         }
         let hand = self.hands.get(first / WAYS)?;
         let states = self.states.get(first..first + WAYS)?;
-        let is_unproven = |state: &AtomicU8| state.load(Relaxed) & UNPROVEN > 0;
+        let is_unproven = |state: &AtomicU16| state.load(Relaxed) & UNPROVEN > 0;
         if let Some(way) = states.iter().position(is_unproven) {
             return Some(first + way);
         }
@@ -229,35 +251,39 @@ impl SlotMap {
             .is_some_and(|word| word.compare_exchange(print(hash), EMPTY, Relaxed, Relaxed).is_ok())
     }
 
-    /// Has `slot`, taken until now, hold the page with this hash, as warm as that.
-    pub(crate) fn place(&self, slot: usize, hash: u64, kind: PageKind) {
+    /// Has `slot`, taken until now, hold the page with this hash and tag, as warm as that.
+    pub(crate) fn place(&self, slot: usize, Entry { hash, tag }: Entry, kind: PageKind) {
         if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
             let heat = match kind {
                 PageKind::Data => 0,
                 // It serves a hundred data pages.
                 PageKind::Meta => HEAT,
             };
-            state.store(heat, Relaxed);
+            state.store(heat | tag << TAG_SHIFT, Relaxed);
             // Release: whoever finds the hash finds the state that goes with it.
             word.store(print(hash), Release);
         }
     }
 
-    /// The hashes of the slots from `first` on, 0 for an empty one; as many as `into` has room for.
-    pub(crate) fn hashes(&self, first: usize, into: &mut [u64]) {
+    /// The entries of the slots from `first` on; as many as `into` has room for. For the one writer.
+    pub(crate) fn entries(&self, first: usize, into: &mut [Entry]) {
         let from = self.hashes.get(first..).unwrap_or_default();
-        for (hash, word) in into.iter_mut().zip(from) {
-            *hash = Some(word.load(Relaxed)).filter(|hash| *hash != TAKEN).unwrap_or(EMPTY);
+        for (slot, (entry, word)) in (first..).zip(into.iter_mut().zip(from)) {
+            *entry = match word.load(Relaxed) {
+                EMPTY | TAKEN => Entry::default(),
+                hash => Entry { hash, tag: self.tag(slot) },
+            };
         }
     }
 
-    /// Takes back what [`SlotMap::hashes`] gave, where a hash lies in a set that it may lie in; how many
+    /// Takes back what [`SlotMap::entries`] gave, where a hash lies in a set that it may lie in; how many
     /// pages it is.
-    pub(crate) fn restore(&self, first: usize, hashes: &[u64]) -> usize {
+    pub(crate) fn restore(&self, first: usize, entries: &[Entry]) -> usize {
         let mut placed = 0;
-        for (slot, hash) in (first..self.slots()).zip(hashes) {
-            if *hash != EMPTY && *hash != TAKEN && self.first(*hash) == slot / WAYS * WAYS {
-                self.place(slot, *hash, PageKind::Data);
+        for (slot, entry) in (first..self.slots()).zip(entries) {
+            let is_one = entry.hash != EMPTY && entry.hash != TAKEN;
+            if is_one && self.first(entry.hash) == slot / WAYS * WAYS {
+                self.place(slot, *entry, PageKind::Data);
                 self.mark(slot, UNPROVEN);
                 placed += 1;
             }

@@ -6,10 +6,15 @@ fn hash(number: u64) -> u64 {
     number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 7
 }
 
+/// Whose tag is made of the hash.
+fn entry(hash: u64) -> Entry {
+    Entry { hash, tag: hash as u16 & 0x7ff }
+}
+
 fn put(map: &SlotMap, number: u64) -> usize {
     let slot = map.room_for(hash(number)).unwrap();
     map.take(slot);
-    map.place(slot, hash(number), PageKind::Data);
+    map.place(slot, entry(hash(number)), PageKind::Data);
     slot
 }
 
@@ -23,7 +28,7 @@ fn what_was_put_is_found_until_it_is_cleared() {
     assert!(!map.clear_if(slot, hash(2)) && map.clear_if(slot, hash(1)) && !map.take(slot));
     assert_eq!(map.find(hash(1)), None);
     let slot = map.room_for(0).unwrap();
-    map.place(slot, 0, PageKind::Meta);
+    map.place(slot, entry(0), PageKind::Meta);
     assert_eq!(map.find(0), Some(slot), "a hash of zero is a page like any other");
 }
 
@@ -67,7 +72,7 @@ fn heat_counts_to_three_and_marks_stay_apart() {
     map.kept(slot);
     assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
     map.take(slot);
-    map.place(slot, hash(6), PageKind::Data);
+    map.place(slot, entry(hash(6)), PageKind::Data);
     assert_eq!(map.ask(slot), Asked { heat: 1, is_verified: false, is_promoting: false });
 }
 
@@ -77,16 +82,20 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     (0..400).for_each(|number| {
         put(&map, number);
     });
-    let mut hashes = vec![0; map.slots()];
-    map.hashes(0, &mut hashes);
+    let mut entries = vec![Entry::default(); map.slots()];
+    map.entries(0, &mut entries);
     let again = SlotMap::new(32);
-    let placed = again.restore(0, &hashes);
-    assert_eq!(placed, hashes.iter().filter(|hash| **hash != 0).count());
+    let placed = again.restore(0, &entries);
+    assert_eq!(placed, entries.iter().filter(|entry| entry.hash != 0).count());
     // Some sets are full, after 400 pages in 512 slots.
     assert!((0..400).all(|n| again.has_room(hash(n)) == map.has_room(hash(n))));
     assert!(!(0..400).all(|n| map.has_room(hash(n))) && SlotMap::new(1).has_room(1));
     assert!((0..400).all(|number| again.find(hash(number)) == map.find(hash(number))));
-    let noise: Vec<u64> = (0..map.slots()).map(|_| rng.next_u64()).collect();
+    let is_tagged = |number| {
+        again.find(hash(number)).is_none_or(|slot| again.tag(slot) == entry(hash(number)).tag)
+    };
+    assert!((0..400).all(is_tagged));
+    let noise: Vec<_> = (0..map.slots()).map(|_| entry(rng.next_u64())).collect();
     let placed = SlotMap::new(32).restore(0, &noise);
     assert!(placed < noise.len() / 8, "{placed} of {}", noise.len());
     assert_eq!(SlotMap::new(1).restore(12, &noise[..64]), 4, "no more than there are slots");
@@ -98,10 +107,10 @@ fn what_was_asked_for_outlives_what_was_only_found() {
     (0..WAYS as u64).for_each(|number| {
         put(&map, number);
     });
-    let mut hashes = vec![0; map.slots()];
-    map.hashes(0, &mut hashes);
+    let mut entries = vec![Entry::default(); map.slots()];
+    map.entries(0, &mut entries);
     let again = SlotMap::new(1);
-    assert_eq!(again.restore(0, &hashes), WAYS);
+    assert_eq!(again.restore(0, &entries), WAYS);
     // No warmer than the rest, and the hand passes it as often as any other.
     let asked = again.find(hash(3)).unwrap();
     again.ask(asked);

@@ -25,7 +25,7 @@ pub(super) fn content(key: PageKey) -> Page {
     page
 }
 
-fn account() -> Account {
+pub(super) fn account() -> Account {
     Account::unlimited("test")
 }
 
@@ -58,7 +58,7 @@ pub(super) fn options(placement: Placement) -> ScmOptions {
     ScmOptions { placement, id: 5, ..ScmOptions::default() }
 }
 
-fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
+pub(super) fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
     timed(scm, options, &still())
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-use arena::Frame;
+use arena::{Frame, Page};
 use base::{Charge, Clock, Error};
 use media::emulated::Emulation;
 use media::scm::{Facts, Pinned};
@@ -26,7 +26,7 @@ use super::journal::Layout;
 use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
 use super::prior::Prior;
-use super::slot_map::SlotMap;
+use super::slot_map::{SlotMap, tag_of};
 use super::statistics::{Counters, ScmStatistics, count};
 use crate::rows::Ghost;
 use crate::{PageKey, PageKind};
@@ -88,6 +88,7 @@ pub struct ScmPage {
 #[derive(Debug)]
 pub struct ScmRead {
     place: Place,
+    tag: u16,
     /// Whether it is to be put into DRAM.
     pub goes_up: bool,
     /// Which one it is.
@@ -105,6 +106,12 @@ impl ScmRead {
     #[must_use]
     pub const fn at(&self) -> u64 {
         self.place.at
+    }
+
+    /// Whether `page`, which was read, may be the one; if so it is to be verified.
+    #[must_use]
+    pub fn may_be(&self, page: &Page) -> bool {
+        tag_of(page) == self.tag
     }
 }
 
@@ -252,12 +259,20 @@ impl ScmTier {
             count(&self.counters.busy);
             return None;
         };
+        let (tag, place) = (self.map.tag(slot), ScmSlot { slot, hash });
+        if let Held::InPlace(page) = &held
+            && !self.map.is_verified(slot)
+            && tag_of(&**page) != tag
+        {
+            self.damaged(place);
+            count(&self.counters.misses);
+            return None;
+        }
         count(hits);
         let asked = self.map.ask(slot);
         let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat(hash));
-        let place = ScmSlot { slot, hash };
         Some(match held {
-            Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, goes_up, slot: place }),
+            Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, tag, goes_up, slot: place }),
             Held::InPlace(page) => {
                 if let Some(began) = began {
                     // Each line, as whoever searches it does.

@@ -16,7 +16,7 @@ use workload::bench::Name;
 
 use super::Replayed;
 use crate::output::Output;
-use crate::{Outcome, directory};
+use crate::{Outcome, config, directory};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -164,6 +164,10 @@ fn bench(args: &Args, names: &[Name]) -> Result<Command> {
     if let Some(bytes) = args.value_size {
         command.args(["--value-size".to_owned(), bytes.to_string()]);
     }
+    // A configuration is what its line says, whatever tier the environment asks for.
+    for variable in config::variables() {
+        command.env_remove(variable);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     Ok(command)
 }
@@ -222,7 +226,10 @@ fn last_line(command: &mut Command, what: &str) -> Result<Value> {
     let text = String::from_utf8_lossy(&done.stdout);
     let line = text.lines().last().unwrap_or_default();
     if !done.status.success() {
-        return Err(Error::invalid("a run").at(what).got(done.status));
+        return Err(match done.status.code() {
+            Some(2) => Error::invalid("a run").at(what).got(done.status),
+            _ => Error::io("run", what, std::io::Error::other(done.status.to_string())),
+        });
     }
     serde_json::from_str(line).map_err(|error| Error::invalid("report").got(line).caused_by(error))
 }

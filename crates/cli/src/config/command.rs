@@ -10,7 +10,7 @@ use terracedb::{Result, format_count};
 use super::setting::{Setting, Values};
 use super::{Config, FILE_VARIABLE, Flags, file, file_named};
 use crate::Outcome;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -92,7 +92,7 @@ fn print(args: &Print) -> Result<Outcome> {
     for name in unknown_variables() {
         let key = name.strip_prefix("TERRACE_").unwrap_or_default();
         let key = key.to_ascii_lowercase().replace("__", ".").replace('_', "-");
-        eprintln!("terrace: note: {name} sets nothing (expected {})", file::likely(&key));
+        tell(format_args!("note: {name} sets nothing (expected {})", file::likely(&key)));
     }
     Ok(Outcome::Done)
 }

@@ -11,10 +11,11 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use terracedb::{Builder, Db, Error, Result, Scm, ScmCalibration};
+use terracedb::{Builder, Db, Durability, Error, Result, Scm, ScmCalibration, format_bytes};
 
 use crate::args::CodecName;
 use crate::directory;
+use crate::output::tell;
 use setting::{Setting, Values};
 
 pub(crate) use command::{Command, run};
@@ -81,7 +82,16 @@ impl Config {
     /// `Invalid` for a mistake in any of the sources, and where no directory is named.
     pub(crate) fn of_store(typed: &Path, flags: &Flags) -> Result<Self> {
         if !typed.is_file() {
+            if typed.extension().is_some_and(|it| it == "toml") && !typed.exists() {
+                let error = Error::invalid("configuration file").at(typed.display());
+                return Err(error.expected("one that exists").got("none"));
+            }
             let mut config = Self::load(flags, file_named(flags).as_deref())?;
+            if *config.source(Setting::FlashPath) == Source::CommandLine("--set") {
+                return Err(Error::invalid("--set")
+                    .expected("no `flash.path` beside a store's directory")
+                    .got("both"));
+            }
             config.values.flash_path = Some(typed.to_owned());
             config.sources.insert(Setting::FlashPath, Source::CommandLine("STORE"));
             return Ok(config);
@@ -136,7 +146,11 @@ impl Config {
             self.set(setting, value, Source::CommandLine("--set"))?;
         }
         if let Some(memory) = flags.memory {
-            self.values.memory = Some(memory);
+            if !Setting::Memory.set(&mut self.values, &memory.to_string()) {
+                return Err(Error::invalid("--memory")
+                    .expected(Setting::Memory.expects())
+                    .got(format_bytes(memory)));
+            }
             self.sources.insert(Setting::Memory, Source::CommandLine("--memory"));
         }
         if let Some(codec) = flags.codec {
@@ -168,21 +182,28 @@ impl Config {
         })
     }
 
+    /// How writes are to be durable, where anybody said so.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        let is_said = *self.source(Setting::Durability) != Source::Default;
+        is_said.then_some(self.values.durability)
+    }
+
     /// Opens the store with every setting; one that is not there is made only where `create` says.
     ///
     /// # Errors
     /// As [`Builder::open`]; `Invalid` where there is no store and none is to be made.
     pub(crate) fn open(&self, create: bool) -> Result<Db> {
-        if !create {
-            directory::must_hold_store(self.path()?)?;
+        match create {
+            true => directory::may_hold_store(self.path()?)?,
+            false => directory::must_hold_store(self.path()?)?,
         }
         let db = self.builder(self.path()?)?.open()?;
         let Some(scm) = db.resources().scm() else { return Ok(db) };
         if let Some(why) = scm.failure {
-            eprintln!("terrace: warning: going on without the SCM tier: {why}");
+            tell(format_args!("warning: going on without the SCM tier: {why}"));
         }
         if let Some(ScmCalibration { file, ignored: Some(why), .. }) = scm.calibration {
-            eprintln!("terrace: warning: {file} is not used, calibrate again: {why}");
+            tell(format_args!("warning: {file} is not used, calibrate again: {why}"));
         }
         Ok(db)
     }
@@ -210,6 +231,12 @@ impl Config {
             budget => scm.write_budget(budget),
         }))
     }
+}
+
+/// The environment variables that settings are read from, the file's included.
+pub(crate) fn variables() -> impl Iterator<Item = String> {
+    let settings = Setting::ALL.into_iter().map(Setting::variable);
+    settings.chain([FILE_VARIABLE.to_owned()])
 }
 
 /// The configuration file that was named beside the store.

@@ -7,6 +7,8 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::Key;
+use base::limits::VALUE_BYTES_MAX;
 use serde_json::json;
 use terracedb::{Error, Ingested, Keyspace, Result, format_bytes, format_count};
 
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut records =
         Records::new(BufReader::with_capacity(1 << 20, input), name, format, args.place.hex);
     if args.dry_run {
-        let count = each(&mut records, length, |_, _| Ok(()))?;
+        let count = each(&mut records, length, check)?;
         return report(
             args,
             json!({ "entries": count }),
@@ -91,6 +93,17 @@ fn add(
         None => ingest.add(key, value),
     })?;
     ingest.finish()
+}
+
+/// Refuses what no store takes. What one with little memory takes is less, and known to it alone.
+fn check(key: &[u8], value: &[u8]) -> Result<()> {
+    Key::new(key)?;
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::invalid("value length, bytes")
+            .expected(format_args!("at most {VALUE_BYTES_MAX}"))
+            .got(value.len()));
+    }
+    Ok(())
 }
 
 /// Hands every record to `take`; how many there were.

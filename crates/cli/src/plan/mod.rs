@@ -103,7 +103,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     } else {
         report::table(&plan, &prices, args.all, &mut out)?;
         if plan.chosen.is_none() {
-            out.line("no mix keeps the target")?;
+            out.line(match args.target {
+                Some(_) => "no mix keeps the target",
+                None => "no server of these prices (--show-prices) takes that much",
+            })?;
         }
     }
     out.flush()?;

@@ -81,5 +81,6 @@ fn read(path: &Path) -> Result<Curves> {
     }
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let file: File = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
-    file.curves.ok_or_else(|| refused("no curves: the store had no memory for them".to_owned()))
+    let curves = file.curves.filter(|it| !it.rows.points.is_empty() || !it.pages.points.is_empty());
+    curves.ok_or_else(|| refused("no curves: the store had no memory for them".to_owned()))
 }

@@ -35,6 +35,35 @@ fn a_store_is_backed_up_verified_pruned_and_restored() {
     assert_eq!(refused, "terrace: backup: expected one that exists, got 7\n");
     terrace(&["backup", "list", &scratch.arg("none")]).bad(2);
     assert!(!scratch.path("none").exists());
+    // Who only looks leaves nothing in a directory that is no repository.
+    fs::create_dir(scratch.path("none")).unwrap();
+    assert_eq!(terrace(&["backup", "list", &scratch.arg("none")]).good(), "0 B in all\n");
+    assert!(files(&scratch.arg("none")).is_empty());
+}
+
+#[test]
+fn pruning_keeps_the_newest_of_each_store() {
+    let scratch = Scratch::new();
+    let repository = scratch.arg("backups");
+    let create = |name: &str| {
+        let dir = scratch.arg(name);
+        terrace(&["put", &dir, "k", name, "--memory", "64MiB"]).good();
+        terrace(&["backup", "create", &dir, &repository, "--memory", "64MiB"]).good();
+    };
+    for name in ["one", "two", "two", "one", "two"] {
+        create(name);
+    }
+    let out = terrace(&["backup", "prune", &repository, "--keep", "1", "--json"]).good();
+    let mut gone: Vec<_> =
+        json_lines(&out)[0]["backups"].as_array().unwrap().iter().map(Value::as_u64).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, [1, 2, 3].map(Some));
+    let text = terrace(&["backup", "list", &repository]).good();
+    let stores: std::collections::BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.split('\t').find(|it| it.starts_with("store ")))
+        .collect();
+    assert_eq!(stores.len(), 2, "{text}");
 }
 
 #[test]

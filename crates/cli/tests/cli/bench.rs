@@ -337,3 +337,18 @@ fn tiers_load_what_the_workload_asks_for() {
     assert_eq!(run.code, 2, "{}", run.err);
     assert!(run.err.contains("ycsb-load") && run.err.contains("0.00 % of the keys"), "{}", run.err);
 }
+
+/// What the environment sets is no part of a line: one without a tier runs without.
+#[test]
+fn tiers_take_nothing_from_the_environment() {
+    let scratch = Scratch::new();
+    let data = scratch.arg("store");
+    let args = ["bench", "tiers", "readrandom", "--data", &data, "--num", "600", "--json"];
+    let runs = ["--threads", "2", "--duration", "0.2", "--rounds", "1", "--tier", "64MiB"];
+    let mut command = command(args.iter().chain(&runs));
+    command.env("TERRACE_SCM__PATH", scratch.path("tier")).env("TERRACE_SCM__SIZE", "8MiB");
+    command.env("TERRACE_CONFIG", scratch.path("no such file"));
+    let reports = json_lines(&Run::of(command.output().unwrap()).good());
+    assert!(reports.len() == 1 && reports[0]["scm"].is_null(), "{reports:?}");
+    assert!(!scratch.path("tier").exists());
+}

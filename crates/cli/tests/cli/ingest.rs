@@ -57,6 +57,13 @@ fn a_dry_run_reads_the_file_and_makes_no_store() {
     let scratch = Scratch::new();
     assert!(ingest(&scratch, "a.tsv", "a\t1\nb\t2\n", &["--dry-run"]).good().starts_with("2 keys"));
     ingest(&scratch, "a.tsv", "b\t1\na\t2\n", &["--dry-run"]).bad(2);
+    for (name, key) in [("long", "k".repeat(70_000)), ("empty", String::new())] {
+        let error = ingest(&scratch, "a.tsv", &format!("{key}\t1\n"), &["--dry-run"]).bad(2);
+        assert!(error.contains("a.tsv:1") && error.contains("key length"), "{name}: {error}");
+    }
+    let long = format!("a\t1\nb\t{}\n", "v".repeat((64 << 20) + 1));
+    let error = ingest(&scratch, "a.tsv", &long, &["--dry-run"]).bad(2);
+    assert!(error.contains("a.tsv:2") && error.contains("value length"), "{error}");
     assert!(!scratch.path("store").exists());
     let error = terrace(&["ingest", &scratch.arg("store"), &scratch.arg("none")]).bad(2);
     assert!(error.contains("a file to read"), "{error}");

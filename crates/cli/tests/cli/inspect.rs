@@ -59,6 +59,52 @@ fn a_log_segment_shows_its_records() {
     assert!(out.contains("OFFSET") && out.contains("\n           0  header"), "{out}");
 }
 
+/// The segments of a log in which records were begun, oldest first, each with the offsets of its batches.
+fn segments(dir: &str) -> Vec<(PathBuf, Vec<usize>)> {
+    let logs = files(dir).into_iter().filter(|(name, _)| name.starts_with("log-"));
+    let segments = logs.map(|(name, _)| Path::new(dir).join(name)).filter_map(|path| {
+        let facts = facts("log", &path, &[]);
+        let batches =
+            of(&facts, "batch").into_iter().map(|batch| batch["offset"].as_u64().unwrap());
+        let batches = batches.map(|offset| usize::try_from(offset).unwrap()).collect();
+        (!of(&facts, "begin").is_empty()).then_some((path, batches))
+    });
+    segments.collect()
+}
+
+#[test]
+fn a_damaged_segment_that_others_follow_is_told_by_the_status() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    for number in 0..45u32 {
+        keyspace.put_with(number.to_be_bytes(), [7; 50_000], terracedb::Durability::Sync).unwrap();
+    }
+    drop((keyspace, db));
+    let segments = segments(&dir);
+    let [.., (older, batches), (newest, last)] = &segments[..] else { panic!("{segments:?}") };
+    let damaged = |path: &Path, at: usize| {
+        flip(path, at + 100);
+        let run = inspect("log", path, &[]);
+        flip(path, at + 100);
+        assert!(run.out.contains("unreadable") && run.err.is_empty(), "{}{}", run.out, run.err);
+        run.code
+    };
+    assert_eq!(damaged(older, batches[batches.len() / 2]), 1);
+    // The tail of the newest may be one that a crash left.
+    assert_eq!(damaged(newest, *last.last().unwrap()), 0);
+    assert_eq!(inspect("log", older, &[]).code, 0);
+    // Nor is what lies where the log left the segment, and went on in another.
+    let end = of(&facts("log", newest, &[]), "end")[0]["offset"].as_u64().unwrap();
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    keyspace.put_with("new", "new", terracedb::Durability::Sync).unwrap();
+    drop((keyspace, db));
+    assert!(self::segments(&dir).last().unwrap().0 > *newest);
+    assert_eq!(damaged(newest, usize::try_from(end).unwrap()), 0);
+}
+
 #[test]
 fn a_manifest_shows_its_edits() {
     let scratch = Scratch::new();

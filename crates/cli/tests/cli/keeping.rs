@@ -74,10 +74,31 @@ fn keyspaces_are_made_listed_and_dropped() {
         json_lines(&on(&dir, &["keyspace", "drop"], &args).good()).remove(0)
     };
     assert_eq!(carts(&["--dry-run"])["dropped"], false);
-    let gone = serde_json::json!({ "name": "carts", "table_bytes": 0, "dropped": true });
-    assert_eq!(carts(&[]), gone);
+    let gone = carts(&[]);
+    assert_eq!((&gone["name"], &gone["dropped"]), (&"carts".into(), &true.into()), "{gone}");
+    assert_eq!((&gone["table_bytes"], &gone["value_file_bytes"]), (&0.into(), &0.into()), "{gone}");
     assert!(on(&dir, &["keyspace", "drop"], &["users"]).bad(2).contains("[visits]"));
     assert_eq!(on(&dir, &["keyspace", "list"], &[]).good().lines().count(), 1);
+}
+
+#[test]
+fn what_a_dropped_keyspace_held_is_all_told() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    {
+        let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+        let keyspace = db.keyspace("long").unwrap();
+        keyspace.put("k", vec![b'v'; 100_000]).unwrap();
+        db.flush().unwrap();
+        keyspace.put("l", vec![b'v'; 200_000]).unwrap();
+    }
+    let listed = on(&dir, &["keyspace", "list"], &[]).good();
+    assert!(listed.contains("1 value file of") && listed.contains("not flushed yet"), "{listed}");
+    let text = on(&dir, &["keyspace", "drop"], &["long", "--dry-run"]).good();
+    assert!(text.contains("1 value file of") && text.contains("would be dropped"), "{text}");
+    let gone = json_lines(&on(&dir, &["keyspace", "drop"], &["long", "--json"]).good()).remove(0);
+    assert!(gone["unflushed_bytes"].as_u64() > Some(100_000), "{gone}");
+    assert!(gone["value_file_bytes"].as_u64() > Some(0), "{gone}");
 }
 
 #[test]

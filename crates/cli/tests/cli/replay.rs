@@ -48,9 +48,11 @@ fn each_recorded_format_replays() {
         assert_eq!((&whole["wrong"], &whole["bench"]), (&0.into(), &"replay".into()));
         let ratio = whole["hit_ratio"]["store"].as_f64().unwrap();
         assert!((ratio - 100.0 / 150.0).abs() < 1e-9, "{whole}");
-        for name in ["row", "page", "scm", "flash"] {
-            assert!(whole["hit_ratio"][name].is_number() && whole["hits"][name].is_number());
-        }
+        let tiers = ["row", "page", "scm", "flash"];
+        let hits: u64 = tiers.iter().map(|name| whole["hits"][name].as_u64().unwrap()).sum();
+        let parts: f64 = tiers.iter().map(|name| whole["hit_ratio"][name].as_f64().unwrap()).sum();
+        assert_eq!(hits, 100, "what found nothing is no tier's: {whole}");
+        assert!((parts - ratio).abs() < 1e-9, "{whole}");
         for name in ["refused", "deletes", "scans", "ops", "cpu_seconds", "rss_bytes"] {
             assert!(whole[name].is_number(), "{name} in {whole}");
         }
@@ -102,4 +104,8 @@ fn a_damaged_trace_says_where_and_blames_no_store() {
     assert!(error.contains("line 2") && error.contains(&path), "{error}");
     assert!(error.contains("nonsense") && !error.contains("terrace check"), "{error}");
     assert!(replay(&scratch.arg("none"), "lis", &[]).bad(2).contains("none"));
+    let packed = scratch.arg("trace.gz");
+    fs::write(&packed, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).unwrap();
+    let error = replay(&packed, "u64be", &[]).bad(2);
+    assert!(error.contains(".zst") && error.contains(".gz"), "{error}");
 }

@@ -80,7 +80,7 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
     if let Some(mut merge) = merge {
         let inputs = merge.inputs.iter().flat_map(|(_, pieces)| pieces);
         let used = inputs.flat_map(|piece| piece.file.values.iter().copied());
-        merge.collect = garbage.of_inputs(shape, used);
+        merge.collect = garbage.of_inputs(shape, used, merge.bytes);
         return Some(Plan::Merge(merge));
     }
     if let Some(merge) = garbage.collection(shape) {
@@ -127,9 +127,10 @@ pub(super) fn fullness(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
     most as f64 / shape.options.fanout.max(1) as f64
 }
 
-/// Whether a job works within the range that a user asked for.
+/// Whether a job works on what a user asked for: not where all of it came later.
 pub(super) fn meets(area: &Area, manual: &ManualRange) -> bool {
-    Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
+    area.oldest <= manual.newest
+        && Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
         && Edge::Key(&manual.first) < Edge::of_end(area.end.as_ref())
 }
 

@@ -44,10 +44,14 @@ pub(super) fn pieces<'a>(shape: &Shape<'a>) -> Vec<Placed<'a>> {
     found
 }
 
-/// Pieces that can go without being read: all of it expired or deletes, and nothing older below.
+/// Pieces that can go without being read: all of it expired or deletes, and nothing older below; and all from
+/// before the oldest reader, so that none is the only sign that a key which that one read was written to.
 pub(super) fn droppable(shape: &Shape<'_>) -> Vec<(RunId, Piece)> {
     let summary = shape.summary;
-    let gone = |piece: &Piece| piece.is_expired(summary.now_ms) || piece.is_all_deletes();
+    let gone = |piece: &Piece| {
+        (piece.is_expired(summary.now_ms) || piece.is_all_deletes())
+            && piece.file.seqno_max <= summary.readers.oldest()
+    };
     let any = summary.runs.iter().flat_map(|run| &run.pieces).any(gone);
     if !any {
         return Vec::new();

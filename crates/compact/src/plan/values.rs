@@ -66,11 +66,12 @@ impl Garbage {
     }
 
     /// Of the files that a job's inputs use so many bytes of, those that it collects, ascending; none
-    /// where there is no space to copy what is alive of them.
+    /// where there is no space to copy what is alive of them beside the `written` bytes of its tables.
     pub(super) fn of_inputs(
         &self,
         shape: &Shape<'_>,
         used: impl IntoIterator<Item = (TableId, u64)>,
+        written: u64,
     ) -> Vec<TableId> {
         let mut sums: BTreeMap<TableId, u64> = BTreeMap::new();
         for (file, bytes) in used.into_iter().filter(|(file, _)| self.files.contains_key(file)) {
@@ -79,7 +80,7 @@ impl Garbage {
         // Those of which least is left go first: they cost least for what they free.
         let mut found: Vec<_> = sums.into_iter().collect();
         found.sort_by_key(|(file, _)| self.files.get(file).copied());
-        let (mut copied, room) = (0u64, shape.room());
+        let (mut copied, room) = (0u64, shape.room().saturating_sub(written));
         let mut collect = Vec::new();
         for (file, bytes) in found {
             copied = copied.saturating_add(bytes);
@@ -121,7 +122,7 @@ impl Garbage {
             files.filter_map(|(file, _)| self.files.get(file).copied()).min()
         };
         let Placed { piece, run, places } = self.pieces(shape).into_iter().min_by_key(least)?;
-        let collect = self.of_inputs(shape, piece.file.values.iter().copied());
+        let collect = self.of_inputs(shape, piece.file.values.iter().copied(), piece.file.bytes);
         if collect.is_empty() || piece.file.bytes > shape.room() {
             return None;
         }

@@ -319,6 +319,15 @@ fn what_nobody_needs_goes() {
     }
     // A reader at 7 needs the put, and so the delete over it stays.
     assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], Below::nothing())).len(), 2);
+    // A reader at 7 that reads an expired value, or none, is told that the key was written to since.
+    let before = version(7, EntryKind::PutExpiring, &[1, 0, 0, 0, 0, 0, 0, 0, 9]);
+    for newest in [delete(8), expired] {
+        let kept = |readers: &[u64]| {
+            kept(&[newest.clone(), before.clone()], rules(readers, Below::nothing()))
+        };
+        assert_eq!(kept(&[7, 9]), tombstone);
+        assert_eq!(kept(&now), []);
+    }
     // Operands end in one value over a put, a delete or nothing, in one operand over the unknown.
     let merged = |number: &[u8]| vec![(9, EntryKind::Put, number.to_vec())];
     let operands = [operand(9), operand(8), operand(7)];

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer};
-use table::{Bounds, RawBlock, Step, Table, TableCursor};
+use table::{Accounts, Bounds, RawBlock, Step, Table, TableCursor};
 
 use super::Env;
 use super::read_ahead::ReadAhead;
@@ -34,10 +34,11 @@ impl Reading {
     /// `Corrupt` where it is not the table that the job means; otherwise as [`Table::open`].
     pub(super) fn open(&self, piece: &Input) -> Result<Opened> {
         let Input { id, file_bytes, digest, bounds, seqno } = piece;
-        let Env { medium, dictionaries, account, .. } = &self.env;
+        let Env { medium, dictionaries, account, tables, .. } = &self.env;
+        let accounts = Accounts { pinned: tables.clone(), values: account.clone() };
         let dictionaries = Arc::clone(dictionaries);
         let (store, bytes) = (self.store, Some(*file_bytes));
-        let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, account)?;
+        let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, accounts)?;
         let (found, keyspace) = (table.footer().digest, table.properties().keyspace);
         // Tables of the first format do not name their keyspace.
         let is_foreign = keyspace != self.keyspace && keyspace != KeyspaceId::default();

@@ -58,6 +58,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
         medium: Arc::clone(medium),
         dictionaries: Arc::new(NoDictionaries),
         operators: Arc::new(operators),
+        tables: account.clone(),
         account,
         read_bytes: 8 << 20,
     }

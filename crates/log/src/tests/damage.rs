@@ -148,3 +148,24 @@ fn a_shortage_of_memory_is_no_damage() {
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::Retry);
     assert_eq!(open(&medium).unwrap().2.len(), 3);
 }
+
+/// Whoever reads on counts from behind a batch.
+#[test]
+fn a_batch_beyond_the_last_number_is_no_record() {
+    for (ops, is_record) in [(2, true), (3, false)] {
+        let mut head = vec![0; crate::FIXED_BYTES];
+        head.extend([ops, 1, 1]);
+        let (kind, seqno) = (crate::record::Kind::Batch, Seqno::MAX.get() - 2);
+        crate::record::finish_record(&mut head, 7, kind, 1, seqno, 0, 0);
+        assert_eq!(crate::parse_record(7, &head).is_ok(), is_record);
+    }
+}
+
+/// A file that no log made: its number would leave none for the next.
+#[test]
+fn a_segment_whose_number_no_log_reaches_is_refused() {
+    let medium = Arc::new(MemoryMedium::new());
+    medium.insert("log-0-18446744073709551614", Vec::new()).unwrap();
+    let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
+    assert_eq!(open(&device).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
+}

@@ -180,6 +180,37 @@ fn a_log_opens_on_a_full_device() {
     assert_eq!(open(&medium).unwrap().2, [(2, b"two".to_vec())]);
 }
 
+/// What was made ahead and never used is the first to go for the space of what has to be written.
+#[test]
+fn segments_made_ahead_make_room_on_a_full_device() {
+    let mut torn = 0;
+    for seed in 0..20 {
+        let (device, medium) = faulty();
+        let (log, ..) = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();
+        append(&log, 1, 1, b"kept").unwrap();
+        log.sync(log.last()).unwrap();
+        assert!(log.prepare(1).unwrap());
+        for at in 0..20 {
+            append(&log, 1, 1, &[at; 3000]).unwrap();
+        }
+        drop(log);
+        let image = device.crash_image(seed).unwrap();
+        let full = Arc::new(Faulty::over(&image, seed).unwrap());
+        let used = image.list().unwrap().iter().map(|file| file.len).sum();
+        full.set_capacity(Some(used));
+        let medium = Arc::clone(&full) as Arc<dyn Medium>;
+        let (log, recovery, replayed) =
+            open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();
+        assert_eq!(replayed[0], (1, b"kept".to_vec()), "seed {seed}");
+        append(&log, 1, 1, b"a delete").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        torn += u32::from(recovery.torn.is_some());
+        drop(log);
+        let again = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap().2;
+        assert_eq!(again.len(), replayed.len() + 1, "seed {seed}");
+    }
+    assert!(torn > 0);
+}
+
 /// A log of one synced record on a device with so many bytes, in segments of 128 KiB.
 fn with_one(capacity: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
     let (device, medium) = faulty();

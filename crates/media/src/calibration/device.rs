@@ -37,10 +37,11 @@ enum DeviceKind {
 }
 
 impl Device {
-    /// Opens `size` bytes of `place`. An emulated one is not made: its model is asked.
+    /// Opens `size` bytes of `place`, and writes all of them once. An emulated one is not made: its model is
+    /// asked.
     ///
     /// # Errors
-    /// As [`Scm::open`].
+    /// As [`Scm::open`]; those of the writes.
     pub fn open(place: &Place, size: u64) -> Result<Self> {
         let kind = match place {
             Place::Emulated(profile, _) => DeviceKind::Emulated(profile),
@@ -51,7 +52,32 @@ impl Device {
                 Scm::Blocks(blocks) => DeviceKind::Blocks(Arc::new(blocks)),
             },
         };
-        Ok(Self { place: place.to_string(), kind })
+        let device = Self { place: place.to_string(), kind };
+        device.write_all()?;
+        Ok(device)
+    }
+
+    /// Space that is reserved only is read as zeros by the file system alone, without the device.
+    fn write_all(&self) -> Result<()> {
+        let mut rng = Rng::new(0);
+        match &self.kind {
+            DeviceKind::Emulated(_) => Ok(()),
+            DeviceKind::Mapped(slots) => {
+                for mut page in (0..slots.len()).filter_map(|slot| slots.fill(slot)) {
+                    rng.fill(&mut page[..]);
+                }
+                slots.persist(0..slots.len())
+            }
+            DeviceKind::Blocks(blocks) => {
+                for at in (0..blocks.len()).step_by(LEN_MAX as usize) {
+                    let len = LEN_MAX.min(blocks.len() - at);
+                    let mut buf = Buf::pages(len as usize / PAGE_BYTES);
+                    rng.fill(&mut buf);
+                    blocks.file().write(at, buf, Purpose::Flush).1?;
+                }
+                blocks.file().sync(Purpose::Flush)
+            }
+        }
     }
 
     /// Its place, as in settings.
@@ -80,7 +106,7 @@ impl Device {
         let most = match &self.kind {
             // A slot is what is lent at once.
             DeviceKind::Mapped(_) => PAGE_BYTES as u64,
-            DeviceKind::Emulated(_) | DeviceKind::Blocks(_) => LEN_MAX,
+            DeviceKind::Emulated(_) | DeviceKind::Blocks(_) => LEN_MAX.min(self.span()),
         };
         let mut len = self.least();
         std::iter::from_fn(move || {
@@ -90,14 +116,18 @@ impl Device {
         })
     }
 
-    /// A load of one thread that reads as fast as it can.
-    pub(super) fn load(&self) -> Load {
-        let is_memory = self.facts().byte_addressable;
-        let span = match &self.kind {
+    /// The bytes that accesses are spread over.
+    fn span(&self) -> u64 {
+        match &self.kind {
             DeviceKind::Emulated(_) => 1 << 32,
             DeviceKind::Mapped(slots) => (slots.len() * PAGE_BYTES) as u64,
             DeviceKind::Blocks(blocks) => blocks.len(),
-        };
+        }
+    }
+
+    /// A load of one thread that reads as fast as it can.
+    pub(super) fn load(&self) -> Load {
+        let is_memory = self.facts().byte_addressable;
         Load {
             threads: 1,
             write: WRITE,
@@ -108,7 +138,7 @@ impl Device {
             // A thread waits for a block.
             is_dependent: !is_memory,
             accesses: 0,
-            span,
+            span: self.span(),
         }
     }
 
@@ -222,6 +252,7 @@ fn on_blocks(
     let mut owed = 0.5;
     let pages = usize::try_from(load.len).unwrap_or(PAGE_BYTES) / PAGE_BYTES;
     let mut buf = Buf::pages(pages);
+    rng.fill(&mut buf);
     let places = (len / load.len.max(1)).max(1);
     let mut accesses = 0;
     // Once in any case: a thread may be started late.

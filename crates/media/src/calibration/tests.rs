@@ -1,5 +1,8 @@
 //! An emulated device measures as its profile says, and a calibration reads back as it was written.
 
+use std::fs;
+use std::path::Path;
+
 use base::{ErrorKind, Rng};
 
 use super::{Calibration, Device, calibrate};
@@ -66,6 +69,35 @@ fn a_real_place_is_measured_with_threads_and_a_clock() {
     assert_eq!((found.read_threads.len(), found.write_threads.len()), (1, 1));
     assert!(found.read_sizes.iter().chain(&found.mixed).all(|(_, gb)| *gb > 0.0));
     assert_eq!(found.emulated, "");
+}
+
+/// A file, which is blocks, and one in memory where there is such a place.
+fn files() -> Vec<tempfile::NamedTempFile> {
+    let folders = [Path::new(env!("CARGO_MANIFEST_DIR")), Path::new("/dev/shm")];
+    folders.iter().filter_map(|folder| tempfile::NamedTempFile::new_in(folder).ok()).collect()
+}
+
+/// What was never written would be read without the device.
+#[test]
+fn all_of_a_place_is_written_before_it_is_measured() {
+    for file in files() {
+        let size = (1 << 20) + (12 << 10);
+        let device = Device::open(&file.path().to_str().unwrap().parse().unwrap(), size).unwrap();
+        let content = fs::read(file.path()).unwrap();
+        assert_eq!(content.len() as u64, size);
+        assert!(content.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
+        drop(device);
+    }
+}
+
+#[test]
+fn no_access_is_longer_than_the_place() {
+    for (file, size) in files().into_iter().zip([64 << 10, 4096]) {
+        let place = file.path().to_str().unwrap().parse().unwrap();
+        let found = calibrate(&mut Device::open(&place, size).unwrap(), 1, |_, _| {}).unwrap();
+        assert!(found.read_sizes.last().unwrap().0 <= size as f64, "{found:?}");
+        assert_eq!(fs::metadata(file.path()).unwrap().len(), size);
+    }
 }
 
 fn example() -> Calibration {

@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::{Error, Result, format_bytes};
-use rustix::fs::{FallocateFlags, fstatfs};
+use rustix::fs::{FallocateFlags, OFlags, fstatfs};
 use rustix::io::Errno;
 
 use super::facts::{Facts, Persistence};
@@ -220,13 +220,22 @@ fn dax_device(path: &Path, len: u64) -> Result<Scm> {
 }
 
 fn block_device(path: &Path, len: u64) -> Result<Scm> {
-    let mut file = fs::OpenOptions::new().read(true).write(true).open(path);
-    let file = file.as_mut().map_err(|e| failed("open", path, io::Error::from(e.kind())))?;
-    let held = io::Seek::seek(file, io::SeekFrom::End(0)).map_err(|e| failed("seek", path, e))?;
-    fits(path, len, held)?;
-    lock(file, path)?;
-    let guard = file.try_clone().map_err(|e| failed("open", path, e))?;
-    blocks(path, len, guard)
+    // A block device is opened exclusively only where nobody has it: it is not mounted, nor swapped to, and
+    // no RAID or volume group is made of it. It stays so for as long as this handle lives; others of this
+    // process, opened plainly, are not kept out.
+    let flags = OFlags::EXCL.bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    let mut file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => Error::invalid("block device")
+            .at(path.display())
+            .expected("one that is not mounted and that nothing else uses")
+            .caused_by(error),
+        _ => failed("open", path, error),
+    })?;
+    let end = io::Seek::seek(&mut file, io::SeekFrom::End(0));
+    fits(path, len, end.map_err(|e| failed("seek", path, e))?)?;
+    lock(&file, path)?;
+    blocks(path, len, file)
 }
 
 fn blocks(path: &Path, len: u64, guard: fs::File) -> Result<Scm> {

@@ -11,6 +11,16 @@ use crate::dictionary::Dictionary;
 /// What a compression context takes for blocks of a few pages at the usual levels, bytes.
 const CONTEXT_BYTES: u64 = 2 << 20;
 
+/// What it takes at most for `raw` bytes, those of the dictionary among them, at a level, bytes. Above
+/// level 3 its tables grow with what is compressed: at level 22 to 2.8 MiB for 128 KiB and to 17.3 for
+/// 1 MiB, as `sizeof` says.
+const fn context_bytes(level: i32, raw: usize) -> u64 {
+    if level <= 3 || raw <= 64 << 10 {
+        return CONTEXT_BYTES;
+    }
+    CONTEXT_BYTES + 16 * (raw as u64).next_power_of_two()
+}
+
 fn message(code: ErrorCode) -> &'static str {
     zstd_safe::get_error_name(code)
 }
@@ -29,7 +39,7 @@ pub(crate) fn check_level(level: i32) -> Result<()> {
 pub(crate) struct Compressor {
     context: CCtx<'static>,
     level: i32,
-    dictionary: Option<(Arc<Dictionary>, Arc<CDict<'static>>)>,
+    dictionary: Option<(Arc<Dictionary>, Arc<Compressing>)>,
     charge: Charge,
 }
 
@@ -57,21 +67,29 @@ impl Compressor {
         self.dictionary.as_ref().map_or(DictionaryId(0), |(dictionary, _)| dictionary.id())
     }
 
-    /// Replaces `out` by the compressed form of `raw`.
-    pub(crate) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    /// Replaces `out` by the compressed form of `raw`, or by nothing where memory is too short for that;
+    /// whether it was not.
+    pub(crate) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
+        let dictionary =
+            self.dictionary.as_ref().map_or(0, |(dictionary, _)| dictionary.bytes().len());
+        let more = context_bytes(self.level, raw.len() + dictionary) - CONTEXT_BYTES;
+        if more > 0 && !self.charge.try_grow(more) {
+            return Ok(false);
+        }
         out.reserve(zstd_safe::compress_bound(raw.len()));
         let result = match &self.dictionary {
-            Some((_, digested)) => self.context.compress_using_cdict(out, raw, digested),
+            Some((_, digested)) => self.context.compress_using_cdict(out, raw, &digested.digest),
             None => self.context.compress(out, raw, self.level),
         };
         result.map_err(|code| Error::retry("zstd compression").got(message(code)))?;
-        // High levels take more for large blocks than can be told before.
-        let more = (self.context.sizeof() as u64).saturating_sub(self.charge.bytes());
+        debug_assert!(self.context.sizeof() as u64 <= self.charge.bytes(), "{}", raw.len());
         if more > 0 {
-            self.charge.grow(more)?;
+            // What it grew by, it keeps otherwise.
+            self.context = CCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?;
+            self.charge.shrink_to(CONTEXT_BYTES);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -79,8 +97,16 @@ impl Compressor {
 pub(crate) struct Digested {
     bytes: Arc<[u8]>,
     decompressing: DDict<'static>,
-    compressing: Mutex<Option<(i32, Arc<CDict<'static>>)>>,
-    charge: Mutex<Charge>,
+    compressing: Mutex<Option<Arc<Compressing>>>,
+    account: Account,
+    _charge: Charge,
+}
+
+/// A dictionary digested for compression at a level, for as long as somebody uses it.
+struct Compressing {
+    level: i32,
+    digest: CDict<'static>,
+    _charge: Charge,
 }
 
 impl Digested {
@@ -90,28 +116,26 @@ impl Digested {
         let decompressing =
             DDict::try_create(&bytes).ok_or_else(|| Error::retry("memory for zstd"))?;
         charge.shrink_to((bytes.len() + decompressing.sizeof()) as u64);
-        let (compressing, charge) = (Default::default(), Mutex::new(charge));
-        Ok(Self { bytes, decompressing, compressing, charge })
+        let (compressing, account) = (Mutex::default(), account.clone());
+        Ok(Self { bytes, decompressing, compressing, account, _charge: charge })
     }
 
     /// Digested for compression at `level`: once, as long as writers ask for the same level.
-    fn compressing(&self, level: i32) -> Result<Arc<CDict<'static>>> {
+    fn compressing(&self, level: i32) -> Result<Arc<Compressing>> {
         let mut slot = self.compressing.lock();
-        if let Some((digested_for, digested)) = &*slot
-            && *digested_for == level
+        if let Some(found) = &*slot
+            && found.level == level
         {
-            return Ok(Arc::clone(digested));
+            return Ok(Arc::clone(found));
         }
-        let mut charge = self.charge.lock();
-        let before = charge.bytes();
         // What a digest takes at the highest level; the true size is known once it exists.
-        charge.grow(CONTEXT_BYTES + self.bytes.len() as u64)?;
-        let digested = Arc::new(
-            CDict::try_create(&self.bytes, level).ok_or_else(|| Error::retry("memory for zstd"))?,
-        );
-        charge.shrink_to(before + digested.sizeof() as u64);
-        *slot = Some((level, Arc::clone(&digested)));
-        Ok(digested)
+        let mut charge = self.account.charge(CONTEXT_BYTES + self.bytes.len() as u64)?;
+        let digest =
+            CDict::try_create(&self.bytes, level).ok_or_else(|| Error::retry("memory for zstd"))?;
+        charge.shrink_to(digest.sizeof() as u64);
+        let made = Arc::new(Compressing { level, digest, _charge: charge });
+        *slot = Some(Arc::clone(&made));
+        Ok(made)
     }
 }
 

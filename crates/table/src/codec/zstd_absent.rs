@@ -25,7 +25,7 @@ impl Compressor {
         match *self {}
     }
 
-    pub(crate) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<bool> {
         match *self {}
     }
 }

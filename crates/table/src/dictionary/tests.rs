@@ -82,3 +82,55 @@ fn a_dictionary_file_has_exactly_the_golden_bytes() {
     assert_eq!(written, golden);
     assert_eq!(decode(&golden, STORE, DictionaryId(3)).unwrap(), b"some content");
 }
+
+/// Writers of two levels by turns: what one digest took goes with the last that uses it.
+#[test]
+fn a_digest_is_charged_for_as_long_as_it_is_used() {
+    let account = Account::unlimited("test");
+    let bytes = trained(&mut Rng::new(2), &account);
+    let dictionary = Arc::new(Dictionary::new(DictionaryId(3), &bytes, &account).unwrap());
+    let compressor = |level| {
+        let with = Some(Arc::clone(&dictionary));
+        zstd::Compressor::new(level, with, &Account::unlimited("context")).unwrap()
+    };
+    let mut used = Vec::new();
+    for level in [3, 5, 3, 5, 3, 5] {
+        drop(compressor(level));
+        used.push(account.used());
+    }
+    assert_eq!((used[0], used[1]), (used[4], used[5]));
+    let both = (compressor(3), compressor(5));
+    assert!(account.used() > used[5]);
+    drop(both);
+    drop(dictionary);
+    assert_eq!(account.used(), 0);
+}
+
+/// A table is larger without its dictionary, and no worse.
+#[test]
+fn a_table_is_written_without_the_dictionary_that_finds_no_memory() {
+    let account = Account::unlimited("test");
+    let bytes = trained(&mut Rng::new(3), &account);
+    let dictionary = Arc::new(Dictionary::new(DictionaryId(3), &bytes, &account).unwrap());
+    account.set_cap(account.used() + (200 << 10));
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let spec = crate::Spec {
+        store: STORE,
+        table: base::TableId(1),
+        keyspace: base::KeyspaceId(1),
+        codec: base::Codec::Zstd,
+        level: 3,
+        dictionary: Some(Arc::clone(&dictionary)),
+        filter_bits: crate::FILTER_BITS_DEFAULT,
+        purpose: Purpose::Flush,
+    };
+    for (cap, expected) in [(200 << 10, vec![]), (8 << 20, vec![DictionaryId(3)])] {
+        account.set_cap(account.used() + cap);
+        let (spec, unlimited) = (spec.clone(), Account::unlimited("writer"));
+        let mut writer = crate::Writer::create(&medium, spec, &unlimited).unwrap();
+        let trailer = base::Trailer::new(base::Seqno::new(1), base::EntryKind::Put);
+        writer.add(b"key", trailer, b"value").unwrap();
+        assert_eq!(writer.finish().unwrap().properties.dictionaries, expected);
+        medium.remove(&crate::file_name(base::TableId(1))).unwrap();
+    }
+}

@@ -31,11 +31,16 @@ fn overlaps_are_cut_and_equal_neighbours_joined() {
 fn bounds_clip_fragments_and_a_number_replaces_theirs() {
     let built = RangeDeletes::build([delete("b", "f", 5), delete("d", "h", 9)]);
     let clipped = |first: Option<&'static str>, end: Option<&'static str>| {
-        shown(&built.clipped(&Bounds { first: first.map(Into::into), end: end.map(Into::into) }))
+        let within = built.positions(first.unwrap_or_default().as_bytes(), end.map(str::as_bytes));
+        let clipped =
+            built.clipped(&Bounds { first: first.map(Into::into), end: end.map(Into::into) });
+        assert_eq!(within.len(), clipped.len());
+        shown(&clipped)
     };
     assert_eq!(clipped(None, None), "b-d@5 d-f@9,5 f-h@9");
     assert_eq!(clipped(Some("c"), Some("e")), "c-d@5 d-e@9,5");
     assert_eq!(clipped(Some("f"), None), "f-h@9");
+    assert_eq!(clipped(Some("a"), Some("f")), "b-d@5 d-f@9,5");
     assert_eq!(clipped(None, Some("b")), "");
     assert_eq!(clipped(Some("h"), Some("z")), "");
     assert_eq!(shown(&built.with_seqno(Seqno::new(3))), "b-d@3 d-f@3 f-h@3");

@@ -268,10 +268,17 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
+    /// What a walk from `at` on reads first.
+    fn ahead_of(&self, at: usize) -> &'a [u8] {
+        self.raw.get(at..self.raw.len().min(at + AHEAD_BYTES)).unwrap_or_default()
+    }
+
     /// The newest version of `key` whose trailer is at most `at`.
     pub(crate) fn get(&self, key: &[u8], at: Trailer) -> Result<Option<Entry>> {
         let group = self.group_of(key, at)?;
         let (mut offset, mut from) = (self.group_at(group)?, self.layout.base);
+        // A block that was stored as it is lies in no cache of the processor.
+        arena::prefetch_all(self.ahead_of(offset));
         let mut matched = 0;
         // One group, and the first entry of the next.
         let last = (self.layout.count - group * self.layout.interval).min(self.layout.interval + 1);
@@ -279,6 +286,7 @@ impl<'a> Block<'a> {
             if index == self.layout.interval {
                 from = self.layout.base;
             }
+            arena::prefetch(self.raw, offset + AHEAD_BYTES);
             let entry = self.entry(offset, from)?;
             (offset, from) = (entry.end, entry.trailer.seqno());
             // Where more is shared than matched, this key leaves the target where the last did.

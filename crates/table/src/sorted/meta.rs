@@ -157,11 +157,12 @@ impl<'a> MetaPage<'a> {
         let (separators, filter) = (usize::from(cursor.u16()?), usize::from(cursor.u16()?));
         let (flags, width) = (flags & !(0xff << WIDTH_SHIFT), (flags >> WIDTH_SHIFT) as u8);
         let is_known = flags & !HAS_RUNS == 0 && width <= FILTER_BITS_MAX;
-        if blocks == 0 || !is_known || (pages as usize) < blocks {
+        let ends = first_page.checked_add(pages).is_some();
+        if blocks == 0 || !is_known || (pages as usize) < blocks || !ends {
             return Err(Error::corrupt("metadata page")
                 .expected("blocks, a page or more for each, and known flags")
                 .got(format_args!(
-                    "{blocks} blocks, {pages} pages, flags {flags}, a filter of {width} bits"
+                    "{blocks} blocks, pages {first_page} + {pages}, flags {flags}, a filter of {width} bits"
                 )));
         }
         let separators = Separators::parse(Width::Page, blocks - 1, cursor.take(separators)?)?;

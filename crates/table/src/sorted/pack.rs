@@ -10,7 +10,7 @@
 
 use base::{Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
 
-use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, Block, ENTRY_OVERHEAD_MAX, Place};
+use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
 use super::pieces::Pieces;
@@ -335,7 +335,9 @@ impl Packer {
             let Fit::Zstd(predictor, compressor) = &mut self.fit else {
                 return Ok(self.raw.len());
             };
-            compressor.compress(&self.raw, &mut self.payload)?;
+            if !compressor.compress(&self.raw, &mut self.payload)? {
+                self.payload.extend_from_slice(&self.raw);
+            }
             self.compressions += 1;
             self.compressed = true;
             predictor.learn(self.raw.len(), self.payload.len());
@@ -363,7 +365,8 @@ impl Packer {
         match &mut self.fit {
             Fit::Stored => {}
             Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
-            Fit::Zstd(_, compressor) => compressor.compress(&self.raw, &mut self.payload)?,
+            // Nothing where memory is too short: it is stored as it is.
+            Fit::Zstd(_, compressor) => _ = compressor.compress(&self.raw, &mut self.payload)?,
         }
         self.compressions += 1;
         Ok(())
@@ -391,44 +394,6 @@ impl Packer {
             }
         }
         self.emit(emit)
-    }
-
-    /// Emits as many entries of a block of zstd as fit its pages; the others start the next.
-    fn cut(&mut self, used: usize, emit: Emit<'_>) -> Result<()> {
-        let whole = std::mem::take(&mut self.raw);
-        let (pages, mut used) = (self.pages, used);
-        let mut kept = self.block.count();
-        loop {
-            let Fit::Zstd(predictor, _) = &self.fit else { return Ok(()) };
-            // In proportion; and at least one less each time, so that it ends.
-            kept = (kept * predictor.target(pages) / used).clamp(1, (kept - 1).max(1));
-            self.clear();
-            self.append_from(&whole, 0..kept)?;
-            used = self.compress_block()?;
-            if kept == 1 || used <= capacity(pages) {
-                break;
-            }
-        }
-        self.emit(emit)?;
-        self.append_from(&whole, kept..usize::MAX)
-    }
-
-    /// Appends the entries of a block that lie in `range`.
-    fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
-        let block = Block::parse(raw)?;
-        let mut place = Place::default();
-        place.first(block)?;
-        for index in 0..block.count().min(range.end) {
-            let Some(entry) = place.entry() else { break };
-            let (trailer, value) = (entry.trailer, block.value(entry));
-            if index >= range.start {
-                let added = Added { key: place.key(), trailer, kind: trailer.kind()?, value };
-                self.stage(added);
-                self.keep(added);
-            }
-            place.next(block)?;
-        }
-        Ok(())
     }
 
     /// Hands over the present block, compressed or as it is, and starts the next.
@@ -463,5 +428,6 @@ impl Packer {
     }
 }
 
+mod cut;
 #[cfg(test)]
 mod tests;

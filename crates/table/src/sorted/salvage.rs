@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, Trailer};
+use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -94,8 +94,8 @@ pub struct SalvageReport {
 /// Reads what is left of `table` of `store`.
 ///
 /// # Errors
-/// `Invalid` where there is no such file, `Retry` where memory is short, and what `visit` says.
-/// Damage is no error.
+/// `Invalid` where there is no such file or a newer version wrote it, `Retry` where memory is short, and what
+/// `visit` says. Damage is no error.
 pub fn salvage(
     medium: &dyn Medium,
     store: StoreId,
@@ -180,7 +180,11 @@ impl Salvage<'_> {
             verify_page(self.seed, number, &buf)?;
             Footer::parse(&buf, number, self.pages)?.expect(store, table)
         });
-        Ok(readable(read)?.ok().map(|(footer, _)| footer))
+        match read {
+            // A newer version's: what this build would find in it is not what it holds.
+            Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+            read => Ok(readable(read)?.ok().map(|(footer, _)| footer)),
+        }
     }
 
     /// Reads all blocks up to page `end`, where that is known; where it is not, up to the first page

@@ -129,7 +129,13 @@ impl Tail {
         let end = self.footer.tail_end();
         let stored = section(PageKind::Properties, cut(properties, end))?;
         let properties = Properties::decode(&stored)?;
-        Top::parse(&top_level)?.check(range_deletes)?;
+        let partitions = Top::parse(&top_level)?;
+        partitions.check(range_deletes)?;
+        if (partitions.partitions() == 0) != (properties.entries == 0) {
+            return Err(Error::corrupt("entries of a table")
+                .expected(format_args!("those of {} partitions", partitions.partitions()))
+                .got(properties.entries));
+        }
         top_level.shrink_to_fit();
         let ranges = match range_deletes < top {
             true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),

@@ -93,6 +93,21 @@ pub struct Writer {
     finished: bool,
 }
 
+/// With the dictionary, or, where the memory for its digest is short, without it: a table without its
+/// dictionary is larger and no worse.
+fn compressor(
+    level: i32,
+    dictionary: Option<Arc<Dictionary>>,
+    account: &Account,
+) -> Result<zstd::Compressor> {
+    match zstd::Compressor::new(level, dictionary.clone(), account) {
+        Err(error) if error.is_retryable() && dictionary.is_some() => {
+            zstd::Compressor::new(level, None, account)
+        }
+        made => made,
+    }
+}
+
 impl Writer {
     /// Creates the file of `spec.table`.
     ///
@@ -117,14 +132,15 @@ impl Writer {
             keyspace: spec.keyspace,
             ..Properties::default()
         };
-        let dictionary = spec.dictionary.as_ref().map(|dictionary| dictionary.id());
+        let mut dictionary = None;
         let packer = match spec.codec {
             Codec::None => Packer::stored(account),
             Codec::Lz4 => Packer::lz4(account),
             Codec::Zstd => {
+                let compressor = compressor(spec.level, spec.dictionary, account)?;
+                dictionary = Some(compressor.dictionary_id()).filter(|id| id.0 > 0);
                 properties.level = spec.level;
                 properties.dictionaries = dictionary.into_iter().collect();
-                let compressor = zstd::Compressor::new(spec.level, spec.dictionary, account)?;
                 Packer::zstd(compressor, account)
             }
         };

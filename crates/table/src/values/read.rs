@@ -245,9 +245,11 @@ impl Values {
     pub fn value(&self, key: &[u8], pointer: Pointer, purpose: Purpose) -> Result<Bytes> {
         let read = || {
             self.check(pointer)?;
-            let _charge = self.account.charge(u64::from(pointer.pages) * PAGE_BYTES as u64)?;
+            let charge = self.account.charge(u64::from(pointer.pages) * PAGE_BYTES as u64)?;
             let (first, pages) = (pointer.page, pointer.pages);
             let buf = read_pages(&*self.file, self.seed, first, pages, purpose)?;
+            // What is made of it in place is charged there.
+            drop(charge);
             self.decode(key, pointer, Pages::Run(buf))
         };
         read().map_err(|error: Error| error.at(values_file_name(self.id())))

@@ -109,6 +109,29 @@ fn values_of_every_length_are_read_back_and_copied_as_they_are() {
     }
 }
 
+/// What zstd takes grows with its level and with what it compresses.
+#[test]
+#[cfg(feature = "zstd")]
+fn a_value_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
+    let value: Vec<u8> = (0..700_000u32).map(|at| (at / 1000) as u8).collect();
+    for (cap, is_compressed) in [(6 << 20, false), (24 << 20, true)] {
+        let account = Account::unlimited("test");
+        account.set_cap(cap);
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let spec = ValuesSpec { level: 22, ..spec(Codec::Zstd) };
+        let mut writer = ValuesWriter::create(&medium, spec, &account).unwrap();
+        let long = writer.add(b"long", &value, 0).unwrap();
+        assert_eq!(long.pages < 10, is_compressed, "{long:?}");
+        let short = writer.add(b"short", &value[..60_000], 0).unwrap();
+        assert_eq!(short.pages, 1, "what it took for the long one it gave back");
+        writer.finish().unwrap();
+        assert_eq!(account.used(), 0);
+        let file = open(&medium).unwrap();
+        assert!(read(&file, b"long", long).unwrap() == value);
+        assert!(read(&file, b"short", short).unwrap() == value[..60_000]);
+    }
+}
+
 #[test]
 fn any_flipped_byte_costs_one_value_and_is_told() {
     let written: Vec<_> = values(&mut Rng::new(2)).into_iter().take(6).collect();

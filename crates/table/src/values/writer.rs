@@ -29,6 +29,9 @@ const BUFFER_PAGES: usize = 32;
 /// A value longer than this is not compressed.
 const COMPRESSED_BYTES_MAX: usize = 1 << 20;
 
+/// What is left at least beside the memory of zstd, for values that are copied or compressed.
+const LEFT_BYTES: u64 = 128 << 10;
+
 /// What to write, and how.
 #[derive(Clone, Debug)]
 pub struct ValuesSpec {
@@ -88,7 +91,8 @@ impl ValuesWriter {
         let charge = account.charge(memory(BUFFER_PAGES))?;
         let (codec, compressor) = match spec.codec {
             Codec::Zstd => match zstd::Compressor::new(spec.level, None, account) {
-                Ok(compressor) => (Codec::Zstd, Some(compressor)),
+                Ok(compressor) if account.has_room(LEFT_BYTES) => (Codec::Zstd, Some(compressor)),
+                Ok(_) => (Codec::Lz4, None),
                 Err(error) if error.is_retryable() => (Codec::Lz4, None),
                 Err(error) => return Err(error),
             },
@@ -141,11 +145,11 @@ impl ValuesWriter {
             self.raw.clear();
             self.raw.extend_from_slice(&head);
             self.raw.extend_from_slice(value);
-            match &mut self.compressor {
+            let is_compressed = match &mut self.compressor {
                 Some(compressor) => compressor.compress(&self.raw, &mut self.payload)?,
-                None => lz4::compress(&self.raw, &mut self.payload)?,
-            }
-            is_smaller = run_pages(self.payload.len()) < run_pages(raw_bytes);
+                None => lz4::compress(&self.raw, &mut self.payload).map(|()| true)?,
+            };
+            is_smaller = is_compressed && run_pages(self.payload.len()) < run_pages(raw_bytes);
         }
         let (codec, payload) = match is_smaller {
             true => (self.spec.codec, Pieces::from(&*self.payload)),

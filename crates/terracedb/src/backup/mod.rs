@@ -18,6 +18,7 @@ mod restore;
 mod verify;
 mod view;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +72,16 @@ impl Backup {
     /// As making or opening a directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::on_medium(Arc::new(FileMedium::open(path, FileOptions::default())?)))
+    }
+
+    /// The repository in the directory `path`, which is there, for who only lists, verifies and restores:
+    /// nothing is written there, so that it may be one that nobody may write.
+    ///
+    /// # Errors
+    /// As opening a directory.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
+        Ok(Self::on_medium(Arc::new(FileMedium::open(path, options)?)))
     }
 
     /// The repository on a storage device of the caller's.
@@ -132,18 +143,24 @@ impl Backup {
         objects::delete(&*self.medium, &[id])
     }
 
-    /// Deletes all but the newest `keep` backups. One whose index is damaged counts as none, and
-    /// stays.
+    /// Deletes all but the newest `keep` backups of each store. One whose index is damaged counts as none,
+    /// and stays.
     ///
     /// # Errors
     /// As the device's.
     pub fn prune(&self, keep: usize) -> Result<DeleteReport> {
         let _lock = self.medium.lock()?;
         let objects = Objects::of(&*self.medium)?;
-        let whole = objects.indexes.iter().filter(|(_, index)| index.is_ok());
-        let whole: Vec<u64> = whole.map(|(id, _)| *id).collect();
-        let old = whole.get(..whole.len().saturating_sub(keep)).unwrap_or_default();
-        objects::delete(&*self.medium, old)
+        let mut of_stores: BTreeMap<u128, Vec<u64>> = BTreeMap::new();
+        for (id, index) in &objects.indexes {
+            if let Ok(index) = index {
+                of_stores.entry(index.store.0).or_default().push(*id);
+            }
+        }
+        let old = |ids: &Vec<u64>| ids.len().saturating_sub(keep);
+        let old: Vec<u64> =
+            of_stores.values().flat_map(|ids| ids.iter().take(old(ids)).copied()).collect();
+        objects::delete(&*self.medium, &old)
     }
 
     /// `medium` at the rate that was asked for.

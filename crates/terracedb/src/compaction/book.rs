@@ -126,10 +126,14 @@ impl Book {
         now < self.next_look
     }
 
-    /// A merge that might have written `bytes` ended, however it did. What a look was in vain for, its memory
-    /// or its keys, may be there now.
+    /// A merge that might have written `bytes` ended, however it did.
     pub(super) fn job_ended(&mut self, bytes: u64) {
         self.working = self.working.saturating_sub(bytes);
+        self.look_again();
+    }
+
+    /// What a look was in vain for, memory or keys of a merge, may be there now.
+    pub(super) const fn look_again(&mut self) {
         self.next_look = Duration::ZERO;
     }
 

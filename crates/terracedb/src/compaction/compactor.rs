@@ -16,12 +16,12 @@ use compact::{Horizon, Operators};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::book::Seen;
+use super::book::{Book, Seen};
 use super::counters::Merged;
 use super::merge_job::writer_bytes;
 use super::rate::Allowance;
 use super::state::State;
-use super::{CompactionStatistics, Counters, MergeJob, summary};
+use super::{CompactionStatistics, Counters, MergeJob, fit, summary};
 use crate::Resources;
 use crate::ordered::{FlushEnv, Shape, TableFile, Tree};
 use crate::pace::Pace;
@@ -131,6 +131,7 @@ impl Compactor {
             dictionaries: Arc::clone(&self.env.dictionaries) as _,
             operators: Arc::clone(&self.operators),
             account: self.resources.compaction_account(),
+            tables: self.env.accounts.pinned.clone(),
             read_bytes: read_bytes.min(READ_BYTES_MAX),
         }
     }
@@ -151,7 +152,7 @@ impl Compactor {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
-        let told = |state: &State| (state.ended, state.refused);
+        let told = |state: &State| (state.ended, state.refused, state.settlings);
         let before = {
             let state = self.state.lock();
             // Not worth a look: the least job has to wait until another ends.
@@ -278,7 +279,12 @@ impl Compactor {
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
         let bytes = MergeJob::memory_for(merge, &env, self.env.settings.load().codec);
-        let memory = self.resources.promise_compaction(bytes);
+        let most = self.resources.compaction_bytes();
+        // Beside many runs a few at least, or a slice would be next to nothing.
+        let room = most.saturating_sub(bytes).max(most / 8);
+        let (end, deletes) = fit::end_of(merge, &shape.version(), room);
+        let merge = &plan::Merge { end, ..merge.clone() };
+        let memory = self.resources.promise_compaction(bytes + deletes);
         let (id, running) = {
             let mut state = self.state.lock();
             state.refused += u64::from(memory.is_none());
@@ -396,6 +402,8 @@ impl Compactor {
         if let Some(book) = state.books.get_mut(&keyspace) {
             book.job_ended(bytes);
         }
+        // Its memory may be what looks at others were in vain for, which may be more urgent.
+        state.books.values_mut().filter(|book| book.debt.bytes > 0).for_each(Book::look_again);
         state.running -= 1;
         state.ended += 1;
         self.changed.notify_all();

@@ -26,7 +26,7 @@ use table::Table;
 
 use super::carry_over::CarryOver;
 use super::counters::Merged;
-use super::summary::weight_of;
+use super::summary::weight_within;
 use crate::Problem;
 use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
@@ -116,7 +116,7 @@ impl MergeJob {
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
             *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
-                weight_of(piece, &job.horizon);
+                weight_within(piece, &rectangle.range, &job.horizon);
         }
         Ok(Some(Self {
             tree: Arc::clone(tree),

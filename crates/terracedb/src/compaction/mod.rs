@@ -17,6 +17,7 @@ mod changes;
 mod compactor;
 mod counters;
 mod debt;
+mod fit;
 mod merge_job;
 mod rate;
 mod request;

@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) idle_looks: u64,
     /// Callers that wait until everything is settled.
     pub(super) settling: usize,
+    /// How often one began to: a look that began before tells it nothing.
+    pub(super) settlings: u64,
     /// The newest visible number, and since when it is.
     pub(super) visible: (Seqno, Duration),
     pub(super) closed: bool,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use compact::{Horizon, plan};
 use table::Table;
 
-use crate::manifest::TableEntry;
+use crate::manifest::{KeyRange, TableEntry};
 use crate::ordered::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
 
 /// The runs of `version`, newest first.
@@ -84,10 +84,11 @@ fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
     }
 }
 
-/// About what `piece` holds for `readers`: its bytes, and those of the long values that it points at,
-/// without versions that were kept for others.
-pub(crate) fn weight_of(piece: &Piece, readers: &Horizon) -> u64 {
-    let (file, bytes) = (piece.file().facts(), bytes_of(piece));
+/// About what `piece` holds of `range` for `readers`: its bytes, and those of the long values that it points
+/// at, without versions that were kept for others.
+pub(crate) fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
+    let file = piece.file().facts();
+    let bytes = bytes_within(piece, &piece.range().intersection(range));
     let part = bytes as f64 / file.bytes.max(1) as f64;
     let beside = file.value_bytes() as f64 - file.superseded.garbage(readers) as f64;
     bytes.saturating_add_signed((beside * part) as i64)
@@ -95,7 +96,12 @@ pub(crate) fn weight_of(piece: &Piece, readers: &Horizon) -> u64 {
 
 /// About the bytes that `piece` has of its file.
 pub(crate) fn bytes_of(piece: &Piece) -> u64 {
-    let (file, range) = (piece.file().facts(), piece.range());
+    bytes_within(piece, piece.range())
+}
+
+/// About the bytes of `range` that the file of `piece` has.
+fn bytes_within(piece: &Piece, range: &KeyRange) -> u64 {
+    let file = piece.file().facts();
     if *range == piece.entry().range {
         return file.bytes;
     }
@@ -108,4 +114,40 @@ pub(crate) fn bytes_of(piece: &Piece) -> u64 {
         _ => file.bytes,
     };
     end.saturating_sub(before(&range.first))
+}
+
+#[cfg(test)]
+mod tests {
+    use media::MemoryMedium;
+
+    use super::*;
+    use crate::Db;
+
+    /// What a merge of a part takes in is that part: taken for all of it, new keys would look superseded.
+    #[test]
+    fn what_a_piece_holds_is_the_sum_of_its_parts() {
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        for number in 0..40_000 {
+            keyspace.put(format!("{number:08}"), format!("{number:020}")).unwrap();
+        }
+        db.flush().unwrap();
+        let version = Arc::clone(&keyspace.tree().view().version);
+        let piece = &version.runs()[0].pieces()[0];
+        let all = KeyRange { first: Bytes::new(), end: None };
+        let weight = |range: &KeyRange| weight_within(piece, range, &Horizon::default());
+        assert_eq!(weight(&all), bytes_of(piece));
+        let splits = &piece.file().facts().splits;
+        assert!(splits.len() >= 4, "{}", splits.len());
+        let mut sum = 0;
+        let mut first = Bytes::new();
+        for (split, _) in splits.iter().step_by(splits.len() / 4) {
+            let part = KeyRange { first, end: Some(split.clone()) };
+            assert!(weight(&part) <= weight(&all) / 2);
+            sum += weight(&part);
+            first = split.clone();
+        }
+        sum += weight(&KeyRange { first, end: None });
+        assert_eq!(sum, weight(&all));
+    }
 }

@@ -79,11 +79,11 @@ impl Compactor {
         let start = {
             let mut state = self.state.lock();
             state.settling += 1;
+            state.settlings += 1;
             state.books.values_mut().for_each(Book::try_again);
             state.idle_looks
         };
         self.wake();
-        // The look under way when this began may have been taken before.
         let waited = self.wait_until(|state| {
             // Nothing is looked at any more.
             if let Some(error) = self.env.manifest.poisoned() {
@@ -93,7 +93,7 @@ impl Compactor {
             if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
                 return Some(Err(error));
             }
-            let is_over = state.idle_looks > start + 1;
+            let is_over = state.idle_looks > start;
             let short = || state.books.values().find_map(|book| book.short.clone());
             is_over.then(|| short().map_or(Ok(()), Err))
         });

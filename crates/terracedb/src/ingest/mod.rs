@@ -57,6 +57,8 @@ pub struct Ingest {
     /// Bytes of keys and values that no time was paid for yet.
     unpaid_bytes: usize,
     table_bytes: u64,
+    /// Why it is of no more use: keys that were added may be lost.
+    failed: Option<Error>,
 }
 
 /// What an ingest added.
@@ -98,6 +100,7 @@ impl Ingest {
             user_bytes: 0,
             unpaid_bytes: 0,
             table_bytes: TABLE_BYTES,
+            failed: None,
         })
     }
 
@@ -106,7 +109,8 @@ impl Ingest {
     /// # Errors
     /// `Invalid` where the key is not greater than the last, or key or value is too long: the
     /// ingest goes on without it. `NoSpace` where the device is full, `Retry` where memory is
-    /// short, `Closed` where the keyspace was dropped: the ingest is then of no more use.
+    /// short, `Closed` where the keyspace was dropped: the ingest is then of no more use, and every later
+    /// call fails.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (Key::new(key.as_ref())?, value.as_ref());
         self.keyspace.check_write(Write::Put(value))?;
@@ -158,20 +162,35 @@ impl Ingest {
                 .expected(format_args!("one after `{}`", self.last_key.escape_ascii()))
                 .got(format_args!("`{}`", key.escape_ascii())));
         }
+        self.usable()?;
+        self.write(key, kind, value).inspect_err(|error| self.failed = Some(error.clone()))?;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.entries += 1;
+        self.user_bytes += (key.len() + value.len()) as u64;
+        self.pay(key.len() + value.len());
+        Ok(())
+    }
+
+    fn write(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(create(&self.keyspace, &self.account)?),
         };
         writer.add(key, Trailer::new(Seqno::ZERO, kind), value)?;
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        self.entries += 1;
-        self.user_bytes += (key.len() + value.len()) as u64;
         if writer.file_bytes() >= self.table_bytes {
             self.end_table()?;
         }
-        self.pay(key.len() + value.len());
         Ok(())
+    }
+
+    /// # Errors
+    /// The first failure: what was added before may be gone with it.
+    fn usable(&self) -> Result<()> {
+        match &self.failed {
+            Some(first) => Err(Error::poisoned_by("ingest", first)),
+            None => Ok(()),
+        }
     }
 
     /// Pays with time, as writers do, where merges are behind: what is ingested over other keys gives
@@ -220,13 +239,14 @@ impl Ingest {
     /// `NoSpace` where the device is full, `Retry` where memory is short, `Poisoned` after a failed
     /// write of the log or the manifest, `Closed` where the keyspace was dropped, `Corrupt` where the
     /// device fails, or a sync of the directory failed since this was begun, which may have lost its
-    /// files: ingest anew. Nothing was added then, except that after `Poisoned` all of it may be
-    /// there at the next opening.
+    /// files: ingest anew. `Poisoned`, too, where an earlier call failed. Nothing was added then, except that
+    /// after a `Poisoned` of the log or the manifest all of it may be there at the next opening.
     pub fn finish(self) -> Result<Ingested> {
         self.finish_after(ROUNDS_MAX)
     }
 
     pub(crate) fn finish_after(mut self, rounds: usize) -> Result<Ingested> {
+        self.usable()?;
         self.end_table()?;
         if self.is_empty() {
             return Ok(Ingested::default());

@@ -432,6 +432,27 @@ fn any_operation_of_an_ingest_can_fail() {
     }
 }
 
+/// Whoever goes on after a failure is not told in the end that all is there.
+#[test]
+fn an_ingest_that_failed_once_adds_nothing() {
+    for (on, purpose) in [(OpKind::Sync, Purpose::Ingest), (OpKind::Read, Purpose::Meta)] {
+        let device = Arc::new(Faulty::new(1));
+        let medium: Arc<dyn Medium> = device.clone();
+        let db = open(&medium);
+        let keyspace = db.keyspace("k").unwrap();
+        let mut ingest = ingest(&keyspace);
+        device.inject(Rule::new(on, Fault::Io).purpose(purpose).times(3)).unwrap();
+        let failed =
+            entries(0, 600, 1, "x").iter().filter_map(|(k, v)| ingest.add(k, v).err()).count();
+        assert!(device.struck() > 0 && failed > 100, "{on:?}: {failed}");
+        device.heal();
+        assert_eq!(ingest.add(key(900), "x").unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(ingest.finish().unwrap_err().kind(), ErrorKind::Poisoned, "{on:?}");
+        assert_holds(&keyspace, &Model::new(), "nothing was added");
+        assert!(medium.list().unwrap().iter().all(|file| !file.name.ends_with(".table")));
+    }
+}
+
 #[test]
 fn ingested_values_expire() {
     let db = open(&memory());

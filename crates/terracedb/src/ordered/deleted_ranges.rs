@@ -79,6 +79,10 @@ impl Segment {
 }
 
 impl DeletedRanges {
+    /// Those of a memtable take about so much memory at most, and those of a batch: one table holds all of
+    /// what becomes of both, cut in fragments.
+    pub(crate) const BYTES_MAX: u64 = 16 << 20;
+
     pub(crate) fn new(account: &Account) -> Self {
         Self {
             any: AtomicBool::new(false),

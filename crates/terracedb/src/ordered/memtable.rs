@@ -80,6 +80,11 @@ impl Memtable {
         self.bytes().saturating_sub(self.empty_bytes)
     }
 
+    /// Whether it is to be sealed, where so many bytes fill one.
+    pub(crate) fn is_full(&self, bytes: u64) -> bool {
+        self.filled_bytes() >= bytes || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
+    }
+
     /// True where sealing it would free nothing: no entry, and no memory that was reserved for
     /// writes which then failed.
     pub(crate) fn is_blank(&self) -> bool {

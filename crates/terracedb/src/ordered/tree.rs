@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use arena::PublishRing;
 use base::{Account, Error, KeyspaceId, Result, RunId, Seqno};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
@@ -132,12 +131,33 @@ impl Tree {
     /// The view to read, with the moment to read it at.
     ///
     /// The view comes first: what is visible later and not in it is newer than all of it, but for an
-    /// ingest, whose tables are in the next view before they are visible.
-    pub(crate) fn moment(&self, ring: &PublishRing) -> (arc_swap::Guard<Arc<View>>, Seqno) {
+    /// ingest, whose tables are in the next view before they are visible. For one key, or who reads the view
+    /// alone.
+    pub(crate) fn moment(
+        &self,
+        visible: impl Fn() -> Seqno,
+    ) -> (arc_swap::Guard<Arc<View>>, Seqno) {
         loop {
             let view = self.view();
-            let at = ring.visible();
+            let at = visible();
             if self.ingested.load(Ordering::Acquire) <= view.ingested.get() {
+                return (view, at);
+            }
+        }
+    }
+
+    /// As [`Tree::moment`], for several keys whose rows are looked at, too: all that is visible then is in
+    /// the view. A row may be newer than a view, and where one key's is and another has none, they would be
+    /// of two moments.
+    pub(crate) fn moment_of_many(
+        &self,
+        visible: impl Fn() -> Seqno,
+    ) -> (arc_swap::Guard<Arc<View>>, Seqno) {
+        // Each turn a memtable was sealed between two loads.
+        loop {
+            let (view, at) = self.moment(&visible);
+            // Writes still go to its memtable: none that is visible went to a later one.
+            if Arc::ptr_eq(&view.active, &self.view().active) {
                 return (view, at);
             }
         }

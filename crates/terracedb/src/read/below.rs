@@ -128,7 +128,7 @@ impl<'a> Below<'a> {
             return None;
         }
         let page = buf.first_chunk::<PAGE_BYTES>()?;
-        if verify_page(seed, span.first, page).is_err() {
+        if !read.may_be(page) || verify_page(seed, span.first, page).is_err() {
             self.tier.damaged(read.slot);
             return None;
         }

@@ -13,9 +13,9 @@ use super::resolver::{Known, Resolver, Value};
 use super::{PageFile, Probe, ReadOp};
 use crate::ordered::{Memtable, Piece, View};
 
-/// Values up to this size are copied out of a memtable, bytes: a copy costs less than keeping the
-/// memtable alive for the caller.
-const COPY_BYTES_MAX: usize = 512;
+/// Values up to this size are copied out of a memtable, bytes: a copy costs little, and the memory of a whole
+/// memtable would be kept for as long as the caller keeps the value.
+const COPY_BYTES_MAX: usize = 64 << 10;
 
 /// Finds the value of a key that is visible at a sequence number.
 ///

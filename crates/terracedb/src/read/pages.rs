@@ -41,7 +41,7 @@ pub(crate) struct ReadCounters {
     pub(crate) steps: Counter,
     /// Lookups answered by a row.
     pub(crate) row: Counter,
-    /// Lookups that needed no page.
+    /// Lookups that found a value without a page.
     pub(crate) memtable: Counter,
     /// Lookups answered from cached pages.
     pub(crate) page: Counter,
@@ -49,6 +49,10 @@ pub(crate) struct ReadCounters {
     pub(crate) below: Counter,
     /// Lookups that read the device.
     pub(crate) flash: Counter,
+    /// Lookups that found no value, and those of them that needed a page to know.
+    pub(crate) absent: Counter,
+    /// See `absent`.
+    pub(crate) absent_searched: Counter,
     /// Pages that failed their checksum or could not be read.
     pub(crate) damaged: Counter,
 }
@@ -70,7 +74,13 @@ pub(crate) enum Depth {
 }
 
 impl ReadCounters {
-    pub(crate) fn lookup_ended(&self, depth: Depth) {
+    /// A lookup that went as far as `depth` ended, and `found` a value or none.
+    pub(crate) fn lookup_ended(&self, depth: Depth, found: bool) {
+        if !found {
+            self.absent.add(1);
+            self.absent_searched.add(u64::from(depth > Depth::Memtable));
+            return;
+        }
         match depth {
             Depth::Memtable => self.memtable.add(1),
             Depth::Page => self.page.add(1),

@@ -403,7 +403,9 @@ impl ReadQueue {
     }
 
     fn finish(&mut self, token: u64, depth: Depth, result: Result<Option<Bytes>>) {
-        self.reader.counters.lookup_ended(depth);
+        if let Ok(value) = &result {
+            self.reader.counters.lookup_ended(depth, value.is_some());
+        }
         let result = result.map(|value| match value {
             Some(value) if value.len() <= COPY_BYTES_MAX => Some(Bytes::copy_from_slice(&value)),
             other => other,

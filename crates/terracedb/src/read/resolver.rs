@@ -57,6 +57,8 @@ pub(crate) struct Resolver {
     /// Under the operands.
     base: Option<Base>,
     operands: Option<Box<Operands>>,
+    /// Why operands are too many, where versions are met oldest first: a newer one may say all by itself.
+    refused: Option<Error>,
 }
 
 /// Operands of one key.
@@ -78,13 +80,12 @@ const CHARGE_STEP: u64 = 64 << 10;
 impl Resolver {
     /// For a read at the time `now`, Unix milliseconds; none: the time at which it first matters.
     pub(crate) fn new(now: Option<u64>) -> Self {
-        Self { now, base: None, operands: None }
+        Self { now, base: None, operands: None, refused: None }
     }
 
     /// Forgets the versions met, for the next key.
     pub(crate) fn clear(&mut self) {
-        self.base = None;
-        self.operands = None;
+        (self.base, self.operands, self.refused) = (None, None, None);
     }
 
     fn interpret(
@@ -164,19 +165,27 @@ impl Resolver {
         file: Option<&Arc<TableFile>>,
     ) -> Result<()> {
         let base = match self.interpret(semantics, trailer, stored, file)? {
+            Said::Operand(_) if self.refused.is_some() => return Ok(()),
             Said::Operand(operand) => {
                 let operands = self.operands.get_or_insert_default();
-                return operands.add(semantics, operand, VecDeque::push_back);
+                if let Err(error) = operands.add(semantics, operand, VecDeque::push_back) {
+                    (self.operands, self.refused) = (None, Some(error));
+                }
+                return Ok(());
             }
             Said::Value(value) => Some(value),
             Said::Nothing => None,
         };
-        (self.base, self.operands) = (base, None);
+        (self.base, self.operands, self.refused) = (base, None, None);
         Ok(())
     }
 
     /// There are no more versions of `key`: its value, if it has one.
     pub(crate) fn end(&mut self, semantics: &Semantics, key: &[u8]) -> Result<Known> {
+        if let Some(error) = self.refused.take() {
+            self.clear();
+            return Err(error);
+        }
         let base = match self.base.take() {
             None => None,
             Some(Base::Here(value)) => Some(value),

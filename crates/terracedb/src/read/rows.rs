@@ -164,6 +164,8 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use media::MemoryMedium;
 
     use super::*;
@@ -196,5 +198,42 @@ mod tests {
         let rows = db.statistics().rows;
         keyspace.get("x").unwrap();
         assert_eq!(db.statistics().rows.rows, rows.rows + 1);
+    }
+
+    /// A batch in a memtable after the view's, one of whose keys has a row: whoever reads both keys would see
+    /// half of it.
+    #[test]
+    fn many_keys_are_read_in_a_view_that_has_all_that_rows_may_have() {
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        let write = |value: &str| {
+            let mut batch = crate::WriteBatch::new();
+            batch.put(&keyspace, "a", value).unwrap();
+            batch.put(&keyspace, "b", value).unwrap();
+            db.write(&batch).unwrap();
+        };
+        write("old");
+        let (store, tree) = (keyspace.store(), keyspace.tree());
+        let written = Cell::new(false);
+        // What comes between the view and the number, the first time.
+        let visible = || {
+            if !written.replace(true) {
+                assert!(store.buffers.seal(tree).unwrap());
+                write("new");
+                db.flush().unwrap();
+                assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"new"[..]));
+            }
+            store.ring.visible()
+        };
+        let read = |view: &Arc<View>, at| -> Vec<_> {
+            let values = keyspace.multi_get_at(&["a", "b"], Arc::clone(view), at).unwrap();
+            values.into_iter().map(|value| value.unwrap().unwrap()).collect()
+        };
+        let (view, at) = tree.moment(visible);
+        assert_eq!(read(&view, at), ["new", "old"], "what one key's moment is not for");
+        written.set(false);
+        write("old");
+        let (view, at) = tree.moment_of_many(visible);
+        assert_eq!(read(&view, at), ["new", "new"]);
     }
 }

@@ -269,11 +269,13 @@ impl Repair<'_> {
                 changes.made(file_name(new));
                 let is_there = self.medium.list()?.iter().any(|listed| listed.name == file);
                 let remains = match is_there {
-                    true => {
-                        Some(shop.salvage(table, *id, Codec::Lz4, write, &mut |_, _, _| {
-                            Ok(Fate::Keep)
-                        })?)
-                    }
+                    true => Some(shop.salvage(
+                        &live.entry,
+                        *id,
+                        Codec::Lz4,
+                        write,
+                        &mut |_, _, _| Ok(Fate::Keep),
+                    )?),
                     false => None,
                 };
                 keyspace.tables.remove(&table);

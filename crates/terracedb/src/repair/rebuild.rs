@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId, TableId};
+use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use media::{Listing, Medium};
 use table::{
     Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
@@ -132,6 +132,8 @@ fn open_all(
                 intact.insert(id, Intact { properties, file_bytes: file.len, digest });
             }
             Err(error) if error.is_retryable() => return Err(error),
+            // A newer build wrote it.
+            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
             Err(error) => unreadable.push((id, error)),
         }
     }

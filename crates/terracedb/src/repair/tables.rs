@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use base::{
-    Account, Codec, EntryKind, Error, KeyspaceId, Result, Seqno, StoreId, TableId, Trailer,
+    Account, Codec, EntryKind, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId,
+    Trailer,
 };
 use bytes::Bytes;
 use compact::Kept;
@@ -72,10 +73,17 @@ pub(super) struct Remains {
 }
 
 impl Shop {
+    /// Whether `error`, of opening the file `name`, is no damage: a newer build wrote it.
+    pub(super) fn is_newer(&self, error: &Error, name: &str) -> Result<bool> {
+        // What is not there is invalid, too.
+        Ok(error.kind() == ErrorKind::Invalid
+            && self.medium.list()?.iter().any(|file| file.name == name))
+    }
+
     /// What is wrong with a table, the first of it.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` where memory is short, `Invalid` where a newer build wrote it.
     pub(super) fn examine(&self, entry: &TableEntry) -> Result<Option<Error>> {
         let dictionaries = Arc::clone(&self.dictionaries);
         let (bytes, account) = (Some(entry.file_bytes), &self.account);
@@ -93,6 +101,7 @@ impl Shop {
                 damage.error.at(format_args!("page {}", damage.page)).at(file_name(entry.id))
             })),
             Err(error) if error.is_retryable() => Err(error),
+            Err(error) if self.is_newer(&error, &file_name(entry.id))? => Err(error),
             Err(error) => Ok(Some(error)),
         }
     }
@@ -104,7 +113,7 @@ impl Shop {
     /// `Retry` where memory is short, and the device's where it cannot be written.
     pub(super) fn salvage(
         &self,
-        table: TableId,
+        table: &TableEntry,
         keyspace: KeyspaceId,
         codec: Codec,
         new: Option<TableId>,
@@ -125,7 +134,7 @@ impl Shop {
             let Some(new) = new.filter(|_| !matches!(fate, Fate::Drop)) else { return Ok(()) };
             let writer = match &mut writer {
                 Some(writer) => writer,
-                none => none.insert(self.writer(new, keyspace, codec)?),
+                none => none.insert(self.writer(new, keyspace, codec, table.seqno)?),
             };
             match found {
                 Salvaged::Version { key, trailer, value } => {
@@ -141,12 +150,19 @@ impl Shop {
             }
         };
         let (medium, dictionaries) = (&*self.medium, &*self.dictionaries);
-        let found = salvage(medium, self.store, table, dictionaries, &self.account, &mut add)?;
+        let found = salvage(medium, self.store, table.id, dictionaries, &self.account, &mut add)?;
         let summary = writer.map(Writer::finish).transpose()?;
         Ok(Remains { versions: found.versions, summary, lost, ranges: found.range_deletes })
     }
 
-    fn writer(&self, table: TableId, keyspace: KeyspaceId, codec: Codec) -> Result<Writer> {
+    /// A writer of what takes the place of a table that was ingested at `ingested`, if it was.
+    fn writer(
+        &self,
+        table: TableId,
+        keyspace: KeyspaceId,
+        codec: Codec,
+        ingested: Option<Seqno>,
+    ) -> Result<Writer> {
         // A dictionary may be what is damaged.
         let spec = Spec {
             store: self.store,
@@ -158,7 +174,12 @@ impl Shop {
             filter_bits: FILTER_BITS_DEFAULT,
             purpose: Purpose::Scrub,
         };
-        Writer::create(&self.medium, spec, &self.account)
+        let mut writer = Writer::create(&self.medium, spec, &self.account)?;
+        if let Some(seqno) = ingested {
+            // Its place, should the manifest be lost.
+            writer.written_after(seqno.before());
+        }
+        Ok(writer)
     }
 }
 

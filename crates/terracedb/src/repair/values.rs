@@ -49,7 +49,7 @@ impl Repair<'_> {
                     let mut judge = |key: &[u8], trailer, stored: &[u8]| {
                         rescue.judge(&live, key, trailer, stored)
                     };
-                    let remains = shop.salvage(table, *id, Codec::Lz4, write, &mut judge)?;
+                    let remains = shop.salvage(&live.entry, *id, Codec::Lz4, write, &mut judge)?;
                     self.report.lost.extend(remains.lost_of(&live, &keyspace.name));
                     if self.dry_run {
                         continue;
@@ -88,10 +88,11 @@ impl Shop {
     /// What is wrong with a value file, the first of it.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` where memory is short, `Invalid` where a newer build wrote it.
     fn examine_values(&self, entry: &ValuesEntry) -> Result<Option<Error>> {
         let examine = || {
-            let bytes = Some(entry.file_bytes);
+            // None is so short: of what could not be read nothing is known.
+            let bytes = Some(entry.file_bytes).filter(|bytes| *bytes > 0);
             let values = Values::open(&*self.medium, self.store, entry.id, bytes, &self.account)?;
             let digest = values.footer().digest;
             if digest != entry.digest {
@@ -106,7 +107,12 @@ impl Shop {
                 damage.error.at(page).at(values_file_name(entry.id))
             }))
         };
-        examine().or_else(|error| if error.is_retryable() { Err(error) } else { Ok(Some(error)) })
+        match examine() {
+            Err(error) if error.is_retryable() => Err(error),
+            Err(error) if self.is_newer(&error, &values_file_name(entry.id))? => Err(error),
+            Err(error) => Ok(Some(error)),
+            examined => examined,
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 //! counts as a write. Memtables are asked first, then the tables whose largest number is past the
 //! transaction's: only those cost device reads, which happen outside every lock.
 //!
-//! A write may be gone again before it is looked for: superseded within the span, or a delete with
-//! nothing left to hide. The version that superseded it tells as well, and in the second case the
-//! key had no value before and has none now: the read still holds.
+//! A write may be gone again before it is looked for: superseded within the span. The version that superseded
+//! it tells as well. A delete with nothing left to hide stays as long as anyone reads from before it
+//! (`compact::Retention`): what it hid may have expired meanwhile.
 
 use std::sync::Arc;
 

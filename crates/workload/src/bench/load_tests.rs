@@ -115,6 +115,16 @@ fn a_rate_is_kept() {
     }
 }
 
+/// A batch is as many operations as it has entries.
+#[test]
+fn batches_keep_the_rate() {
+    let store = TestStore::new(Fault::None);
+    let options = Options { rate: Some(2000.0), batch: 100, threads: 1, ..options() };
+    let figures = run(&store, options, &[Name::FillSeq]).remove(0).figures;
+    // The last of twenty begins 1900/2000 of a second after the first.
+    assert!(figures.ops == 2000 && figures.seconds >= 0.9, "{figures:?}");
+}
+
 /// One slow operation delays those behind it, and each of them is charged with its own wait.
 #[test]
 fn latency_counts_from_the_intended_start() {

@@ -37,8 +37,9 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn next(&mut self) -> Duration {
-        self.count += 1;
+    /// When the operation behind `count` more of them is to begin.
+    fn next(&mut self, count: u64) -> Duration {
+        self.count += count;
         let offset = Duration::from_nanos((self.count as f64 * self.nanos_apart) as u64);
         self.first.saturating_add(offset)
     }
@@ -106,7 +107,7 @@ impl<'a> Pace<'a> {
             progress.count(self.tally.ops, took);
         }
         self.begins = self.last;
-        if let Some(next) = self.schedule.as_mut().map(Schedule::next) {
+        if let Some(next) = self.schedule.as_mut().map(|schedule| schedule.next(count)) {
             self.wait_for(next);
         }
         self.last < self.deadline && !self.run.stop.load(Relaxed)

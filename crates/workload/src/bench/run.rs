@@ -1,14 +1,14 @@
 //! One run of a workload: its threads, from their start to the last one's end.
 
 use std::panic::resume_unwind;
-use std::sync::Barrier;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
-use base::{Clock, Result, Rng};
+use base::{Clock, Error, Result, Rng};
 
+use super::gate::Gate;
 use super::ledger::Ledger;
 use super::watch::{Intervals, Progress};
 use super::{Chooser, Event, Layout, Name, Options, Pace, Source, Tick, mixed, reads, writes};
@@ -36,7 +36,7 @@ pub(super) struct Run<'a> {
     /// In a mixed workload, in place of the source.
     pub(super) chooser: Option<Chooser>,
     pub(super) clock: &'a dyn Clock,
-    pub(super) barrier: Barrier,
+    pub(super) gate: Gate,
     /// Ends the run: a thread failed, or the leaders are done.
     pub(super) stop: AtomicBool,
     /// Threads whose end is the run's.
@@ -49,21 +49,28 @@ impl Run<'_> {
     pub(super) fn all_threads(&self, hear: &mut dyn FnMut(Event)) -> Result<(Tally, Duration)> {
         let began = self.clock.monotonic();
         let elapsed = || self.clock.monotonic().saturating_sub(began);
-        let running = AtomicUsize::new(self.progress.len());
+        let running = AtomicUsize::new(0);
         let watcher = thread::current();
         let every = self.options.report_interval;
         let mut intervals =
             every.map(|every| Intervals::new(self.name, self.store, &self.progress, every));
         let results: Vec<Result<Ended>> = thread::scope(|scope| {
-            let handles: Vec<_> = (0..self.progress.len())
-                .map(|thread| {
-                    let leaving = Leaving { running: &running, watcher: watcher.clone() };
-                    scope.spawn(move || {
-                        let _leaving = leaving;
-                        self.one_thread(thread)
-                    })
-                })
-                .collect();
+            let mut handles = Vec::new();
+            for thread in 0..self.progress.len() {
+                let leaving = Leaving::new(&running, &watcher);
+                let spawned = thread::Builder::new().spawn_scoped(scope, move || {
+                    let _leaving = leaving;
+                    self.one_thread(thread)
+                });
+                match spawned {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => {
+                        self.gate.give_up();
+                        let place = format!("{} of {}", thread + 1, self.progress.len());
+                        return vec![Err(Error::io("start a thread of the run", place, error))];
+                    }
+                }
+            }
             while running.load(Acquire) > 0 {
                 let left = intervals.as_ref().map(|intervals| intervals.left(elapsed()));
                 thread::park_timeout(left.map_or(TICK, |left| left.min(TICK)));
@@ -98,7 +105,9 @@ impl Run<'_> {
         let tally = Tally::of_kinds(&self.name.kinds());
         let rng = Rng::new(self.seed.wrapping_add(thread as u64 + 1));
         // Every thread passes here, or the others would wait forever.
-        self.barrier.wait();
+        if !self.gate.pass() {
+            return Err(Error::retry("threads of the run"));
+        }
         let start = self.clock.monotonic();
         let outcome = tally.and_then(|tally| {
             let mut pace = Pace::start(self, thread, tally);
@@ -187,6 +196,14 @@ struct Ended {
 struct Leaving<'a> {
     running: &'a AtomicUsize,
     watcher: thread::Thread,
+}
+
+impl<'a> Leaving<'a> {
+    /// Of a thread that is about to run.
+    fn new(running: &'a AtomicUsize, watcher: &thread::Thread) -> Self {
+        running.fetch_add(1, Relaxed);
+        Self { running, watcher: watcher.clone() }
+    }
 }
 
 impl Drop for Leaving<'_> {

@@ -64,8 +64,9 @@ struct Place {
     row_bytes: u32,
 }
 
-/// Reads a trace twice, opened by `open`. Reads are looked up, and the first one of a key misses; a write
-/// makes its key's row go; scans are not cached, and pass by.
+/// Reads a trace twice, opened by `open`. Reads are looked up, and the first one of a key misses; only a
+/// delete makes its key's row go, since that of a put comes back with its flush; scans are not cached, and
+/// pass by.
 ///
 /// # Errors
 /// `Invalid` where the trace has more than 16 M distinct keys or no reads; those of the trace.

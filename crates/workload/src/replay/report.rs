@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Counts;
 use crate::figures::{Figures, ratio};
 
-/// Parts of the lookups that each tier answered; null where there were none.
+/// Parts of the lookups that each tier found a value for; null where there were none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HitRatio {
     /// By the store at all: the key existed.

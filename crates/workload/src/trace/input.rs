@@ -154,6 +154,11 @@ impl Input {
 
 fn decompressed(name: &str, source: Counted) -> Result<Box<dyn Read + Send>> {
     match name.rsplit_once('.') {
+        // Nobody's trace: its bytes would be taken for keys.
+        Some((_, other @ ("gz" | "bz2" | "lz4" | "lzma" | "zip" | "br" | "Z"))) => {
+            let error = Error::invalid("trace").at(name).expected("a plain file, .xz or .zst");
+            Err(error.got(format_args!(".{other}")))
+        }
         Some((_, "xz")) => {
             let buffered = BufReader::with_capacity(BUFFER_BYTES, source);
             let limit = DECODER_BYTES_MAX >> 10;

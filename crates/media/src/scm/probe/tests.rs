@@ -1,10 +1,13 @@
 //! Places as they are and as they should not be.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use base::{Account, ErrorKind};
+use rustix::fs::OFlags;
 
 use super::block_device;
 use crate::scm::{Persistence, Scm, Slots};
@@ -181,4 +184,44 @@ fn a_device_smaller_than_the_settings_say_is_refused() {
     assert!(said.contains("smaller") && said.contains("64.0 KiB"), "{said}");
     assert_eq!(fs::read(&device).unwrap(), vec![1; LEN as usize]);
     assert!(block_device(&device, LEN).is_ok());
+}
+
+/// A file as a block device, until this is dropped.
+struct Loop(PathBuf);
+
+impl Loop {
+    /// None where this process may make none.
+    fn of(file: &Path) -> Option<Self> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        let path = String::from_utf8(made.stdout).unwrap();
+        made.status.success().then(|| Self(path.trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").arg("--detach").arg(&self.0).status());
+    }
+}
+
+/// What is mounted, or part of something, is opened exclusively by whoever uses it.
+#[test]
+fn a_block_device_that_something_else_uses_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(LEN).unwrap();
+    let Some(device) = Loop::of(file.path()) else { return };
+    let exclusive = OFlags::EXCL.bits().cast_signed();
+    let user = || fs::OpenOptions::new().read(true).custom_flags(exclusive).open(&device.0);
+    let other = user().unwrap();
+    let error = open(&device.0, LEN).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("not mounted"), "{error}");
+    drop(other);
+    let Scm::Blocks(blocks) = open(&device.0, LEN).unwrap() else { panic!("not blocks") };
+    blocks.file().write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
+    // While it is a tier, it is nothing else.
+    user().unwrap_err();
+    open(&device.0, LEN).unwrap_err();
+    drop(blocks);
+    user().unwrap();
 }

@@ -1,6 +1,10 @@
+use super::super::block::{Block, Place};
 use super::*;
+use crate::dictionary::Dictionary;
 use crate::page::PAYLOAD_BYTES;
 use base::{Account, Rng, Seqno};
+
+use std::sync::Arc;
 
 struct Out {
     /// (codec, payload bytes, pages) of each block.
@@ -10,11 +14,19 @@ struct Out {
 }
 
 fn pack(packer: &mut Packer, entries: &[(Vec<u8>, Trailer, Vec<u8>)]) -> Out {
+    pack_with(packer, entries, None)
+}
+
+fn pack_with(
+    packer: &mut Packer,
+    entries: &[(Vec<u8>, Trailer, Vec<u8>)],
+    dictionary: Option<&Dictionary>,
+) -> Out {
     let mut out = Out { blocks: Vec::new(), entries: Vec::new(), keys: 0 };
     let mut emit = |packed: Packed<'_>| {
         let raw = crate::codec::decompress(
             packed.codec,
-            None,
+            dictionary.filter(|_| packed.dictionary.0 > 0),
             &packed.payload.joined(),
             packed.raw_bytes,
         )
@@ -127,6 +139,75 @@ fn entries_of_any_size_come_out_as_they_went_in() {
             keys.dedup();
             assert!(out.keys >= keys.len(), "seed {seed} round {round}");
         }
+    }
+}
+
+/// One entry that is most of what a block may hold, before many that compress to next to nothing: a cut in
+/// proportion to the whole would take off a few of those at a time.
+#[test]
+fn a_block_that_is_too_long_for_one_entry_is_cut_in_few_steps() {
+    let mut rng = Rng::new(6);
+    let mut entries = half_compressible(&mut rng, 20 * 301, 20);
+    for (number, (_, _, value)) in entries.iter_mut().enumerate() {
+        match number % 301 {
+            0 => {
+                value.resize(4096, 0);
+                rng.fill(value);
+            }
+            _ => value.fill(b'x'),
+        }
+    }
+    for mut packer in packers() {
+        let out = pack(&mut packer, &entries);
+        assert!(out.entries == entries);
+        let (blocks, compressions) = (out.blocks.len() as u64, packer.compressions());
+        // As it comes, a long value and the short ones behind it take two pages.
+        assert!(blocks <= 24 || matches!(packer.fit, Fit::Stored), "{blocks} blocks");
+        assert!(compressions < 15 * blocks, "{compressions} of {blocks} blocks");
+    }
+}
+
+/// What zstd takes grows with its level and with what it compresses.
+#[test]
+#[cfg(feature = "zstd")]
+fn a_long_entry_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
+    for (cap, is_compressed) in [(6 << 20, false), (24 << 20, true)] {
+        let account = Account::unlimited("test");
+        account.set_cap(cap);
+        let compressor = zstd::Compressor::new(22, None, &account).unwrap();
+        let mut packer = Packer::zstd(compressor, &account);
+        let mut entries = half_compressible(&mut Rng::new(4), 50, 200);
+        entries[20].2 = vec![7; 700_000];
+        let out = pack(&mut packer, &entries);
+        assert!(out.entries == entries);
+        let longest = out.blocks.iter().map(|(_, bytes, _)| *bytes).max().unwrap();
+        assert_eq!(longest < 700_000, is_compressed, "{cap}");
+    }
+}
+
+/// With a dictionary it takes more than for the content alone: what is charged is what is taken, or the
+/// assertion in the compressor fails.
+#[test]
+#[cfg(feature = "zstd")]
+fn what_zstd_takes_with_a_dictionary_is_charged() {
+    let mut rng = Rng::new(5);
+    let unlimited = Account::unlimited("test");
+    let mut content = vec![0; 16 << 10];
+    rng.fill(&mut content);
+    let dictionary = Dictionary::new(DictionaryId(1), &content, &unlimited).unwrap();
+    let dictionary = Arc::new(dictionary);
+    for level in [3, 9, 13, 19, 22] {
+        let account = Account::unlimited("test");
+        let with = Some(Arc::clone(&dictionary));
+        let compressor = zstd::Compressor::new(level, with, &account).unwrap();
+        let mut packer = Packer::zstd(compressor, &account);
+        let mut entries = half_compressible(&mut rng, 12, 200);
+        let lengths = [60_000, 120_000, 131_000, 250_000, 255_000, 500_000, 510_000, 1_040_000];
+        for ((_, _, value), length) in entries.iter_mut().zip(lengths) {
+            value.resize(length, 7);
+        }
+        let out = pack_with(&mut packer, &entries, Some(&dictionary));
+        assert!(out.entries == entries);
     }
 }
 

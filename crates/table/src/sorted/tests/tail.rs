@@ -21,6 +21,8 @@ fn resealed(content: &mut [u8], store: StoreId, page: u32, change: impl Fn(&mut 
     let mut stored = payload(bytes, &header).unwrap().to_vec();
     change(&mut stored);
     let seed = base::PageSeed::new(store, TABLE);
+    let len = stored.len() as u32;
+    let header = Header { payload_bytes: len, raw_bytes: len, ..header };
     seal_page(bytes.first_chunk_mut().unwrap(), seed, page, &header, &stored);
 }
 
@@ -164,4 +166,33 @@ fn a_sector_that_cannot_be_read_costs_nothing() {
         assert_eq!(damage.is_some(), told, "{damage:?}");
         assert!(Driver::new(&table).get(b"key", put(1)).unwrap().is_some());
     }
+}
+
+/// Checksums that match say nothing of what a file holds.
+#[test]
+fn entries_without_a_partition_and_partitions_without_an_end_are_damage() {
+    let memory = Arc::new(MemoryMedium::new());
+    let shared: Arc<dyn Medium> = memory.clone();
+    let account = Account::unlimited("test");
+    let mut writer = Writer::create(&shared, spec(Codec::Lz4), &account).unwrap();
+    writer.add_range_delete(b"a", b"b", &[Seqno::new(9)]).unwrap();
+    writer.finish().unwrap();
+    let mut content = memory.content(&crate::file_name(TABLE)).unwrap();
+    let footer = *open(&with_content(content.clone())).unwrap().footer();
+    for page in [footer.properties, footer.twin(footer.properties).unwrap()] {
+        resealed(&mut content, STORE, page, |stored| {
+            let properties = Properties::decode(stored).unwrap();
+            *stored = Properties { entries: 1, ..properties }.encode();
+        });
+    }
+    let error = open(&with_content(content)).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Corrupt, "{error}");
+
+    let (_, mut content) = everything(Codec::Lz4);
+    let meta = open(&with_content(content.clone())).unwrap().partition(0).unwrap().meta_page;
+    resealed(&mut content, STORE, meta, |stored| stored[4..8].fill(0xff));
+    let bytes = content[meta as usize * PAGE_BYTES..][..PAGE_BYTES].to_vec();
+    assert_eq!(MetaPage::parse(&bytes).unwrap_err().kind(), base::ErrorKind::Corrupt);
+    let table = open(&with_content(content)).unwrap();
+    assert!(table.keys_on(0).unwrap().is_some());
 }

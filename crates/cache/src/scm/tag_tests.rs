@@ -1,0 +1,44 @@
+//! Pages that verify as another, as far as their checksum's seed goes.
+
+use std::sync::Arc;
+
+use media::{Medium, MemoryMedium};
+
+use super::tests::{MIB, above, account, blocks, content, fill, key, memory, options, tier};
+use super::{Placement, ScmHit};
+use crate::PageKind;
+
+/// As after a crash, for a page of a copy of the store that went on apart: it verifies as the one asked for.
+#[test]
+fn another_page_of_the_same_name_is_told_by_its_checksum() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    for scm in [memory(8 * MIB), blocks(&medium, 8 * MIB)] {
+        let tier = tier(scm, options(Placement::ScmFirst));
+        let cache = above(&tier, 2 * MIB);
+        fill(&cache, key(7), PageKind::Data);
+        tier.step(&cache);
+        let slot = tier.map.find(key(7).hash()).unwrap();
+        let mut others = content(key(7));
+        others[1] ^= 4;
+        let mut writer = tier.backing.writer(&account(), 1).unwrap();
+        writer.write(&tier.backing, tier.layout.page_of(slot), &others, || {}).unwrap();
+        writer.finish().unwrap();
+        let (mut is_scrubbed, mut damaged) = (false, 1);
+        match tier.find(key(7), PageKind::Data) {
+            None => {}
+            Some(ScmHit::InPlace(page)) => panic!("{page:?}"),
+            Some(ScmHit::Read(read)) => {
+                assert!(read.may_be(&content(key(7))) && !read.may_be(&others));
+                damaged = 0;
+            }
+        }
+        assert_eq!(tier.statistics().damaged, damaged);
+        let scrubbed = tier.scrub(key(7), |_| {
+            is_scrubbed = true;
+            true
+        });
+        assert_eq!((scrubbed, is_scrubbed), ((damaged == 0).then_some(false), false));
+        assert_eq!(tier.statistics().damaged, 1);
+        assert!(tier.find(key(7), PageKind::Data).is_none());
+    }
+}
