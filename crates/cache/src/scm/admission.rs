@@ -119,7 +119,7 @@ pub struct Inherited {
 /// # Errors
 /// Why not.
 pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), Refusal> {
-    let is_churned = late.writes as u64 * 100 > late.lookups as u64 * INHERITED_PERCENT;
+    let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * INHERITED_PERCENT;
     match decide(offer) {
         Ok(()) if places == 0 => Err(Refusal::Place),
         Ok(()) if is_churned => Err(Refusal::Churn),
@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
-        let late = Inherited { lookups: 1000, writes: 250 };
+        let late = Inherited { lookups: 1000, writes: 249 };
         assert_eq!(inherit(BACK, late, 1), Ok(()));
         assert_eq!(inherit(BACK, late, 0), Err(Refusal::Place));
         // Room or not, where it is merged again and again.
-        let churned = Inherited { writes: 251, ..late };
+        let churned = Inherited { writes: 250, ..late };
         for has_room in [true, false] {
             let offer = Offer { has_room, ..BACK };
             assert_eq!(inherit(offer, churned, 9), Err(Refusal::Churn));

@@ -14,7 +14,8 @@ use base::limits::PAGE_BYTES;
 use base::{Result, RunId};
 use cache::{LiveFile, PageCache, PageKey, PageKind, ScmTier};
 use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
-use table::{Bounds, Header, Table};
+use media::{Buf, Purpose};
+use table::{Bounds, Header, Table, verify_page};
 
 use crate::ordered::Piece;
 use crate::read::CACHED_RUN_PAGES_MAX;
@@ -39,8 +40,9 @@ const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
 
 impl CarryOver {
     /// What is to be carried over from `inputs`, pieces of runs of which the keys of `range` are merged,
-    /// and these of the keys that were asked for; none where there is no tier. Takes no read: a partition
-    /// whose metadata nobody has in memory is not one that is asked for.
+    /// and these of the keys that were asked for; none where there is no tier. Reads a page at most for a
+    /// partition, where pages of it are warm and their metadata had to leave memory: writers who need all
+    /// of it are who merges come from.
     pub(super) fn survey(
         cache: &Arc<PageCache>,
         inputs: &[(RunId, Arc<Piece>)],
@@ -74,7 +76,7 @@ impl CarryOver {
 
     fn look_at(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         part: &KeyRange,
         is_whole: bool,
         heat: &mut RunHeat,
@@ -91,10 +93,9 @@ impl CarryOver {
                 if warmth == 0 || *bytes_left == 0 {
                     continue;
                 }
-                if meta.is_none() {
-                    meta = self.page(PageKey { file, page: partition.meta_page });
-                }
-                let Some(meta) = &meta else { continue };
+                // A damaged one is the merge's to complain of.
+                let found = meta.get_or_insert_with(|| self.meta_page(table, partition.meta_page));
+                let Some(meta) = found else { continue };
                 let Some((first, last)) = table.keys_within(number, meta, page)? else { continue };
                 // A key whose versions lie on several pages ends one and begins the next.
                 let is_last = last == table.properties().last_key || first == last;
@@ -129,12 +130,19 @@ impl CarryOver {
         below.unwrap_or(0).max(above)
     }
 
-    /// A copy of a page that is in memory.
-    fn page(&self, key: PageKey) -> Option<Box<[u8]>> {
-        match self.cache.peek(key) {
-            Some((frame, _)) => Some(frame.to_vec().into()),
-            None => self.tier.peek(key).map(|page| page.to_vec().into()),
+    /// A metadata page, from memory or from the table.
+    fn meta_page(&self, table: &Arc<Table>, number: u32) -> Option<Box<[u8]>> {
+        let key = PageKey { file: table.footer().digest, page: number };
+        if let Some((frame, _)) = self.cache.peek(key) {
+            return Some(frame.to_vec().into());
         }
+        if let Some(page) = self.tier.peek(key) {
+            return Some(page.to_vec().into());
+        }
+        let at = u64::from(number) * PAGE_BYTES as u64;
+        let (page, read) = table.file().read(at, Buf::pages(1), Purpose::Compaction);
+        let is_right = read.is_ok() && verify_page(table.seed(), number, &page).is_ok();
+        is_right.then(|| page.to_vec().into())
     }
 
     /// Offers a page of an output.
@@ -181,11 +189,11 @@ impl CarryOver {
 #[cfg(test)]
 mod tests {
     use base::limits::KEY_BYTES_MAX;
-    use base::{Codec, ManualClock, Stepper};
+    use base::{Codec, ManualClock, Reclaim, Stepper};
     use media::MemoryMedium;
 
     use super::*;
-    use crate::{Db, Keyspace, Resources, Scm};
+    use crate::{Db, Keyspace, Placement, Resources, Scm};
 
     /// Keys that differ late, so that what tells pages apart is as long.
     fn key(number: usize) -> Vec<u8> {
@@ -195,7 +203,13 @@ mod tests {
     }
 
     /// Two runs of the same keys, all of whose pages were read, and what a merge of them would read.
-    fn warm(db: &Db, keys: usize) -> (Keyspace, Vec<(RunId, Arc<Piece>)>) {
+    fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
+        // Nothing is merged meanwhile: background tasks take a step where someone waits for them.
+        let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
+        let resources = Resources::builder().memory(64 << 20).scm(scm).executor(executor);
+        let resources = resources.build().unwrap();
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).resources(&resources);
+        let db = db.codec(Codec::Lz4).open().unwrap();
         let keyspace = db.keyspace("k").unwrap();
         for _ in 0..2 {
             (0..keys).for_each(|number| keyspace.put(key(number), [7; 3000]).unwrap());
@@ -208,21 +222,16 @@ mod tests {
         let pieces = version.runs().iter();
         let pieces =
             pieces.flat_map(|run| run.pieces().iter().map(|piece| (run.id(), Arc::clone(piece))));
-        (keyspace, pieces.collect())
+        let inputs = pieces.collect();
+        (db, keyspace, inputs)
     }
 
     #[test]
     fn a_survey_of_long_keys_stops_within_one_of_its_bound() {
         let place = tempfile::tempdir().unwrap();
         let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
-        // Nothing is merged meanwhile: background tasks take a step where someone waits for them.
-        let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
-        let resources = Resources::builder().memory(64 << 20).scm(scm).executor(executor);
-        let resources = resources.build().unwrap();
-        let db = Db::on_medium(Arc::new(MemoryMedium::new())).resources(&resources);
-        let db = db.codec(Codec::Lz4).open().unwrap();
         // One page each: the pages of either run have keys beyond the bound.
-        let (_keyspace, inputs) = warm(&db, 2 * SURVEY_BYTES_MAX / 80_000);
+        let (db, _keyspace, inputs) = warm(scm, 2 * SURVEY_BYTES_MAX / 80_000);
         let cache = &db.store().compactor.env().cache;
         let (mut it, _) = CarryOver::survey(cache, &inputs, &KeyRange::all()).unwrap();
         let heat = it.heat(&inputs, &KeyRange::all());
@@ -232,5 +241,29 @@ mod tests {
         assert!(heat[0].pages > heat[0].hot.len() as u64, "{heat:?}");
         // Nothing is left for the second run, whose pages are counted all the same.
         assert_eq!((bytes[1], heat[1].pages), (0, heat[0].pages));
+    }
+
+    #[test]
+    fn what_is_hot_is_told_where_memory_had_to_go_to_others() {
+        let place = tempfile::tempdir().unwrap();
+        let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
+        let (db, keyspace, inputs) = warm(scm.placement(Placement::ByKind), 50);
+        let cache = &db.store().compactor.env().cache;
+        while cache.below().unwrap().step(cache) {}
+        (0..50).for_each(|number| drop(keyspace.get(key(number)).unwrap()));
+        cache.reclaim(u64::MAX);
+        // What it keeps of memory goes to others' pages.
+        for page in 0..8192 {
+            let other = PageKey { file: 0, page };
+            drop(cache.insert(other, PageKind::Meta, &[0; PAGE_BYTES]));
+            drop(cache.get(other, PageKind::Meta));
+        }
+        for (_, piece) in &inputs {
+            let footer = piece.table().unwrap().footer();
+            let mut keys = (0..footer.pages).map(|page| PageKey { file: footer.digest, page });
+            assert!(keys.all(|key| cache.peek(key).is_none()));
+        }
+        let (it, hot) = CarryOver::survey(cache, &inputs, &KeyRange::all()).unwrap();
+        assert!(it.places > 40 && !hot.is_empty(), "{} {}", it.places, hot.len());
     }
 }
