@@ -3,7 +3,7 @@
 //!
 //! Which pages these are is told by whoever merges. Here they are let in or not
 //! ([`super::admission::inherit`]), and wait to be written as all do, in no more than half of the room for
-//! waiting: the rest is for what leaves DRAM.
+//! waiting ([`ScmTier::is_behind`]): the rest is for what leaves DRAM.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -87,11 +87,17 @@ impl ScmTier {
         true
     }
 
+    /// Whether as many pages wait to be written as may for a merge to put more there.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.offers.staged() >= STAGED_MAX / 2
+    }
+
     fn inherit(&self, kind: PageKind, hash: u64, places: u32) -> Result<(), Refusal> {
         if !self.placement.goes_down(kind) {
             return Err(Refusal::Kind);
         }
-        if self.offers.staged() >= STAGED_MAX / 2 {
+        if self.is_behind() {
             return Err(Refusal::Busy);
         }
         let mut late = self.inheriting.lock();

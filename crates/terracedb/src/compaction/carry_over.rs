@@ -4,7 +4,7 @@
 //!
 //! The job bears the keys by value, and whoever runs it says which pages hold them (`compact::hot_ranges`,
 //! `table::Writer::set_hot`): it may be another process. Whether a page is taken is the tier's to say
-//! (`cache::ScmTier::carry`). Nobody waits for any of this. I6, I8: pages go by the digests of their files,
+//! (`cache::ScmTier::carry`). No reader or writer waits for any of this. I6, I8: pages go by the digests of their files,
 //! and were verified: an output that is never installed costs slots, and no wrong answer.
 
 use std::ops::Range;
@@ -162,6 +162,11 @@ impl CarryOver {
         let key = PageKey { file, page: number };
         if self.offered.last().is_none_or(|(last, ..)| *last != file) {
             self.offered.push((file, 0, self.cache.keep_file(file)));
+        }
+        // Whoever writes below may be slower than what is written here: a merge can wait, and who asks for
+        // the page next would not find it.
+        if self.tier.is_behind() {
+            self.tier.step(&self.cache);
         }
         if self.tier.carry(&self.cache, (key, kind), content, self.places) {
             self.places -= 1;
