@@ -4,8 +4,8 @@
 //!
 //! The job bears the keys by value, and whoever runs it says which pages hold them (`compact::hot_ranges`,
 //! `table::Writer::set_hot`): it may be another process. Whether a page is taken is the tier's to say
-//! (`cache::ScmTier::carry`). No reader or writer waits for any of this. I6, I8: pages go by the digests of their files,
-//! and were verified: an output that is never installed costs slots, and no wrong answer.
+//! (`cache::ScmTier::carry`). No reader or writer waits for any of this. I6, I8: pages go by the digests of
+//! their files, and were verified: an output that is never installed costs slots, and no wrong answer.
 
 use std::ops::Range;
 use std::sync::Arc;
