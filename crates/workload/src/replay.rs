@@ -9,7 +9,7 @@
 mod report;
 
 use base::limits::VALUE_BYTES_MAX;
-use base::{Clock, ErrorKind, Result, SystemClock};
+use base::{Clock, Error, ErrorKind, Result, SystemClock};
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -70,7 +70,7 @@ struct Counts {
 /// (over its memory's part, say) is counted and left out.
 ///
 /// # Errors
-/// The store's or the trace's first error.
+/// The store's or the trace's first error; `Invalid` where the trace asks for nothing.
 pub fn run(
     store: &dyn Store,
     trace: &mut dyn Trace,
@@ -117,6 +117,9 @@ pub fn run(
         }
     }
     let Replay { tally, counts, .. } = replay;
+    if tally.ops == 0 && limit > 0 {
+        return Err(Error::invalid("trace").expected("an access at least").got("none"));
+    }
     let figures = meter.finish(&tally, last.saturating_sub(start), None, false)?;
     Ok(Report::new(counts, figures))
 }

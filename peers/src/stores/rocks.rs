@@ -16,18 +16,23 @@ const COLUMN_FAMILY: &str = "default";
 
 struct Rocks {
     db: DB,
+    /// Reads with an iterator do not wait for what they read ahead.
+    is_async: bool,
     reads: ReadOptions,
     unsynced: WriteOptions,
     synced: WriteOptions,
 }
 
 pub(super) fn open(profile: Profile, setup: &Setup<'_>) -> Result<Opened> {
-    let (options, notes) = options(profile, setup);
+    let (options, mut notes) = options(profile, setup);
     let db = DB::open_cf_with_opts(&options, setup.dir, [(COLUMN_FAMILY, options.clone())]);
     let mut synced = WriteOptions::default();
     synced.set_sync(true);
     let (reads, unsynced) = (ReadOptions::default(), WriteOptions::default());
-    let store = Box::new(Rocks { db: db.of("rocksdb")?, reads, unsynced, synced });
+    let is_async = profile == Profile::Read;
+    let store = Box::new(Rocks { db: db.of("rocksdb")?, is_async, reads, unsynced, synced });
+    let on = if is_async { "all" } else { "of everything" };
+    notes.push(format!("io_uring for MultiGet and read-ahead, async_io for scans: {on}"));
     Ok(Opened { store, options: notes })
 }
 
@@ -87,6 +92,7 @@ impl Store for Rocks {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<usize> {
         let mut reads = ReadOptions::default();
+        reads.set_async_io(self.is_async || limit == usize::MAX);
         if limit == usize::MAX {
             // The wiki on iterators: a long scan neither fills the cache nor grows its read-ahead.
             reads.fill_cache(false);
