@@ -106,7 +106,7 @@ fn a_damaged_trace_says_where_and_blames_no_store() {
     assert!(replay(&scratch.arg("none"), "lis", &[]).bad(2).contains("none"));
     let empty = scratch.arg("empty");
     fs::write(&empty, "").unwrap();
-    assert!(replay(&empty, "u32", &[]).bad(2).contains("an access"));
+    assert!(replay(&empty, "u32", &["--json"]).bad(2).contains("an access"));
     let packed = scratch.arg("trace.gz");
     fs::write(&packed, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).unwrap();
     let error = replay(&packed, "u64be", &[]).bad(2);
