@@ -454,18 +454,21 @@ impl TableCursor {
     }
 
     /// Whether the cursor is on an entry.
+    #[inline]
     #[must_use]
     pub const fn is_valid(&self) -> bool {
         self.place.entry().is_some()
     }
 
     /// The entry's key; empty on no entry.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         if self.is_valid() { self.place.key() } else { &[] }
     }
 
     /// The entry's sequence number and kind; `None` on no entry.
+    #[inline]
     #[must_use]
     pub fn trailer(&self) -> Option<Trailer> {
         self.place.entry().map(|entry| self.table.seen(entry.trailer))
@@ -481,6 +484,7 @@ impl TableCursor {
     }
 
     /// The entry's value, borrowed.
+    #[inline]
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
         match (&self.block, self.place.entry()) {

@@ -241,6 +241,7 @@ impl Table {
     }
 
     /// A version as a reader sees it.
+    #[inline]
     pub(crate) fn seen(&self, trailer: Trailer) -> Trailer {
         let kind = trailer.word() & 0xff;
         self.seqno.map_or(trailer, |seqno| Trailer::from_word(seqno.get() << 8 | kind))

@@ -68,7 +68,7 @@ enum Standing {
 /// A version that says its key's value, for ever.
 #[inline]
 fn is_put(trailer: Trailer) -> bool {
-    trailer.kind().is_ok_and(|kind| kind == EntryKind::Put)
+    trailer.word() & 0xff == EntryKind::Put as u64
 }
 
 /// A resumable merging cursor.

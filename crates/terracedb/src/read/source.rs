@@ -96,6 +96,7 @@ impl Source {
     }
 
     /// The entry it stands on; `None` past either end.
+    #[inline]
     pub(crate) fn entry(&self) -> Option<(&[u8], Trailer)> {
         match self {
             Self::Memtable(cursor) => cursor.valid().then(|| (cursor.key(), cursor.trailer())),
