@@ -245,6 +245,21 @@ impl Frame {
         }
     }
 
+    /// Itself as the handle by which the block that hangs on it is used in place.
+    ///
+    /// # Errors
+    /// Itself where none hangs on it.
+    #[inline]
+    pub fn into_block(self) -> Result<FrameBlock, Self> {
+        match self.block() {
+            Some(block) => {
+                let bytes = NonNull::from(&**block);
+                Ok(FrameBlock { frame: self, bytes })
+            }
+            None => Err(self),
+        }
+    }
+
     /// Hangs `block` on it, until it is thawed and the block taken, or it is free; false where it is of no
     /// pool, has a block, or there is no memory for places of blocks. `block` must not keep the frame.
     pub fn hang(&self, block: Bytes) -> bool {
@@ -281,6 +296,43 @@ impl Frame {
             Place::Pooled(pooled) if pooled.header().thaw() => Ok(FrameMut(pooled)),
             place => Err(Self(place)),
         }
+    }
+}
+
+/// The block that hangs on a frame, in place: the frame's handle keeps it there, and no other count is
+/// touched.
+pub struct FrameBlock {
+    frame: Frame,
+    bytes: NonNull<[u8]>,
+}
+
+// SAFETY: as a `Frame` and a shared `Bytes`, which both are; the bytes are only read.
+unsafe impl Send for FrameBlock {}
+// SAFETY: as above.
+unsafe impl Sync for FrameBlock {}
+
+impl FrameBlock {
+    /// The block, to keep whatever becomes of the frame.
+    #[must_use]
+    pub fn shared(&self) -> Bytes {
+        self.frame.block().cloned().unwrap_or_default()
+    }
+}
+
+impl Deref for FrameBlock {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: a block stays on its frame, and its bytes where they are, for as long as there is a
+        // handle of the frame (`Hung`).
+        unsafe { self.bytes.as_ref() }
+    }
+}
+
+impl fmt::Debug for FrameBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FrameBlock({} bytes)", self.len())
     }
 }
 

@@ -110,6 +110,14 @@ impl FrameIndex {
         None
     }
 
+    /// Asks the processor for what a search of this hash reads first.
+    #[inline]
+    pub fn prefetch(&self, part: usize, hash: u64) {
+        let buckets = self.buckets.load(Relaxed);
+        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        self.words.prefetch((part * buckets + first) * BUCKET_WORDS);
+    }
+
     /// Adds an entry; false where the part is full. For the part's owner.
     pub fn insert(&self, part: usize, hash: u64, place: FramePlace) -> bool {
         let room = |bucket: &[AtomicU64]| {

@@ -215,6 +215,19 @@ impl FramePool {
         (header.name() == name).then_some(frame)
     }
 
+    /// Asks the processor for what [`FramePool::find`] reads of the frame at `place`, and where its block is
+    /// known.
+    #[inline]
+    pub fn prefetch(&self, place: FramePlace) {
+        let number = place.get() as usize - 1;
+        let Some(chunk) = self.0.chunk(number / FRAMES_PER_CHUNK) else { return };
+        let slot = number % FRAMES_PER_CHUNK;
+        line(NonNull::from(chunk.header(slot)).cast());
+        if let Some(hung) = chunk.hung.get() {
+            hung.prefetch(slot);
+        }
+    }
+
     fn pop(&self) -> Option<FrameMut> {
         let pool = &*self.0;
         if !pool.is_any_free() {

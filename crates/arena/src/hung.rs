@@ -4,12 +4,14 @@
 //! frame may use it in place. Cost: 40 B a frame, charged before (I10).
 
 use std::cell::UnsafeCell;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use base::Charge;
 use bytes::Bytes;
 
 use crate::frame_pool::FRAMES_PER_CHUNK;
+use crate::prefetch::line;
 
 /// The blocks on a chunk's frames.
 pub(crate) struct Hung {
@@ -29,6 +31,14 @@ impl Hung {
     pub(crate) fn new(charge: Charge) -> Self {
         let places = (0..FRAMES_PER_CHUNK).map(|_| UnsafeCell::new(OnceLock::new()));
         Self { places: places.collect(), _charge: charge }
+    }
+
+    /// Asks the processor for what [`Hung::get`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: usize) {
+        if let Some(place) = self.places.get(slot) {
+            line(NonNull::from(place).cast());
+        }
     }
 
     /// The block on the frame in `slot`.

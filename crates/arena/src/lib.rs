@@ -28,7 +28,7 @@ mod words;
 
 pub use cursor::Cursor;
 pub use evacuation::Evacuation;
-pub use frame::{Frame, FrameMut, Page};
+pub use frame::{Frame, FrameBlock, FrameMut, Page};
 pub use frame_header::FrameName;
 pub use frame_index::FrameIndex;
 pub use frame_pool::{FramePlace, FramePool};

@@ -23,7 +23,7 @@ mod turns;
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
-pub use page_cache::PageCache;
+pub use page_cache::{PageCache, Stage};
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{
     Placement, Prior, Refusals, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics, ScmTier,

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arena::{Frame, FrameIndex, FramePool, Page};
+use arena::{Frame, FrameIndex, FramePool, Page, prefetch, prefetch_all};
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Counter, Reclaim, Result};
 use bytes::Bytes;
@@ -49,6 +49,20 @@ pub struct PageCache {
     files: Arc<LiveFiles>,
     _charge: Charge,
 }
+
+/// The stages of [`PageCache::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Where it is.
+    Index,
+    /// What is known of its frame.
+    Frame,
+    /// What it holds.
+    Content,
+}
+
+/// How much of what a page holds is asked for, bytes: a walk asks for the rest as it goes.
+const AHEAD_BYTES: usize = 512;
 
 /// Lookups of one kind of page.
 #[derive(Default)]
@@ -193,11 +207,37 @@ impl PageCache {
         if kind == PageKind::Meta {
             return Some(Cached::Page { frame, wants_block: false });
         }
-        if let Some(block) = frame.block() {
-            return Some(Cached::Block(block.clone()));
-        }
+        let frame = match frame.into_block() {
+            Ok(block) => return Some(Cached::Block(block)),
+            Err(frame) => frame,
+        };
         let wants_block = heat >= BLOCK_HEAT && self.blocks.has_room();
         Some(Cached::Page { frame, wants_block })
+    }
+
+    /// Asks the processor for what finding the page reads, one `stage` after the other, each of which reads
+    /// what the one before asked for: where it is, its frame's header, its first bytes. Counts nothing, and
+    /// does nothing of a page that is not cached.
+    #[inline]
+    pub fn prefetch(&self, key: PageKey, stage: Stage) {
+        let hash = key.hash();
+        match stage {
+            Stage::Index => self.index.prefetch(self.part(hash), hash),
+            Stage::Frame => {
+                let ask = |place| {
+                    self.pool.prefetch(place);
+                    Some(())
+                };
+                let _: Option<()> = self.index.find(self.part(hash), hash, ask);
+            }
+            Stage::Content => {
+                let Some(frame) = self.look(key, hash) else { return };
+                let content = frame.block().map_or(&*frame, |block| block);
+                prefetch_all(content.get(..content.len().min(AHEAD_BYTES)).unwrap_or_default());
+                // A block's parts are known by its end.
+                prefetch(content, content.len().wrapping_sub(1));
+            }
+        }
     }
 
     /// The page and how often it was asked for lately, up to three, if it is cached. Nobody counts it as

@@ -8,7 +8,7 @@
 
 mod vacate;
 
-use arena::{Frame, FrameIndex, FrameMut, FramePool, Heat, Page};
+use arena::{Frame, FrameBlock, FrameIndex, FrameMut, FramePool, Heat, Page};
 use bytes::Bytes;
 
 use crate::blocks::{self, Blocks};
@@ -75,7 +75,7 @@ pub enum Cached {
         wants_block: bool,
     },
     /// Its block, decompressed.
-    Block(Bytes),
+    Block(FrameBlock),
 }
 
 struct Slot {

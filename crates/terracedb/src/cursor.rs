@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use base::{Result, Seqno};
 use bytes::Bytes;
+use cache::Stage;
+use table::Span;
 
 use crate::ordered::View;
-use crate::read::{AtHand, Merge, Move, PageReader, ReadAhead};
+use crate::read::{AtHand, Depth, Merge, Move, PageReader, ReadAhead};
 
 /// What cursors over one moment of a keyspace are made from.
 #[derive(Clone)]
@@ -25,9 +27,28 @@ impl CursorSource {
             reader: Arc::clone(&self.reader),
             merge: Merge::new(Arc::clone(&self.view), self.at, self.now, self.reader.account())?,
             ahead: ReadAhead::default(),
+            next_block: NextBlock::Unknown,
             at_hand: 0,
         })
     }
+}
+
+/// Steps at hand between two stages of asking for the next block: a miss takes as long.
+const STAGE_STEPS: u32 = 4;
+
+/// How far the processor was asked for the block after the present one.
+#[derive(Debug)]
+enum NextBlock {
+    /// Not at all: the present one is new.
+    Unknown,
+    Asking {
+        span: Span,
+        next: Stage,
+        /// Steps until then.
+        steps: u32,
+    },
+    /// All the way, or it is not known which it is.
+    Asked,
 }
 
 /// A position in a keyspace as of one moment: also what expires later is seen until the cursor is
@@ -39,6 +60,7 @@ pub struct Cursor {
     reader: Arc<PageReader>,
     merge: Merge,
     ahead: ReadAhead,
+    next_block: NextBlock,
     /// Steps that needed no page and are not counted yet.
     at_hand: u64,
 }
@@ -86,6 +108,9 @@ impl Cursor {
         match self.merge.next_at_hand()? {
             AtHand::Stands => {
                 self.at_hand += 1;
+                if !matches!(self.next_block, NextBlock::Asked) {
+                    self.ask_ahead();
+                }
                 Ok(true)
             }
             AtHand::Moved => self.run(),
@@ -107,8 +132,31 @@ impl Cursor {
     }
 
     fn run(&mut self) -> Result<bool> {
-        let (valid, _) = self.reader.run(&mut self.merge, Some(&mut self.ahead))?;
+        let (valid, depth) = self.reader.run(&mut self.merge, Some(&mut self.ahead))?;
+        if depth > Depth::Memtable {
+            self.next_block = NextBlock::Unknown;
+        }
         Ok(valid)
+    }
+
+    /// Goes on asking the processor for the block after the present one, now and then a stage: each is a
+    /// miss of its own, and waits for the one before.
+    fn ask_ahead(&mut self) {
+        let (span, stage, steps) = match &mut self.next_block {
+            NextBlock::Asked => return,
+            NextBlock::Unknown => match self.merge.next_block_span() {
+                None => return self.next_block = NextBlock::Asked,
+                Some(span) => (span, Stage::Index, STAGE_STEPS),
+            },
+            NextBlock::Asking { steps, .. } if *steps > 1 => return *steps -= 1,
+            NextBlock::Asking { span, next, .. } => (*span, *next, STAGE_STEPS),
+        };
+        self.reader.prefetch(span, stage);
+        self.next_block = match stage {
+            Stage::Index => NextBlock::Asking { span, next: Stage::Frame, steps },
+            Stage::Frame => NextBlock::Asking { span, next: Stage::Content, steps },
+            Stage::Content => NextBlock::Asked,
+        };
     }
 
     /// True where it stands on an entry.

@@ -22,7 +22,7 @@ fn read_block(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
             false
         }
         Some(Cached::Block(block)) => {
-            assert_eq!(block, block_of(key));
+            assert_eq!(*block, *block_of(key));
             true
         }
         Some(Cached::Page { frame, wants_block }) => {
@@ -68,7 +68,7 @@ fn what_is_read_again_and_again_is_kept_decompressed() {
     assert!((0..200).all(|page| read(&cache, key(page), PageKind::Data)));
     cache.remove_file(0, 1 << 16);
     assert_eq!(cache.statistics().blocks, 0);
-    assert!(matches!(held, Some(Cached::Block(block)) if block == block_of(key(5))));
+    assert!(matches!(held, Some(Cached::Block(block)) if *block == *block_of(key(5))));
     drop(cache);
     assert_eq!(budget.used(), 0);
 }

@@ -40,6 +40,9 @@ pub(super) const MORE: usize = 15;
 /// than most blocks have.
 const AHEAD_BYTES: usize = 512;
 
+/// The most groups whose first entries are asked for at once.
+const GROUPS_ASKED_MAX: usize = 8;
+
 /// Bits of the kind below the sequence number's difference.
 pub(super) const KIND_BITS: u32 = 3;
 
@@ -262,6 +265,12 @@ impl<'a> Block<'a> {
     /// is.
     fn group_of(&self, key: &[u8], at: Trailer) -> Result<usize> {
         let (mut low, mut high) = (0, self.groups());
+        // All that the search may look at, together: it would wait for one after the other.
+        if high <= GROUPS_ASKED_MAX {
+            for group in 1..high {
+                arena::prefetch(self.raw, self.group_at(group)?);
+            }
+        }
         while high - low > 1 {
             let middle = low.midpoint(high);
             let first = self.entry(self.group_at(middle)?, self.layout.base)?;

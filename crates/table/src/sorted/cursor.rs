@@ -10,6 +10,7 @@
 //! Forward steps within a block cost tens of nanoseconds; backward ones decode half a restart
 //! interval, eight entries, on average.
 
+mod loaded;
 mod pass;
 mod upcoming;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use base::{Error, Result, Trailer};
 use bytes::Bytes;
 
-use super::block::{Block, Layout, Place};
+use super::block::{Block, Place};
 use super::meta::MetaPage;
 use super::point::not_supplied;
 use super::raw_block::RawBlock;
@@ -27,6 +28,7 @@ use super::separator::Separator;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
 use crate::bounds::Bounds;
+use loaded::{BlockBytes, Loaded};
 
 /// A trailer that is before every version of a key.
 const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
@@ -54,16 +56,6 @@ pub struct TableCursor {
     raw: Option<Box<RawBlock>>,
     /// Another place in the present block; kept for its memory.
     far: Place,
-}
-
-/// A decompressed block, and which it is.
-#[derive(Debug)]
-struct Loaded {
-    partition: usize,
-    index: usize,
-    page: u32,
-    bytes: Bytes,
-    layout: Layout,
 }
 
 /// What is left to do.
@@ -311,7 +303,10 @@ impl TableCursor {
             let kept = raw.stored().keep(&pages, span.pages);
             kept.map_err(|error| self.table.place(error, span.first))?;
         }
-        let bytes = self.table.decode(span, pages)?;
+        let bytes = match pages {
+            Pages::Hung(block) => BlockBytes::Hung(block),
+            pages => BlockBytes::Shared(self.table.decode(span, pages)?),
+        };
         let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
         let layout = layout.layout();
         self.block =

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
-use table::{Pages, Step, Table, ValueRead};
+use table::{Pages, Span, Step, Table, ValueRead};
 
 use super::covers::{Covers, Fate};
 use super::resolver::{Known, Resolver};
@@ -190,6 +190,12 @@ impl Merge {
             }
             Standing::Made(_, value) => Some(value.clone()),
         }
+    }
+
+    /// The span that the source it stands on needs after its present block, going forward.
+    pub(crate) fn next_block_span(&self) -> Option<Span> {
+        let Standing::Entry { number, .. } = self.standing else { return None };
+        self.sources.get(number).filter(|_| self.forward)?.next_block_span()
     }
 
     /// Starts a move; run the operation until it is ready.

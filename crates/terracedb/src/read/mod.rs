@@ -25,7 +25,7 @@ pub(crate) use curves::Curves;
 pub(crate) use lookup::Lookup;
 pub(crate) use merge::{AtHand, Merge, Move};
 pub(crate) use page_file::PageFile;
-pub(crate) use pages::{CACHED_RUN_PAGES_MAX, PageReader};
+pub(crate) use pages::{CACHED_RUN_PAGES_MAX, Depth, PageReader};
 pub(crate) use queue::QueuePool;
 pub use queue::{Completed, ReadQueue};
 pub(crate) use read_ahead::ReadAhead;

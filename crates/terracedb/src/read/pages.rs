@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Counter, Error, ErrorKind, Result};
-use cache::{Cached, PageCache, PageKey, PageKind, ScmRead};
+use cache::{Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
@@ -231,7 +231,7 @@ impl PageReader {
         let key = Self::key(span, 0);
         Ok(match self.cache.read(key, kind(span)) {
             None => None,
-            Some(Cached::Block(block)) => Some(Pages::Block(block)),
+            Some(Cached::Block(block)) => Some(Pages::Hung(block)),
             Some(Cached::Page { frame, wants_block }) => {
                 let table = op.table().filter(|_| wants_block && Table::is_compressed(&frame));
                 let Some(table) = table else { return Ok(Some(Pages::Frame(frame))) };
@@ -240,6 +240,12 @@ impl PageReader {
                 Some(Pages::Block(block))
             }
         })
+    }
+
+    /// Asks the processor for what reading the first page of `span` from the cache takes, stage by stage.
+    #[inline]
+    pub(crate) fn prefetch(&self, span: Span, stage: Stage) {
+        self.cache.prefetch(Self::key(span, 0), stage);
     }
 
     /// What the tier below DRAM has of `span`, for which `op` asks.

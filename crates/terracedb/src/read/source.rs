@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{EntryKind, Result, Trailer};
 use bytes::Bytes;
-use table::{Pages, Step, Table, TableCursor};
+use table::{Pages, Span, Step, Table, TableCursor};
 
 use crate::ordered::{Memtable, Run, TableFile};
 
@@ -77,6 +77,14 @@ impl Source {
                 Some(cursor) => cursor.next_at_hand(),
                 None => Ok(false),
             },
+        }
+    }
+
+    /// The span that a walk forward needs after the present block, where that is known.
+    pub(crate) fn next_block_span(&self) -> Option<Span> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(run) => run.cursor.as_ref()?.next_block_span(),
         }
     }
 

@@ -7,6 +7,14 @@ use crate::sorted::separator::Separator;
 use crate::sorted::step::Span;
 
 impl TableCursor {
+    /// The span that a walk forward needs once it has walked the present block, where that is known.
+    #[must_use]
+    pub fn next_block_span(&self) -> Option<Span> {
+        let loaded = self.block.as_ref().filter(|loaded| loaded.partition == self.partition)?;
+        let (first, pages) = self.meta()?.block_pages(loaded.index + 1).ok()?;
+        Some(self.table.data_span(first, pages))
+    }
+
     /// Appends to `out` the spans, at most `count`, that a walk in the direction of the last
     /// operation needs next, in that order.
     ///
