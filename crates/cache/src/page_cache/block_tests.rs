@@ -113,3 +113,37 @@ fn blocks_take_a_part_of_the_cache() {
     cache.set_capacity(16 * MIB);
     assert_eq!(cache.statistics().blocks, full.blocks);
 }
+
+/// Nobody but the frame's handle keeps it, so whoever takes blocks back leaves it to a later time.
+#[test]
+fn a_block_in_use_stays_where_it_is() {
+    let budget = Budget::new(64 * MIB);
+    let cache = cache(&budget);
+    (0..4).for_each(|_| read_all(&cache, 0..10));
+    let held = cache.read(key(5), PageKind::Data);
+    let Some(Cached::Block(block)) = held else { panic!("{held:?}") };
+    cache.drop_blocks(u64::MAX);
+    assert_eq!(cache.statistics().blocks, 1);
+    assert_eq!(*block, *block_of(key(5)));
+    let shared = block.shared();
+    drop(block);
+    cache.drop_blocks(u64::MAX);
+    assert_eq!((cache.statistics().blocks, shared), (0, block_of(key(5))));
+}
+
+/// Asking the processor for a page counts nothing and holds nothing, whether it is cached or not.
+#[test]
+fn asking_ahead_changes_nothing() {
+    let budget = Budget::new(64 * MIB);
+    let cache = cache(&budget);
+    (0..4).for_each(|_| read_all(&cache, 0..10));
+    let before = format!("{:?}", cache.statistics());
+    for page in 0..20 {
+        for stage in [Stage::Index, Stage::Frame, Stage::Content] {
+            cache.prefetch(key(page), stage);
+        }
+    }
+    assert_eq!(format!("{:?}", cache.statistics()), before);
+    cache.drop_blocks(u64::MAX);
+    assert_eq!(cache.statistics().blocks, 0);
+}

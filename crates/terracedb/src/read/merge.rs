@@ -67,7 +67,7 @@ enum Standing {
 
 /// A version that says its key's value, for ever.
 #[inline]
-fn is_put(trailer: Trailer) -> bool {
+const fn is_put(trailer: Trailer) -> bool {
     trailer.word() & 0xff == EntryKind::Put as u64
 }
 
