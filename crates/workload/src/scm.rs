@@ -18,6 +18,12 @@ pub struct ScmCounts {
     pub admitted: u64,
     /// Not let in.
     pub refused: u64,
+    /// Of them since too much waited to be written.
+    pub refused_busy: u64,
+    /// Of them since flash answered sooner.
+    pub refused_slow: u64,
+    /// Found, and read from flash all the same, which answered sooner.
+    pub passed: u64,
     /// Pushed out.
     pub dropped: u64,
     /// Copied to DRAM.
@@ -45,6 +51,9 @@ impl ScmCounts {
             offered: self.offered.saturating_sub(earlier.offered),
             admitted: self.admitted.saturating_sub(earlier.admitted),
             refused: self.refused.saturating_sub(earlier.refused),
+            refused_busy: self.refused_busy.saturating_sub(earlier.refused_busy),
+            refused_slow: self.refused_slow.saturating_sub(earlier.refused_slow),
+            passed: self.passed.saturating_sub(earlier.passed),
             dropped: self.dropped.saturating_sub(earlier.dropped),
             promoted: self.promoted.saturating_sub(earlier.promoted),
             demoted: self.demoted.saturating_sub(earlier.demoted),
