@@ -147,6 +147,7 @@ impl ResourcesBuilder {
         let flush = Budget::new(FLUSH_BYTES);
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let background_threads = threads_of(self.background_threads)?;
+        let is_lane_own = self.executor.is_none();
         let (executor, urgent, watch): (Arc<dyn Executor>, Arc<dyn Executor>, _) =
             match self.executor {
                 Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
@@ -157,7 +158,18 @@ impl ResourcesBuilder {
                 }
             };
         let account = budget.account("SCM map");
-        let scm = self.scm.map(|scm| ScmCache::start(scm, &account, &cache, &*executor));
+        let scm = match self.scm {
+            None => None,
+            Some(scm) => {
+                // What it does is short, and what waits for it is bounded: behind merges and readers, most of
+                // what is to be written below would be turned away.
+                let lane: Arc<dyn Executor> = match is_lane_own {
+                    true => Arc::new(Threads::start(1, Arc::clone(executor.clock()))?),
+                    false => Arc::clone(&executor),
+                };
+                Some(ScmCache::start(scm, &account, &cache, lane))
+            }
+        };
         let open_stores = AtomicUsize::default();
         Ok(Resources(Arc::new(Inner {
             plan: ArcSwap::from_pointee(plan),

@@ -183,6 +183,8 @@ pub(crate) struct ScmCache {
     scm: Scm,
     opened: Result<Arc<ScmTier>>,
     calibration: Option<ScmCalibration>,
+    /// Where it is kept going.
+    _lane: Arc<dyn Executor>,
 }
 
 impl ScmCache {
@@ -191,7 +193,7 @@ impl ScmCache {
         scm: Scm,
         account: &Account,
         cache: &Arc<PageCache>,
-        executor: &dyn Executor,
+        executor: Arc<dyn Executor>,
     ) -> Self {
         let opened = scm.open(account, executor.clock());
         let (opened, calibration) = match opened {
@@ -207,7 +209,7 @@ impl ScmCache {
                 tier.on_work(Box::new(move || handle.wake()));
             }
         }
-        Self { scm, opened, calibration }
+        Self { scm, opened, calibration, _lane: executor }
     }
 
     pub(crate) fn status(&self) -> ScmStatus {

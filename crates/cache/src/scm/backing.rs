@@ -240,9 +240,14 @@ impl Writer {
     /// As the device's: any of what was written since the last time may not be.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let mut outcome = Ok(());
-        // Bounded: each turn completes a write or fails.
-        while outcome.is_ok() && self.writing.iter().any(Option::is_some) {
-            outcome = self.complete(1);
+        // Bounded: each turn completes a write or fails. All are waited for at once: beside readers that keep
+        // all processors busy, each wait takes until they let this thread run again.
+        while outcome.is_ok() {
+            let in_flight = self.writing.iter().flatten().count();
+            if in_flight == 0 {
+                break;
+            }
+            outcome = self.complete(in_flight);
         }
         outcome
     }
