@@ -51,6 +51,25 @@ mod on_threads {
     }
 
     #[test]
+    fn a_block_used_in_place_keeps_its_frame_and_is_shared_beyond_it() {
+        let account = Account::unlimited("frames");
+        let pool = FramePool::new(&account, 1, 0).unwrap();
+        let frame = filled(&pool, 3).unwrap();
+        let frame = frame.into_block().unwrap_err();
+        assert!(frame.hang(vec![7; 100].into()));
+        let block = frame.clone().into_block().unwrap();
+        let frame = frame.try_thaw().unwrap_err();
+        let shared = block.shared();
+        assert_eq!((&*block, &*shared), (&[7; 100][..], &[7; 100][..]));
+        drop(block);
+        let mut frame = frame.try_thaw().unwrap();
+        drop(frame.take_block());
+        drop(frame);
+        drop(pool);
+        assert_eq!(&*shared, &[7; 100][..]);
+    }
+
+    #[test]
     fn a_frame_thaws_only_while_nobody_shares_it() {
         let account = Account::unlimited("frames");
         let pool = FramePool::new(&account, 1, 0).unwrap();
