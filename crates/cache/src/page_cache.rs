@@ -289,6 +289,16 @@ impl PageCache {
         cached.unwrap_or_else(|| self.uncached(page))
     }
 
+    /// As [`PageCache::insert`] where the page was asked for, in any way, and not kept lately; otherwise a
+    /// frame that the cache does not keep, and that it was asked for is remembered. For what most likely
+    /// nobody asks for again.
+    #[must_use]
+    pub fn insert_again(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
+        let hash = key.hash();
+        let is_known = self.shard(hash).is_some_and(|shard| shard.lock().met_again(hash));
+        if is_known { self.insert_page(key, kind, page) } else { self.uncached(page) }
+    }
+
     fn insert_as(&self, key: PageKey, kind: PageKind, page: &Page, is_warm: bool) -> Option<Frame> {
         let hash = key.hash();
         let entry = Entry { key, hash, kind, is_warm };

@@ -328,6 +328,13 @@ impl Shard {
         Some(frame)
     }
 
+    /// Remembers a page that was asked for and is not kept; whether it was remembered already.
+    pub(crate) fn met_again(&mut self, hash: u64) -> bool {
+        let is_known = self.ghost.recall(hash);
+        self.ghost.remember(hash);
+        is_known
+    }
+
     /// A frame for the memory of all blocks, which are the first to go.
     fn alloc_again(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
         if self.clear_blocks(shared) > 0 { shared.pool.alloc() } else { None }

@@ -310,3 +310,32 @@ fn a_scan_of_many_runs_reads_ahead_in_each() {
         assert!(ahead <= pages / 16, "{ahead} reads for {pages} pages");
     }
 }
+
+/// What short scans begin at again and again is in DRAM then, all of it; a long scan leaves next to nothing.
+#[test]
+fn pages_of_short_scans_that_come_again_are_cached_and_those_of_long_scans_are_not() {
+    let device = filled();
+    let db = open(&device);
+    let keyspace = db.keyspace("k").unwrap();
+    let reads = || {
+        let device = db.statistics().device;
+        device.of(Purpose::Data).read_ops + device.of(Purpose::ReadAhead).read_ops
+    };
+    let scan = |from: u32, entries: usize| {
+        let before = reads();
+        let found: Vec<_> = keyspace.range(key(from)..).unwrap().take(entries).collect();
+        for (number, entry) in (from..).zip(&found) {
+            assert_eq!(entry.as_ref().unwrap().1, value(number));
+        }
+        (found.len(), reads() - before)
+    };
+    let (count, _) = scan(0, usize::MAX);
+    assert_eq!(count as u32, KEYS);
+    let resident = db.statistics().cache.data.resident;
+    assert!(resident <= 32, "{resident} pages of a scan of everything");
+    // Some six pages.
+    let first = scan(KEYS / 2, 60).1;
+    assert!((2..=3).contains(&first), "{first} reads");
+    scan(KEYS / 2, 60);
+    assert_eq!(scan(KEYS / 2, 60), (60, 0));
+}

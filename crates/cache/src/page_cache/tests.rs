@@ -115,6 +115,30 @@ fn metadata_stays_while_uniform_data_streams_through() {
     assert!(misses < 150, "{misses} of 30000 metadata reads missed");
 }
 
+/// A page that is likely met once is kept the second time, and many of them push nothing out.
+#[test]
+fn what_scans_come_by_is_kept_once_they_come_again() {
+    let cache = cache(8 * MIB);
+    for page in 0..1000 {
+        read(&cache, key(page), PageKind::Data);
+    }
+    let resident = cache.statistics().data.resident;
+    let pass = |pages: std::ops::Range<u64>| {
+        for page in pages {
+            let frame = cache.insert_again(key(page), PageKind::Data, &content(key(page)));
+            assert_eq!(frame[..64], content(key(page))[..64]);
+        }
+    };
+    pass(1 << 20..(1 << 20) + 10_000);
+    assert_eq!(cache.statistics().data.resident, resident);
+    assert!((0..1000).all(|page| cache.peek(key(page)).is_some()));
+    pass(5000..5100);
+    assert!((5000..5100).all(|page| cache.peek(key(page)).is_none()));
+    pass(5000..5100);
+    let kept = (5000..5100).filter(|page| cache.peek(key(*page)).is_some()).count();
+    assert!(kept > 90, "{kept} of 100");
+}
+
 /// Scenario: reads of a hot set while a scan passes through, two pages for each read; against a
 /// least-recently-used list of the same size.
 #[test]

@@ -101,6 +101,11 @@ impl PageReader {
         self.cache.uncached(page)
     }
 
+    /// The verified page of `span`, which a short scan came to.
+    pub(super) fn passed(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
+        self.cache.insert_again(Self::key(span, 0), kind(span), page)
+    }
+
     pub(crate) fn new(
         cache: Arc<PageCache>,
         rows: Rows,

@@ -1,8 +1,9 @@
 //! Reading ahead for one cursor.
 //!
 //! While data pages of a table are asked for in file order, forward or backward, one read fetches a growing
-//! number of them. They are handed out from here and not cached, so that a scan pushes nothing out of the
-//! cache. A cursor walks all runs of its column in turn: each table it reads is a stream of its own.
+//! number of them. They are handed out from here. A long scan's are not cached, so that it pushes nothing out
+//! of the cache; those that a short one came to are where others came to them lately. A cursor walks all runs
+//! of its column in turn: each table it reads is a stream of its own.
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
@@ -40,9 +41,12 @@ struct Window {
     _charge: Charge,
 }
 
-/// Sequential requests before reading ahead starts, and pages in one read at most: 128 KiB.
-const STREAK_MIN: u32 = 2;
+/// Sequential requests before reading ahead starts, and pages in one read at first and at most: 16 and 128 KiB.
+const STREAK_MIN: u32 = 1;
+const WINDOW_PAGES_MIN: u32 = 4;
 const WINDOW_PAGES_MAX: u32 = 32;
+/// A scan is short until so many pages of a table were asked for in sequence.
+const SHORT_STREAK_MAX: u32 = 16;
 /// Streams of one cursor, at most: as many runs as a merge takes in. The one asked least lately makes room.
 const STREAMS_MAX: usize = 64;
 
@@ -113,7 +117,7 @@ impl Stream {
     /// Reads a window that begins, or ends, with the page of `span`. Where there is no memory for it, or a
     /// page farther on is bad, there is none: that costs the read of this page nothing.
     fn read(&mut self, reader: &PageReader, file: &PageFile, span: Span, is_backward: bool) {
-        let pages = (1 << self.streak.min(5)).min(WINDOW_PAGES_MAX);
+        let pages = (WINDOW_PAGES_MIN << (self.streak / 4).min(3)).min(WINDOW_PAGES_MAX);
         let first = if is_backward { (span.first + 1).saturating_sub(pages) } else { span.first };
         let end = (first + pages).min(file.pages).max(span.first + 1);
         let bytes = (end - first) as usize * PAGE_BYTES;
@@ -144,6 +148,7 @@ impl Stream {
     fn frame(&self, reader: &PageReader, file: &PageFile, span: Span) -> Result<Option<Frame>> {
         let Some(page) = self.page(span) else { return Ok(None) };
         match reader.verify(file, span, page) {
+            Ok(()) if self.streak <= SHORT_STREAK_MAX => Ok(Some(reader.passed(span, page))),
             Ok(()) => Ok(Some(reader.uncached(page))),
             // It is read by itself, and made anew.
             Err(_) if span.meta => Ok(None),
