@@ -12,14 +12,20 @@ use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
 use super::{Options, Piece, window};
 
+/// A column that holds at most such a part of the candidate's goes with its series, whatever it holds: between
+/// two tables of an older run lies next to nothing of newer ones. A slice that ended there would be as long as
+/// one table, and leave pieces behind into which everybody looks who scans.
+const GAP_PART: u64 = 64;
+
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
 pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &shape.columns.all;
+    let gap = taken(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
     let wanted = |number: usize| {
         columns.get(number).is_some_and(|column| match candidate.reason {
             // Whatever it gives back: it is asked for, here and no further.
             Reason::Manual => asked(shape, number, column) == Some(candidate.runs),
-            _ => wants(shape, column, candidate),
+            _ => wants(shape, column, candidate, gap),
         })
     };
     // Columns to the left that want the same come first: a series goes from left to right.
@@ -168,8 +174,8 @@ fn taken(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
-/// Whether a column belongs to a candidate's slice.
-fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool {
+/// Whether a column belongs to a candidate's slice; one of `gap` bytes does.
+fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
     let cells = column.within(candidate.runs);
     if !column.is_free(candidate.runs) {
         return false;
@@ -180,6 +186,9 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate) -> bool 
     if candidate.reason == Reason::Deletes {
         let share = deletes_share(shape, column, candidate.runs);
         return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
+    }
+    if taken(column, candidate.runs) <= gap {
+        return true;
     }
     if candidate.bottom {
         return is_reducible(cells)
@@ -324,6 +333,33 @@ mod tests {
         assert_eq!(&*paired(&summary).unwrap().first, b"a");
         summary.runs[0].pieces[0].damaged = true;
         assert_eq!(paired(&summary), None);
+    }
+
+    /// Four runs of a level that meet in `a` to `m` and in `n` to `z`; between these lies `between` of the oldest.
+    fn gapped(between: u64) -> Summary {
+        let newer = |id| vec![table(id, 0, "a", "m", 500), table(id + 1, 0, "n", "z", 500)];
+        let mut across = table(1, 0, "a", "z", 1000 + between);
+        let splits = [("m", 500), ("n", 500 + between)];
+        std::sync::Arc::make_mut(&mut across.file).splits =
+            splits.map(|(key, bytes)| (Bytes::from_static(key.as_bytes()), bytes)).into();
+        tree(vec![newer(6), newer(4), newer(2), vec![across]])
+    }
+
+    fn range(summary: &Summary) -> (Bytes, Option<Bytes>) {
+        let options = Options { fanout: 4, ..Options::default() };
+        let shape = Shape::new(summary, &options);
+        let runs = Runs { newest: 0, oldest: 3 };
+        let (reason, bottom, level) = (Reason::Runs, false, 0);
+        let candidate = Candidate { column: 0, runs, reason, bottom, level, score: 1.0, gain: 0.0 };
+        let job = grow(&shape, &candidate).unwrap();
+        (job.first, job.end)
+    }
+
+    #[test]
+    fn a_gap_between_tables_ends_no_slice() {
+        let (a, m, z) = ("a".into(), Some("m".into()), Some("z".into()));
+        assert_eq!(range(&gapped(2000 / GAP_PART)), (a, z));
+        assert_eq!(range(&gapped(2000 / GAP_PART + 1)).1, m, "that much is no gap");
     }
 
     #[test]

@@ -65,8 +65,8 @@ struct Place {
 }
 
 /// Reads a trace twice, opened by `open`. Reads are looked up, and the first one of a key misses; only a
-/// delete makes its key's row go, since that of a put comes back with its flush; scans are not cached, and
-/// pass by.
+/// delete makes its key's row go, since that of a put comes back with its flush; scans pass by, though pages
+/// of short ones that come again are cached.
 ///
 /// # Errors
 /// `Invalid` where the trace has more than 16 M distinct keys or no reads; those of the trace.
