@@ -12,9 +12,9 @@ use super::options::{filter_bits, table_bytes};
 use super::shape::Shape;
 use super::{Options, Piece, window};
 
-/// A column that holds at most such a part of the candidate's goes with its series, whatever it holds: between
-/// two tables of an older run lies next to nothing of newer ones. A slice that ended there would be as long as
-/// one table, and leave pieces behind into which everybody looks who scans.
+/// A column that holds at most such a part of the candidate's goes with its series, whatever it holds:
+/// between two tables of an older run lies next to nothing of newer ones. A slice that ended there would
+/// be as long as one table, and leave pieces behind into which everybody looks who scans.
 const GAP_PART: u64 = 64;
 
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
@@ -335,7 +335,8 @@ mod tests {
         assert_eq!(paired(&summary), None);
     }
 
-    /// Four runs of a level that meet in `a` to `m` and in `n` to `z`; between these lies `between` of the oldest.
+    /// Four runs of a level that meet in `a` to `m` and in `n` to `z`; between these lies `between` of the
+    /// oldest.
     fn gapped(between: u64) -> Summary {
         let newer = |id| vec![table(id, 0, "a", "m", 500), table(id + 1, 0, "n", "z", 500)];
         let mut across = table(1, 0, "a", "z", 1000 + between);

@@ -41,7 +41,8 @@ struct Window {
     _charge: Charge,
 }
 
-/// Sequential requests before reading ahead starts, and pages in one read at first and at most: 16 and 128 KiB.
+/// Sequential requests before reading ahead starts, and pages in one read at first and at most: 16 and
+/// 128 KiB.
 const STREAK_MIN: u32 = 1;
 const WINDOW_PAGES_MIN: u32 = 4;
 const WINDOW_PAGES_MAX: u32 = 32;
