@@ -174,7 +174,8 @@ fn taken(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
-/// Whether a column belongs to a candidate's slice; one of `gap` bytes does.
+/// Whether a column belongs to a candidate's slice; one of `gap` bytes does, unless the slice is for
+/// deletes or it holds what is of a deeper level.
 fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
     let cells = column.within(candidate.runs);
     if !column.is_free(candidate.runs) {
@@ -187,12 +188,10 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64
         let share = deletes_share(shape, column, candidate.runs);
         return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
     }
-    if taken(column, candidate.runs) <= gap {
-        return true;
-    }
+    let is_gap = taken(column, candidate.runs) <= gap;
     if candidate.bottom {
-        return is_reducible(cells)
-            && gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
+        let gives = gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
+        return is_gap || is_reducible(cells) && gives;
     }
     let Options { fanout, settled_runs, .. } = *shape.options;
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
@@ -201,7 +200,7 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64
         Reason::Reads => true,
         _ => cells.len() >= fanout / 4 * 3,
     };
-    fits && enough && cells.len() >= 2
+    fits && (is_gap || enough && cells.len() >= 2)
 }
 
 fn make(
@@ -346,11 +345,11 @@ mod tests {
         tree(vec![newer(6), newer(4), newer(2), vec![across]])
     }
 
-    fn range(summary: &Summary) -> (Bytes, Option<Bytes>) {
+    fn range(summary: &Summary, reason: Reason) -> (Bytes, Option<Bytes>) {
         let options = Options { fanout: 4, ..Options::default() };
         let shape = Shape::new(summary, &options);
         let runs = Runs { newest: 0, oldest: 3 };
-        let (reason, bottom, level) = (Reason::Runs, false, 0);
+        let (bottom, level) = (false, 0);
         let candidate = Candidate { column: 0, runs, reason, bottom, level, score: 1.0, gain: 0.0 };
         let job = grow(&shape, &candidate).unwrap();
         (job.first, job.end)
@@ -359,8 +358,13 @@ mod tests {
     #[test]
     fn a_gap_between_tables_ends_no_slice() {
         let (a, m, z) = ("a".into(), Some("m".into()), Some("z".into()));
-        assert_eq!(range(&gapped(2000 / GAP_PART)), (a, z));
-        assert_eq!(range(&gapped(2000 / GAP_PART + 1)).1, m, "that much is no gap");
+        let gap = 2000 / GAP_PART;
+        assert_eq!(range(&gapped(gap), Reason::Runs), (a, z));
+        assert_eq!(range(&gapped(gap + 1), Reason::Runs).1, m, "that much is no gap");
+        assert_eq!(range(&gapped(gap), Reason::Deletes).1, m, "no deletes are in it");
+        let mut deeper = gapped(gap);
+        deeper.runs[3].pieces[0].level = 1;
+        assert_eq!(range(&deeper, Reason::Runs).1, m, "of a level that is not merged");
     }
 
     #[test]
