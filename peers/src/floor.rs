@@ -1,6 +1,6 @@
 //! The device alone, by `fio` on the tables of a loaded store: what no store can pass.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use base::{Error, Result};
@@ -15,21 +15,21 @@ const JOBS: [(&str, &[&str]); 2] = [
     ("32 in flight, 1 thread", &["--ioengine=io_uring", "--numjobs=1", "--iodepth=32"]),
 ];
 
-/// Files read from at most: fio opens all of them in each job.
-const FILES_MAX: usize = 60;
-/// The longest option that fio takes is 4096 bytes.
-const NAMES_MAX: usize = 4000;
+/// Files smaller than this part of the largest are left out: each file is read as often as any other.
+const LARGE_PART: u64 = 4;
 
-/// Reads 4 KiB at random over the largest files of `dir`.
+/// Reads 4 KiB at random over all of the tables of `dir`, elsewhere in each run: what was read before, a host
+/// of virtual machines may keep in its memory.
 pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Result<()> {
-    let files = largest(dir)?;
+    let tables = Tables::link(dir)?;
     let seconds = if scale == Scale::Full { 20 } else { 12 };
     for (label, engine) in JOBS {
         let mut command = Command::new("fio");
         command.args(["--name=floor", "--rw=randread", "--bs=4k", "--direct=1", "--time_based"]);
         command.args(["--file_service_type=random", "--group_reporting", "--output-format=json"]);
         command.arg("--readonly").args(engine).arg(format!("--runtime={seconds}"));
-        command.arg(format!("--filename={}", files.join(":")));
+        command.args(["--randrepeat=0", "--norandommap"]);
+        command.arg(format!("--opendir={}", tables.folder.display()));
         let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
@@ -49,14 +49,50 @@ pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Res
         }
         result.options = vec![
             "4 KiB at random, direct".to_owned(),
-            format!("the {} largest files of the loaded store", files.len()),
+            format!("all {} large files of the loaded store", tables.count),
             "psync, 32 jobs; io_uring, one job, depth 32".to_owned(),
         ];
     }
     Ok(())
 }
 
-fn largest(dir: &Path) -> Result<Vec<String>> {
+/// Second names of a store's large files in a folder of their own, until dropped: `fio` takes all files of a
+/// folder, but the names of some dozens at most.
+struct Tables {
+    folder: PathBuf,
+    count: usize,
+}
+
+impl Tables {
+    fn link(dir: &Path) -> Result<Self> {
+        let files = files(dir)?;
+        let largest = files.iter().map(|(len, _)| *len).max().unwrap_or(0);
+        let folder = dir.with_extension("floor");
+        // What a run that was killed has left.
+        drop(std::fs::remove_dir_all(&folder));
+        std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", folder.display(), e))?;
+        let mut tables = Self { folder, count: 0 };
+        for (len, path) in files {
+            if len < (largest / LARGE_PART).max(1) {
+                continue;
+            }
+            let link = tables.folder.join(tables.count.to_string());
+            std::fs::hard_link(&path, &link).map_err(|e| Error::io("link", path.display(), e))?;
+            tables.count += 1;
+        }
+        Ok(tables)
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        // Nothing is lost where they stay, but for disk space once the store is removed.
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Lengths and paths of all that is below `dir`.
+fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let io = |error| Error::io("list", dir.display(), error);
     let mut files = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -67,17 +103,11 @@ fn largest(dir: &Path) -> Result<Vec<String>> {
             if metadata.is_dir() {
                 folders.push(entry.path());
             } else {
-                files.push((metadata.len(), entry.path().display().to_string()));
+                files.push((metadata.len(), entry.path()));
             }
         }
     }
-    files.sort_by(|a, b| b.cmp(a));
-    let mut names = 0;
-    let fits = |path: &String| {
-        names += path.len() + 1;
-        names <= NAMES_MAX
-    };
-    Ok(files.into_iter().take(FILES_MAX).map(|(_, path)| path).take_while(fits).collect())
+    Ok(files)
 }
 
 /// What one report says.
@@ -127,16 +157,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_are_no_more_than_fio_takes() {
-        let name = format!("peers-floor-{}-{}", std::process::id(), "x".repeat(180));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+    fn all_large_files_are_read_and_no_link_stays() {
+        let dir = std::env::temp_dir().join(format!("peers-floor-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("tables")).unwrap();
         for number in 0..70 {
-            std::fs::write(folder.join(format!("{number}.table")), [0; 8]).unwrap();
+            std::fs::write(dir.join(format!("tables/{number}.table")), [0; 4096]).unwrap();
         }
-        let files = largest(&folder).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert!((10..60).contains(&files.len()) && files.join(":").len() <= NAMES_MAX);
+        std::fs::write(dir.join("LOCK"), [0; 8]).unwrap();
+        let tables = Tables::link(&dir).unwrap();
+        let linked = files(&tables.folder).unwrap();
+        assert!(linked.len() == 70 && tables.count == 70);
+        assert!(linked.iter().all(|(len, _)| *len == 4096));
+        let folder = tables.folder.clone();
+        drop(tables);
+        assert!(!folder.exists() && files(&dir).unwrap().len() == 71);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
