@@ -7,7 +7,7 @@
 //! told as [`Facts`]; nothing here trusts a name.
 //!
 //! A place has a fixed size, one owner at a time, and no content that anyone relies on: what is
-//! missing, too small or in use is an ordinary error.
+//! missing, too small, in use or somebody else's file is an ordinary error.
 
 mod blocks;
 mod facts;
@@ -44,12 +44,13 @@ pub enum Scm {
 
 impl Scm {
     /// Opens `place` for `size` bytes, rounded down to whole pages. Space is set aside and locked for
-    /// this process; a file that is shorter is made longer, a device is not.
+    /// this process; a file that is shorter is made longer, a device is not. A file is taken where it begins
+    /// with `magic`, is empty, or holds zeros; a device whatever it holds.
     ///
     /// # Errors
-    /// `Invalid` where there is no such place, it is in use or too small; `NoSpace` where there is not
-    /// as much; as the device's otherwise.
-    pub fn open(place: &Place, size: u64) -> Result<Self> {
+    /// `Invalid` where there is no such place, it is in use or too small, or a file that holds something else;
+    /// `NoSpace` where there is not as much; as the device's otherwise.
+    pub fn open(place: &Place, size: u64, magic: &[u8]) -> Result<Self> {
         let pages = size / PAGE_BYTES as u64;
         if pages == 0 || u32::try_from(pages).is_err() {
             return Err(Error::invalid("size of storage-class memory")
@@ -57,7 +58,7 @@ impl Scm {
                 .expected("at least a page, at most 2^32 of them")
                 .got(format_bytes(size)));
         }
-        probe::open(place, pages * PAGE_BYTES as u64)
+        probe::open(place, pages * PAGE_BYTES as u64, magic)
     }
 
     /// What its emulation did so far; none of a real one.

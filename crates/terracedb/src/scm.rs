@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
-use cache::{PageCache, Placement, Prior, ScmOptions, ScmStatistics, ScmTier};
+use cache::{PageCache, Placement, Prior, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier};
 use media::scm::{Facts, Place};
 use media::{Calibration, FoundCalibration};
 use parking_lot::Mutex;
@@ -35,7 +35,8 @@ pub struct Scm {
 
 impl Scm {
     /// On `size` bytes of `path`: a directory or file, a DAX or block device, `numa:N`, or
-    /// `emulated:PROFILE` (docs/media.md).
+    /// `emulated:PROFILE` (docs/media.md). A file that holds something else is not taken; a block device
+    /// is overwritten.
     ///
     /// # Errors
     /// `Invalid` where `path` is none of these.
@@ -77,7 +78,7 @@ impl Scm {
         let (placement, write_budget) = (self.placement, self.write_budget);
         let (id, opened, known) = match &self.source {
             Source::At(place, size) => {
-                let opened = media::scm::Scm::open(place, *size)?;
+                let opened = media::scm::Scm::open(place, *size, &SCM_MAGIC)?;
                 let known = calibrated(place, opened.facts(), clock.unix_millis());
                 (StoreId::random()?.0 as u64, opened, known)
             }

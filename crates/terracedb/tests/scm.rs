@@ -382,6 +382,27 @@ fn a_store_opens_and_serves_without_its_tier() {
     assert!(status(&db).failure.is_some() && status(&other).failure.is_none());
 }
 
+/// A path in the settings that is wrong costs the tier, not the file that it names.
+#[test]
+fn a_file_that_is_no_tier_is_left_as_it_is() {
+    let (store, place) = (read(), read());
+    let file = place.path().join("letters.tar");
+    let mut letters = vec![0; 1 << 20];
+    Rng::new(5).fill(&mut letters);
+    std::fs::write(&file, &letters).unwrap();
+    let (db, keyspace) = open(store.path(), scm(&file, Placement::DramFirst));
+    keyspace.put("a", "b").unwrap();
+    let failure = status(&db).failure.unwrap();
+    assert!(failure.contains("letters.tar") && failure.contains("would be lost"), "{failure}");
+    drop((db, keyspace));
+    assert!(std::fs::read(&file).unwrap() == letters);
+    // A tier of another size and version is one; what it held counts for nothing.
+    std::fs::write(&file, b"TERRASCM, of times to come").unwrap();
+    let (db, keyspace) = open(store.path(), scm(&file, Placement::DramFirst));
+    assert_eq!(keyspace.get("a").unwrap().unwrap(), "b");
+    assert_eq!(status(&db).failure, None);
+}
+
 /// What listeners are told of failing tasks.
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);

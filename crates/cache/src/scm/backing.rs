@@ -124,6 +124,17 @@ impl Backing {
         }
     }
 
+    /// Has page `page`, written and finished, outlast what its medium outlasts.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub(crate) fn persist(&self, page: usize) -> Result<()> {
+        match self {
+            Self::Memory(slots) => slots.persist(page..page + 1),
+            Self::Device(device) => device.blocks.file().sync(Purpose::Data),
+        }
+    }
+
     /// A queue for one thread to read pages with, where they are read.
     ///
     /// # Errors

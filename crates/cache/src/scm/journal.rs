@@ -11,8 +11,11 @@ use base::{Cursor, Error, Result, hash64, put_u16, put_u32, put_u64};
 
 use super::slot_map::{Entry, WAYS};
 
-/// `TERRASCM`, read as a little-endian number.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERRASCM");
+/// What a tier's file begins with, of every version.
+pub const SCM_MAGIC: [u8; 8] = *b"TERRASCM";
+
+/// The same as it is read.
+const MAGIC: u64 = u64::from_le_bytes(SCM_MAGIC);
 
 /// The format version.
 const VERSION: u32 = 2;

@@ -33,6 +33,7 @@ mod tier;
 mod write_budget;
 
 pub use admission::Admission;
+pub use journal::SCM_MAGIC;
 pub use open::ScmOptions;
 pub use placement::{Costs, Placement, Tier};
 pub use prior::Prior;

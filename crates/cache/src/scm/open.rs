@@ -32,7 +32,7 @@ pub struct ScmOptions {
 
 impl ScmTier {
     /// A tier on `scm`. What an earlier one left there is found again; anything else that is there
-    /// counts for nothing. What things cost is measured by `clock`.
+    /// counts for nothing (whoever opened a file has made sure that nothing is lost, see [`Scm::open`]). What things cost is measured by `clock`.
     ///
     /// # Errors
     /// `Invalid` where it is too small, `Retry` where the account has no memory for its map, and as the
@@ -59,6 +59,8 @@ impl ScmTier {
         if !is_found {
             writer.write(&backing, 0, &encode_head(id, pages as u64), || {})?;
             writer.finish()?;
+            // Before any other page: a file without it, and with others, would be taken for somebody else's.
+            backing.persist(0)?;
         }
         let budget = match is_found {
             true => WriteBudget::used(options.write_budget, clock.monotonic()),

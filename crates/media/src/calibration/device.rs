@@ -45,7 +45,8 @@ impl Device {
     pub fn open(place: &Place, size: u64) -> Result<Self> {
         let kind = match place {
             Place::Emulated(profile, _) => DeviceKind::Emulated(profile),
-            _ => match Scm::open(place, size)? {
+            // Whatever a file there begins with.
+            _ => match Scm::open(place, size, &[])? {
                 Scm::Mapped(region) => {
                     DeviceKind::Mapped(Slots::new(region, &Account::unlimited("calibration"))?)
                 }

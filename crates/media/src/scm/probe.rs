@@ -2,10 +2,11 @@
 //!
 //! In order: a file that maps as persistent memory (DAX, `MAP_SYNC`), one in memory (tmpfs), and any
 //! other as blocks past the system's cache, since a mapped page of it would be DRAM. Mapped files are
-//! allocated first, so that no store meets a full device; they are locked while they are open.
+//! allocated first, so that no store meets a full device; they are locked while they are open. A file that
+//! holds something else than what the caller keeps there is left as it is.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,16 +32,20 @@ const TMPFS: u64 = 0x0102_1994;
 /// Operations in flight that keep a block device busy, and threads where there is no io_uring.
 const QUEUE_DEPTH: usize = 32;
 
-pub(super) fn open(place: &Place, len: u64) -> Result<Scm> {
+/// How much of a file tells whether it holds anything. Images of file systems begin with zeros, and say
+/// what they are within the first 64 KiB and a page.
+const BEGINNING: u64 = 128 << 10;
+
+pub(super) fn open(place: &Place, len: u64, magic: &[u8]) -> Result<Scm> {
     match place {
         Place::Numa(node) => node::open(*node, len).map(Scm::Mapped),
-        Place::Path(path) => at(path, len),
-        Place::Emulated(profile, path) => emulated(profile, path.as_deref(), len),
+        Place::Path(path) => at(path, len, magic),
+        Place::Emulated(profile, path) => emulated(profile, path.as_deref(), len, magic),
     }
 }
 
 /// Memory, or a file however it is kept: only its content counts, the time is the profile's.
-fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64) -> Result<Scm> {
+fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u8]) -> Result<Scm> {
     let device = Device::real(profile);
     let region = match (path, profile.kind) {
         (None, Kind::Memory) => Region::anonymous(len)?,
@@ -50,7 +55,7 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64) -> Result<
         }
         (Some(path), kind) => {
             let path = &file_at(path)?;
-            let file = reserved(path, len)?;
+            let file = reserved(path, len, magic)?;
             let is_tmpfs = is_tmpfs(&file);
             let persistence = if is_tmpfs { Persistence::Machine } else { Persistence::Power };
             if kind == Kind::Block {
@@ -98,15 +103,15 @@ fn is_tmpfs(file: &fs::File) -> bool {
     fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == TMPFS)
 }
 
-fn at(path: &Path, len: u64) -> Result<Scm> {
+fn at(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
     let path = &file_at(path)?;
     let kind = match fs::metadata(path) {
         Ok(metadata) => metadata.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return file(path, len),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return file(path, len, magic),
         Err(error) => return Err(failed("open", path, error)),
     };
     if kind.is_file() {
-        file(path, len)
+        file(path, len, magic)
     } else if kind.is_block_device() {
         block_device(path, len)
     } else if kind.is_char_device() {
@@ -118,8 +123,8 @@ fn at(path: &Path, len: u64) -> Result<Scm> {
     }
 }
 
-fn file(path: &Path, len: u64) -> Result<Scm> {
-    let file = reserved(path, len)?;
+fn file(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
+    let file = reserved(path, len, magic)?;
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
     if let Ok(mapping) = Mapping::shared(&file, bytes, true) {
         return Ok(dax(mapping, file));
@@ -133,7 +138,7 @@ fn file(path: &Path, len: u64) -> Result<Scm> {
 }
 
 /// The file at `path`, locked, with `len` bytes or more of its own.
-fn reserved(path: &Path, len: u64) -> Result<fs::File> {
+fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
     let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -142,6 +147,12 @@ fn reserved(path: &Path, len: u64) -> Result<fs::File> {
         .open(path)
         .map_err(|e| failed("open", path, e))?;
     lock(&file, path)?;
+    if !is_free(&file, magic).map_err(|e| failed("read", path, e))? {
+        return Err(Error::invalid("file for storage-class memory")
+            .at(path.display())
+            .expected("a new one, or one that was used so before")
+            .got("something else, which would be lost"));
+    }
     match set_aside(&file, FallocateFlags::empty(), len) {
         Ok(()) => {}
         // Where nothing can be set aside, a write that finds no space is an error of its own; what is
@@ -153,6 +164,14 @@ fn reserved(path: &Path, len: u64) -> Result<fs::File> {
         Err(error) => return Err(failed("reserve space", path, error.into())),
     }
     Ok(file)
+}
+
+/// Whether nothing is lost where `file` is written: it begins with `magic`, or with zeros, as space does
+/// that was set aside by a process that came no further.
+fn is_free(file: &fs::File, magic: &[u8]) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    file.take(BEGINNING).read_to_end(&mut beginning)?;
+    Ok(beginning.starts_with(magic) || beginning.iter().all(|byte| *byte == 0))
 }
 
 /// A file that is mapped from the system's own memory.

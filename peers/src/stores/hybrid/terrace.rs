@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use base::{Account, Clock, Result, SystemClock};
-use cache::{PageCache, PageKey, PageKind, ScmHit, ScmOptions, ScmTier};
+use cache::{PageCache, PageKey, PageKind, SCM_MAGIC, ScmHit, ScmOptions, ScmTier};
 use media::scm::{Place, Scm};
 use media::{Buf, Purpose};
 
@@ -36,7 +36,7 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
         .map(drop)
         .map_err(|error| base::Error::io("create", setup.dir.display(), error))?;
     let clock = Arc::new(SystemClock::new()) as Arc<dyn Clock>;
-    let scm = Scm::open(&place, below)?;
+    let scm = Scm::open(&place, below, &SCM_MAGIC)?;
     let tier = ScmTier::open(scm, ScmOptions::default(), &account, &clock)?;
     option(&mut options, "placement", ScmOptions::default().placement);
     let tier = Arc::new(tier);

@@ -15,8 +15,22 @@ use crate::{Buf, Op, Purpose, Request};
 
 const LEN: u64 = 64 << 10;
 
+/// What files of these tests begin with.
+const MAGIC: &[u8] = b"a tier";
+
 fn open(path: &Path, len: u64) -> base::Result<Scm> {
-    Scm::open(&path.to_str().unwrap().parse().unwrap(), len)
+    open_named(path.to_str().unwrap(), len)
+}
+
+fn open_named(place: &str, len: u64) -> base::Result<Scm> {
+    Scm::open(&place.parse().unwrap(), len, MAGIC)
+}
+
+/// A page that a file may begin with.
+fn beginning() -> Buf {
+    let mut buf = Buf::pages(1);
+    buf[..MAGIC.len()].copy_from_slice(MAGIC);
+    buf
 }
 
 /// A folder in memory; none where the system has no tmpfs at its usual place.
@@ -37,6 +51,7 @@ fn a_file_in_memory_is_mapped_and_keeps_its_content() {
     let first = slots(open(&place, LEN).unwrap());
     assert_eq!((first.len(), first.facts().backend), (16, "tmpfs"));
     assert_eq!(first.facts().persistence, Persistence::Machine);
+    first.fill(0).unwrap().copy_from_slice(&beginning());
     first.fill(3).unwrap().fill(9);
     let in_use = open(&place, LEN).unwrap_err();
     assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
@@ -111,7 +126,7 @@ fn a_place_without_that_much_space_is_full() {
 
 #[test]
 fn an_emulated_place_is_what_its_profile_says() {
-    let open = |text: &str| Scm::open(&text.parse().unwrap(), LEN).unwrap();
+    let open = |text: &str| open_named(text, LEN).unwrap();
     let Scm::Mapped(region) = open("emulated:optane-dimm") else { panic!("not mapped") };
     let facts = region.facts();
     assert_eq!((facts.backend, facts.write_unit), ("emulated optane-dimm", 256));
@@ -143,16 +158,18 @@ fn an_emulated_place_may_be_kept_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     for profile in ["cxl-dram", "nvme"] {
         let place = format!("emulated:{profile}@{}", folder.path().join(profile).display());
-        let open = || Scm::open(&place.parse().unwrap(), LEN);
+        let open = || open_named(&place, LEN);
         match open().unwrap() {
             Scm::Mapped(region) => {
                 let slots = Slots::new(region, &Account::unlimited("slots")).unwrap();
+                slots.fill(0).unwrap().copy_from_slice(&beginning());
                 slots.fill(3).unwrap().fill(4);
-                slots.persist(3..4).unwrap();
+                slots.persist(0..4).unwrap();
             }
             Scm::Blocks(blocks) => {
                 let mut buf = Buf::pages(1);
                 buf.fill(4);
+                blocks.file().write(0, beginning(), Purpose::Flush).1.unwrap();
                 blocks.file().write(3 * 4096, buf, Purpose::Flush).1.unwrap();
                 blocks.file().sync(Purpose::Flush).unwrap();
                 let in_use = open().unwrap_err();
@@ -168,6 +185,43 @@ fn an_emulated_place_may_be_kept_in_a_file() {
                 let (buf, _) = blocks.file().read(3 * 4096, Buf::pages(1), Purpose::Data);
                 assert_eq!(buf[0], 4);
             }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_holds_something_else_is_left_as_it_is() {
+    let roots = [in_memory(), Some(tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap())];
+    // The last is as an image of a file system may be: zeros, and what it is after them.
+    let contents = [b"a letter".to_vec(), b"a tie".to_vec(), vec![7; 3 * LEN as usize], {
+        let mut image = vec![0; 2 * LEN as usize];
+        image[LEN as usize + 64] = b'_';
+        image
+    }];
+    for root in roots.into_iter().flatten() {
+        let file = root.path().join("file");
+        let name = file.to_str().unwrap();
+        let places =
+            [name.to_owned(), format!("emulated:nvme@{name}"), format!("emulated:cxl-dram@{name}")];
+        for (content, place) in contents.iter().flat_map(|c| places.iter().map(move |p| (c, p))) {
+            fs::write(&file, content).unwrap();
+            let error = open_named(place, LEN).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            let said = error.to_string();
+            assert!(said.contains(name) && said.contains("would be lost"), "{said}");
+            assert_eq!(&fs::read(&file).unwrap(), content, "{place}");
+        }
+        // The name in a directory is no exception.
+        fs::rename(&file, root.path().join("terrace.scm")).unwrap();
+        assert_eq!(open(root.path(), LEN).unwrap_err().kind(), ErrorKind::Invalid);
+        fs::remove_file(root.path().join("terrace.scm")).unwrap();
+        // What is ours, or nothing, or zeros is taken.
+        for content in [&b"a tier of old"[..], b"", &[0; 5], &[0; 2 * LEN as usize]] {
+            fs::write(&file, content).unwrap();
+            for place in &places {
+                drop(open_named(place, LEN).unwrap());
+            }
+            assert_eq!(fs::read(&file).unwrap()[..content.len()], *content);
         }
     }
 }
