@@ -48,8 +48,8 @@ impl Scm {
     /// with `magic`, is empty, or holds zeros; a device whatever it holds.
     ///
     /// # Errors
-    /// `Invalid` where there is no such place, it is in use or too small, or a file that holds something else;
-    /// `NoSpace` where there is not as much; as the device's otherwise.
+    /// `Invalid` where there is no such place, it is in use or too small, or a file that holds something
+    /// else; `NoSpace` where there is not as much; as the device's otherwise.
     pub fn open(place: &Place, size: u64, magic: &[u8]) -> Result<Self> {
         let pages = size / PAGE_BYTES as u64;
         if pages == 0 || u32::try_from(pages).is_err() {

@@ -32,7 +32,8 @@ pub struct ScmOptions {
 
 impl ScmTier {
     /// A tier on `scm`. What an earlier one left there is found again; anything else that is there
-    /// counts for nothing (whoever opened a file has made sure that nothing is lost, see [`Scm::open`]). What things cost is measured by `clock`.
+    /// counts for nothing: that nothing is lost by it is for whoever opened a file ([`Scm::open`]). What
+    /// things cost is measured by `clock`.
     ///
     /// # Errors
     /// `Invalid` where it is too small, `Retry` where the account has no memory for its map, and as the
