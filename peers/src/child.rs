@@ -41,7 +41,7 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     let Task { case, kind, scale, seed, is_load } = task;
     let setup = Setup {
         dir,
-        memory_bytes: case.memory(*scale, *kind == Kind::Terrace),
+        memory_bytes: case.memory(*scale, kind.is_own()),
         data_bytes: case.data_bytes(*scale),
         compression: case.compression,
     };
@@ -51,21 +51,28 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     if *is_load {
         return case.load(&*opened.store, *scale, *seed).map(drop);
     }
-    let raw_bytes = case.data_bytes(*scale);
-    let mut reads = 0;
+    let (mut reads, mut written, mut wrong) = (0, 0, 0);
     let mut printed = Ok(());
     case.run(&*opened.store, *scale, *seed, &mut |progress| match progress {
         Progress::Begins(_) => reads = device::reads(dir),
         Progress::Ended(step, report) if step.is_measured() => {
             let reads = device::reads(dir).saturating_sub(reads);
-            let measured = Measured::new(report, reads, device::space(dir), raw_bytes);
+            let measured = Measured::new(report, reads, device::space(dir), written);
             eprintln!("{:<13} {}: {report}", kind.name(), step.label);
             if printed.is_ok() {
                 printed = print(&Line::Step(step.label.to_owned(), Box::new(measured)));
             }
         }
-        Progress::Ended(..) => {}
+        // What prepares or checks is told only where it finds something.
+        Progress::Ended(_, report) => {
+            written += report.figures.written_bytes;
+            wrong += report.figures.wrong;
+        }
     })?;
+    if wrong > 0 {
+        let what = format!("{} in {}", kind.name(), case.name);
+        return Err(Error::corrupt("what was written").at(what).got(format_args!("{wrong} wrong answers")));
+    }
     printed
 }
 

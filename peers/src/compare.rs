@@ -124,8 +124,9 @@ impl Comparison {
         let (bound, how) = if case.is_held {
             // Each starts with nothing in the page cache, where the system lets it be emptied.
             let emptied = empty_page_cache();
-            let memory = case.memory(*scale, *kind == Kind::Terrace);
-            let bound = Bound::new(memory + memory / BOUND_SLACK);
+            let memory = case.memory(*scale, kind.is_own());
+            let emulated = kind.emulated_bytes(case.data_bytes(*scale));
+            let bound = Bound::new(memory + memory / BOUND_SLACK + emulated);
             let how = match &bound {
                 Ok(bound) => {
                     format!("{}; page cache emptied before each run: {emptied}", bound.describe())
@@ -146,7 +147,7 @@ impl Comparison {
         let codec = format!("{:?}", case.compression).to_lowercase();
         let bytes = case.value_bytes.map_or_else(|| "own".to_owned(), |bytes| bytes.to_string());
         let name = format!("{load}-{}x{bytes}-{codec}", case.keys(self.scale));
-        self.data.join("load").join(name).join(kind.name())
+        self.data.join("load").join(name).join(kind.loader().name())
     }
 
     /// The folder of what the case keeps, made if missing.
@@ -156,7 +157,7 @@ impl Comparison {
         if !done.exists() {
             eprintln!("+ loading {}", dir.display());
             remove(&dir)?;
-            let load = Task { is_load: true, seed: 0, ..task.clone() };
+            let load = Task { kind: task.kind.loader(), is_load: true, seed: 0, ..task.clone() };
             spawn(&load, &dir, None, &mut StoreResult::default())?;
             write(&done, "")?;
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use workload::Hits;
 use workload::bench::Report;
+use workload::{Hits, LatencySummary, Operations};
 
 /// The figures of one step, every store's counted in the same way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -42,11 +42,27 @@ pub(crate) struct Measured {
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
     /// Answers that cannot be right.
     pub(crate) wrong: u64,
+    /// Of a step of several kinds of operations, each one's.
+    #[serde(default)]
+    pub(crate) kinds: BTreeMap<String, OfKind>,
+}
+
+/// The figures of one kind of operation.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OfKind {
+    /// Operations per second.
+    pub(crate) ops_per_sec: f64,
+    /// Half of them took no longer, microseconds.
+    pub(crate) p50_us: f64,
+    /// 99 of 100.
+    pub(crate) p99_us: f64,
+    /// 999 of 1000.
+    pub(crate) p999_us: f64,
 }
 
 impl Measured {
-    /// Of one report. `device_reads` were counted while it ran; `raw_bytes` is what a compaction
-    /// goes through.
+    /// Of one report. `device_reads` were counted while it ran; `raw_bytes` is what was
+    /// written before it, and a compaction goes through.
     pub(crate) fn new(
         report: &Report,
         device_reads: u64,
@@ -83,7 +99,15 @@ impl Measured {
             compacted_mb_per_cpu_second: (is_compaction && figures.cpu_seconds > 0.0)
                 .then(|| raw_bytes as f64 / 1e6 / figures.cpu_seconds),
             wrong: figures.wrong,
+            kinds: figures.operations.iter().map(|(kind, of)| (kind.name().to_owned(), of.into())).collect(),
         }
+    }
+}
+
+impl From<&Operations> for OfKind {
+    fn from(of: &Operations) -> Self {
+        let LatencySummary { p50, p99, p999, .. } = of.latency_us;
+        Self { ops_per_sec: of.ops_per_sec, p50_us: p50, p99_us: p99, p999_us: p999 }
     }
 }
 

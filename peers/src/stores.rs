@@ -4,6 +4,7 @@
 //! is asked, as a careful user would write it, and tells every option it sets, so that a reader of
 //! the results can object.
 
+mod below;
 mod fjall;
 mod foyer;
 mod hybrid;
@@ -23,6 +24,7 @@ use base::{Error, Result};
 use workload::Store;
 use workload::cases::Compression;
 
+use below::Below;
 use rocks_profile::Profile;
 
 /// A store that can be asked for.
@@ -30,6 +32,8 @@ use rocks_profile::Profile;
 pub(crate) enum Kind {
     /// This engine.
     Terrace,
+    /// The same with a second tier.
+    TerraceOver(Below),
     /// RocksDB, in one of its profiles.
     Rocks(Profile),
     /// fjall.
@@ -69,8 +73,10 @@ pub(crate) struct Opened {
 
 impl Kind {
     /// Every store, this engine first: ratios are to it.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Terrace,
+        Self::TerraceOver(Below::OptaneSsd),
+        Self::TerraceOver(Below::CxlDram),
         Self::Rocks(Profile::Default),
         Self::Rocks(Profile::Read),
         Self::Rocks(Profile::Row),
@@ -87,6 +93,8 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Terrace => "terrace",
+            Self::TerraceOver(Below::OptaneSsd) => "terrace-optane-ssd",
+            Self::TerraceOver(Below::CxlDram) => "terrace-cxl-dram",
             Self::Rocks(Profile::Default) => "rocksdb",
             Self::Rocks(Profile::Read) => "rocksdb-read",
             Self::Rocks(Profile::Row) => "rocksdb-row",
@@ -97,6 +105,27 @@ impl Kind {
             Self::Foyer => "foyer",
             Self::TerraceCache => "terrace-cache",
             Self::FoyerCache => "foyer-cache",
+        }
+    }
+
+    /// Whether it is this engine, as a store.
+    pub(crate) const fn is_own(self) -> bool {
+        matches!(self, Self::Terrace | Self::TerraceOver(_))
+    }
+
+    /// The store that makes what a case keeps, for all that can open it.
+    pub(crate) const fn loader(self) -> Self {
+        match self {
+            Self::TerraceOver(_) => Self::Terrace,
+            kind => kind,
+        }
+    }
+
+    /// Memory that stands for a device, beside what the process is given, where the data takes so many bytes.
+    pub(crate) fn emulated_bytes(self, data_bytes: u64) -> u64 {
+        match self {
+            Self::TerraceOver(_) => Below::bytes(data_bytes),
+            _ => 0,
         }
     }
 
@@ -115,9 +144,10 @@ impl Kind {
         if case == "hybrid-cache" {
             return vec![Self::TerraceCache, Self::FoyerCache];
         }
+        let is_tiered = case == "tiered";
         let profiles: &[Profile] = match case {
             "memory-reads" | "cold" => &[Profile::Read],
-            "zipfian" | "zipfian-sixth" | "mixgraph" => &[Profile::Read, Profile::Row],
+            "zipfian" | "zipfian-sixth" | "mixgraph" | "tiered" => &[Profile::Read, Profile::Row],
             "ycsb" | "readwhilewriting" => &[Profile::Read, Profile::Row, Profile::Write],
             _ => &[Profile::Write],
         };
@@ -126,10 +156,12 @@ impl Kind {
             .into_iter()
             .filter(|kind| cfg!(feature = "rocksdb") || !matches!(kind, Self::Rocks(_)))
             .filter(|kind| match kind {
-                Self::Terrace | Self::Rocks(Profile::Default) => true,
+                Self::Terrace => !is_tiered,
+                Self::TerraceOver(_) => is_tiered,
+                Self::Rocks(Profile::Default) => true,
                 Self::Rocks(profile) => profiles.contains(profile),
-                Self::Fjall => case != "compaction-zstd",
-                Self::Lmdb | Self::Redb => !is_compaction,
+                Self::Fjall => case != "compaction-zstd" && !is_tiered,
+                Self::Lmdb | Self::Redb => !is_compaction && !is_tiered,
                 Self::Foyer => case == "zipfian",
                 Self::TerraceCache | Self::FoyerCache => false,
             })
@@ -139,7 +171,8 @@ impl Kind {
     /// Opens the store, or makes it.
     pub(crate) fn open(self, setup: &Setup<'_>) -> Result<Opened> {
         match self {
-            Self::Terrace => terrace::open(setup),
+            Self::Terrace => terrace::open(setup, None),
+            Self::TerraceOver(below) => terrace::open(setup, Some(below)),
             #[cfg(feature = "rocksdb")]
             Self::Rocks(profile) => rocks::open(profile, setup),
             #[cfg(not(feature = "rocksdb"))]

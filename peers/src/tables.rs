@@ -8,7 +8,7 @@ use workload::cases::{CASES, Scale};
 
 use crate::chart;
 use crate::compare::{result_path, write};
-use crate::measured::{CaseResult, Measured, Spread, StoreResult};
+use crate::measured::{CaseResult, Measured, OfKind, Spread, StoreResult};
 
 /// What the tables stand between.
 const BEGIN: &str = "<!-- peers: written by `cargo xtask peers` -->";
@@ -89,6 +89,7 @@ fn table(result: &CaseResult, chart: &str) -> String {
             }
         }
     }
+    text += &kinds(result, own.map(|(name, _)| name.as_str()));
     let failures = result.stores.iter().flat_map(|(name, store)| {
         store.failures.iter().map(move |failure| format!("- {name}: {failure}\n"))
     });
@@ -124,7 +125,7 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
     ];
     let hits = match name {
         "foyer" => store.spread(step, |m| m.found).filter(|found| found.median < 1.0),
-        name if name.ends_with("-cache") => store.spread(step, |m| m.cached),
+        name if name.ends_with("-cache") || name.starts_with("terrace-") => store.spread(step, |m| m.cached),
         _ => None,
     };
     let note =
@@ -143,6 +144,54 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
         of(|m| Some(m.peak_rss_bytes / MIB), digits),
         of(|m| Some(m.space_bytes / MIB), digits),
     ))
+}
+
+/// The table of the kinds of operations in steps that have several; empty where none has.
+fn kinds(result: &CaseResult, own: Option<&str>) -> String {
+    let mut text = String::new();
+    for step in &result.steps {
+        let mut kinds: Vec<&str> = result
+            .stores
+            .iter()
+            .flat_map(|(_, store)| store.steps.get(step).into_iter().flatten())
+            .flat_map(|measured| measured.kinds.keys().map(String::as_str))
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds {
+            let of = |store: &StoreResult, figure: fn(&OfKind) -> f64| {
+                store.spread(step, |measured| measured.kinds.get(kind).map(figure))
+            };
+            let rate = |store: &StoreResult| of(store, |kind| kind.ops_per_sec);
+            let ours = result.stores.iter().find(|(name, _)| Some(name.as_str()) == own);
+            for (name, store) in &result.stores {
+                let Some(Spread { median, least, most }) = rate(store) else { continue };
+                let ours = ours.filter(|(own, _)| own != name).and_then(|(_, store)| rate(store));
+                let ratio = ours.map(|ours| format!("**{:.2}**", ours.median / median));
+                let latency = [
+                    of(store, |kind| kind.p50_us),
+                    of(store, |kind| kind.p99_us),
+                    of(store, |kind| kind.p999_us),
+                ];
+                let latency = latency.map(|spread| spread.map_or(0.0, |spread| spread.median));
+                let _never = writeln!(
+                    text,
+                    "| {step} | {kind} | {name} | {} ({} - {}) | {} | {} |",
+                    digits(median),
+                    digits(least),
+                    digits(most),
+                    ratio.as_deref().unwrap_or("-"),
+                    latency.map(digits).join(" / "),
+                );
+            }
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    let head = "\nOf these, by what they do:\n\n| step | operation | store | ops/s (least - most) \
+                | ours / theirs | P50 / P99 / P99.9 us |\n|---|---|---|---|---|---|\n";
+    head.to_owned() + &text
 }
 
 /// Three digits at least, thousands set apart.
@@ -188,7 +237,9 @@ mod tests {
     #[test]
     fn a_ratio_is_ours_by_theirs() {
         let store = |ops_per_sec| {
-            let measured = Measured { ops_per_sec, ..Measured::default() };
+            let read = OfKind { ops_per_sec: ops_per_sec / 2.0, ..OfKind::default() };
+            let kinds = [("read".to_owned(), read)].into();
+            let measured = Measured { ops_per_sec, kinds, ..Measured::default() };
             let steps = [("get".to_owned(), vec![measured; 3])].into();
             StoreResult { steps, options: vec!["cache = 1".to_owned()], failures: Vec::new() }
         };
@@ -201,6 +252,8 @@ mod tests {
         let table = table(&result, "x.svg");
         assert!(table.contains("| get | terrace | 3,000 (3,000 - 3,000) | - |"), "{table}");
         assert!(table.contains("| get | lmdb | 1,500 (1,500 - 1,500) | **2.00** |"), "{table}");
+        let reads = "| get | read | lmdb | 750 (750 - 750) | **2.00** | 0.000 / 0.000 / 0.000 |";
+        assert!(table.contains(reads), "{table}");
         assert!(table.contains("3 runs of each store") && table.contains("- **lmdb**: cache = 1"));
     }
 }

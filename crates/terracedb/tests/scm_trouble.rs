@@ -18,7 +18,7 @@ use base::{Clock, Executor, ManualClock, Rng, Stepper};
 use common::MEMORY;
 use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
 use media::{
-    Access, Completion, Fault, Faulty, Medium, OpKind, Pace, Queue, Refused, Request, Rule,
+    Access, Completion, Fault, Faulty, Medium, Metered, OpKind, Pace, Queue, Refused, Request, Rule,
 };
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
 
@@ -35,6 +35,8 @@ struct Machine {
     executor: Arc<Stepper>,
     flash: Arc<Faulty>,
     below: Arc<Faulty>,
+    /// What `below` is asked for.
+    metered: Arc<Metered>,
     queues: Arc<Mutex<Queues>>,
     told: Arc<Told>,
 }
@@ -90,7 +92,9 @@ impl Machine {
         drop(below.create("tier", Access::Direct, SIZE).unwrap());
         below.open("tier", Access::Direct).unwrap().set_len(SIZE).unwrap();
         let queues = Arc::new(Mutex::new(Queues::Given));
-        let machine = Self { clock, executor, flash, below, queues, told: Arc::default() };
+        let metered = Arc::new(Metered::new(Arc::clone(&below) as _, Arc::clone(&clock) as _));
+        let told = Arc::default();
+        let machine = Self { clock, executor, flash, below, metered, queues, told };
         takes(&machine.flash, FLASH);
         takes(&machine.below, WELL);
         machine
@@ -106,7 +110,7 @@ impl Machine {
             numa_node: None,
             emulated: None,
         };
-        let (below, queues) = (Arc::clone(&self.below), Arc::clone(&self.queues));
+        let (below, queues) = (Arc::clone(&self.metered), Arc::clone(&self.queues));
         let file = below.open("tier", Access::Direct).unwrap();
         let blocks = Blocks::new(file, SIZE, facts, move |depth| match *queues.lock().unwrap() {
             Queues::Given => below.queue(depth),
@@ -171,6 +175,28 @@ fn value(number: u64) -> Vec<u8> {
 
 fn status(db: &Db) -> ScmStatus {
     db.statistics().scm.unwrap()
+}
+
+/// One page of the device for each hit, however many keys are asked for at once.
+#[test]
+fn a_hit_below_reads_one_page_of_its_device() {
+    let machine = Machine::new();
+    let (db, keyspace, mut rng) = machine.warmed();
+    let read = || (machine.metered.snapshot().total(), status(&db).counts);
+    let (before, counts) = read();
+    machine.get(&keyspace, &mut rng, 10_000);
+    let numbers: Vec<u64> = (0..2000).map(|_| rng.below(KEYS)).collect();
+    for numbers in numbers.chunks(64) {
+        let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+        assert!(
+            keyspace.multi_get(&keys).unwrap().into_iter().all(|found| found.unwrap().is_some())
+        );
+    }
+    let (after, told) = read();
+    let hits = told.hits_data + told.hits_meta - counts.hits_data - counts.hits_meta;
+    let read = after - before;
+    assert!(hits > 1000, "{told:?}");
+    assert_eq!((read.read_ops, read.read_bytes), (hits, hits * 4096), "{told:?}");
 }
 
 #[test]

@@ -73,6 +73,9 @@ pub struct Figures {
     pub space_amplification: Option<f64>,
     /// Processor time of the whole process, user and system, settling included.
     pub cpu_seconds: f64,
+    /// The part of its time, of all its processors, that the machine was idle and waited for a device, settling
+    /// included.
+    pub io_wait_share: f64,
     /// Bytes that the process caused to be read from devices, settling included, as the system
     /// counts them: the same for every store, mappings and the page cache included.
     pub process_read_bytes: u64,
@@ -199,13 +202,15 @@ pub(crate) struct Meter<'a> {
     before: Counters,
     cpu_before: Duration,
     io_before: process::Io,
+    processors_before: process::Processors,
 }
 
 impl<'a> Meter<'a> {
     pub(crate) fn start(store: &'a dyn Store, clock: &'a dyn Clock) -> Self {
         process::reset_peak();
         let (cpu_before, io_before) = (process::cpu_time(), process::io());
-        Self { store, clock, before: store.counters(), cpu_before, io_before }
+        let (before, processors_before) = (store.counters(), process::processors());
+        Self { store, clock, before, cpu_before, io_before, processors_before }
     }
 
     /// Flushes the store if anything was `tally`ed as written, waits for all of its background work
@@ -259,6 +264,7 @@ impl<'a> Meter<'a> {
                 .and_then(|live| ratio(counted.space_bytes as f64, live as f64)),
             device: Device { total: device, by_purpose: counted.device },
             cpu_seconds: cpu.as_secs_f64(),
+            io_wait_share: process::processors().io_wait_since(self.processors_before),
             process_read_bytes: io.read_bytes,
             process_write_bytes: io.write_bytes,
             rss_bytes,

@@ -1,5 +1,6 @@
-//! What this process takes: processor time and resident memory, as Linux tells them. Elsewhere,
-//! or where `/proc` is not mounted, memory reads as zero.
+//! What this process takes, processor time, resident memory and device traffic, and how long the machine
+//! waits for devices, as Linux tells them. Elsewhere, or where `/proc` is not mounted, all but processor
+//! time reads as zero.
 
 use std::time::Duration;
 
@@ -56,6 +57,35 @@ fn parse_io(io: &str) -> Io {
     Io { read_bytes: field("read_bytes:"), write_bytes }
 }
 
+/// How the machine's processors spent their time since it began, all of them together, clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Processors {
+    all: u64,
+    /// Idle, while somebody on them waited for a device.
+    io_wait: u64,
+}
+
+impl Processors {
+    /// The part of the time since `earlier` that was spent idle, waiting for a device.
+    pub(crate) fn io_wait_since(self, earlier: Self) -> f64 {
+        let all = self.all.saturating_sub(earlier.all).max(1);
+        // The kernel says of this count that it may go back.
+        self.io_wait.saturating_sub(earlier.io_wait) as f64 / all as f64
+    }
+}
+
+pub(crate) fn processors() -> Processors {
+    parse_stat(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+fn parse_stat(stat: &str) -> Processors {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests count among users.
+    let ticks = line.split_whitespace().take(8).map(|field| field.parse::<u64>().unwrap_or(0));
+    let ticks: Vec<u64> = ticks.collect();
+    Processors { all: ticks.iter().sum(), io_wait: ticks.get(4).copied().unwrap_or(0) }
+}
+
 /// Starts the peak anew from what is resident now. A system that refuses leaves the old peak.
 pub(crate) fn reset_peak() {
     let _refused_in_some_containers = std::fs::write("/proc/self/clear_refs", "5");
@@ -95,6 +125,16 @@ mod tests {
         let earlier = Io { read_bytes: 96, write_bytes: 10_000 };
         assert_eq!(read.since(earlier), Io { read_bytes: 4000, write_bytes: 0 });
         assert_eq!(parse_io(""), Io::default());
+    }
+
+    #[test]
+    fn waiting_for_devices_is_a_part_of_all_time() {
+        let stat = "cpu  10 0 20 50 15 1 2 2 7 0\ncpu0 5 0 10 25 8 0 1 1 3 0\n";
+        let (before, after) = (Processors { all: 80, io_wait: 10 }, parse_stat(stat));
+        assert_eq!(after, Processors { all: 100, io_wait: 15 });
+        assert!((after.io_wait_since(before) - 0.25).abs() < 1e-9);
+        assert_eq!(before.io_wait_since(after), 0.0);
+        assert_eq!(parse_stat("intr 5"), Processors::default());
     }
 
     #[test]

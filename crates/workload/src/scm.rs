@@ -18,8 +18,20 @@ pub struct ScmCounts {
     pub admitted: u64,
     /// Not let in.
     pub refused: u64,
+    /// Of them since they had not left DRAM before, as far back as that is remembered.
+    pub refused_cold: u64,
+    /// Of them since what may be written was.
+    pub refused_budget: u64,
+    /// Of them since merges would have put too much below.
+    pub refused_churn: u64,
     /// Of them since too much waited to be written.
     pub refused_busy: u64,
+    /// Of them, let in, since their file was gone before they were written.
+    pub refused_dead: u64,
+    /// Of them since their kind does not go below.
+    pub refused_kind: u64,
+    /// Of them since the pages that they take over from left no slot.
+    pub refused_place: u64,
     /// Of them since flash answered sooner.
     pub refused_slow: u64,
     /// Found, and read from flash all the same, which answered sooner.
@@ -51,7 +63,13 @@ impl ScmCounts {
             offered: self.offered.saturating_sub(earlier.offered),
             admitted: self.admitted.saturating_sub(earlier.admitted),
             refused: self.refused.saturating_sub(earlier.refused),
+            refused_cold: self.refused_cold.saturating_sub(earlier.refused_cold),
+            refused_budget: self.refused_budget.saturating_sub(earlier.refused_budget),
+            refused_churn: self.refused_churn.saturating_sub(earlier.refused_churn),
             refused_busy: self.refused_busy.saturating_sub(earlier.refused_busy),
+            refused_dead: self.refused_dead.saturating_sub(earlier.refused_dead),
+            refused_kind: self.refused_kind.saturating_sub(earlier.refused_kind),
+            refused_place: self.refused_place.saturating_sub(earlier.refused_place),
             refused_slow: self.refused_slow.saturating_sub(earlier.refused_slow),
             passed: self.passed.saturating_sub(earlier.passed),
             dropped: self.dropped.saturating_sub(earlier.dropped),

@@ -61,7 +61,7 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     // Index and filters count against the memory that was given.
     set!(table.set_cache_index_and_filter_blocks(true));
     set!(table.set_pin_l0_filter_and_index_blocks_in_cache(true));
-    compress(&mut options, &mut notes, setup.compression);
+    compress(&mut options, &mut notes, setup.compression, profile);
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as i32;
     // The wiki: as many background jobs as cores, at least.
     set!(options.set_max_background_jobs(threads.max(2)));
@@ -109,7 +109,12 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     (options, notes)
 }
 
-fn compress(options: &mut Options, notes: &mut Vec<String>, compression: Compression) {
+fn compress(
+    options: &mut Options,
+    notes: &mut Vec<String>,
+    compression: Compression,
+    profile: Profile,
+) {
     match compression {
         Compression::Lz4 => {
             options.set_compression_type(DBCompressionType::Lz4);
@@ -117,6 +122,12 @@ fn compress(options: &mut Options, notes: &mut Vec<String>, compression: Compres
         }
         Compression::Zstd => {
             options.set_compression_type(DBCompressionType::Zstd);
+            // Training and using a dictionary costs a merge more than anything else here.
+            if profile == Profile::Write {
+                options.set_compression_options(-14, 1, 0, 0);
+                option(notes, "compression", "zstd level 1");
+                return;
+            }
             // Window bits as the library chooses, level 1, 16 KiB of dictionary trained on 100 times
             // as much, as the wiki advises.
             options.set_compression_options(-14, 1, 0, 16 << 10);

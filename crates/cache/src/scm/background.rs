@@ -284,18 +284,18 @@ impl ScmTier {
         Ok(true)
     }
 
-    /// Writes all of the map that changed, whatever the budget: at most a part in 400 of the tier. It is what
-    /// is found again when the tier is opened next.
-    ///
-    /// # Errors
-    /// As the device's.
-    pub fn write_whole_map(&self) -> Result<()> {
+    /// Writes what of the map changed, as far as the budget goes: at most a part in 400 of the tier. It is
+    /// what is found again when the tier is opened next; what is not written is what a crash would cost.
+    fn write_rest_of_map(&self) -> Result<()> {
+        let now = self.now();
         let mut desk = self.desk.lock();
         if self.is_off() {
             return Ok(());
         }
         // Bounded: each turn leaves one page less.
-        while self.write_dirty(&mut desk)? {}
+        while desk.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut desk)? {
+            self.spend(&mut desk, now, true);
+        }
         desk.writer.finish()
     }
 }
@@ -303,6 +303,6 @@ impl ScmTier {
 impl Drop for ScmTier {
     fn drop(&mut self) {
         // Without it less is found again.
-        let _ = self.write_whole_map();
+        let _ = self.write_rest_of_map();
     }
 }

@@ -140,7 +140,8 @@ impl Reference {
             rising: Rising { stayed: 0, left: 0, before: (0, 0), at: Duration::ZERO, share: ALL },
             writes: Writes {
                 rate: None,
-                by_second: BTreeMap::new(),
+                // The first page, which takes the place over.
+                by_second: BTreeMap::from([(0, 4096)]),
                 dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
                 turn: 0,
                 owed: 0,

@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         fill(args)?;
     }
     if !args.json {
-        let columns = "ops/s found %  CPU us/op wait us/op    mean us     P95 us     P99 us  row % \
+        let columns = "ops/s found %  CPU us/op wait us/op io wait %    mean us     P95 us     P99 us  row % \
                        page %  SCM %";
         // Pages by kind, of the lookups of its kind: what DRAM, the tier and flash had of data and metadata.
         let by_kind = "data D/S/F %          meta D/S/F %";
@@ -261,14 +261,15 @@ fn row(report: &Value) -> String {
         lookups.map(|lookups| format!("{:.1}", 100.0 * lookups / all)).join("/")
     });
     format!(
-        "{:<44} {:<10} {:>5.0} {:>7} {:>10.2} {:>10.2} {:>10.1} {:>10.1} {:>10.1} {row:>6.2} {page:>6.2} \
-         {scm:>6.2} {flash:>7.2} {:>9.3} {:<20} {:<21} {:>8} {offered:>6} {budget:>6} {:>10.0}",
+        "{:<44} {:<10} {:>5.0} {:>7} {:>10.2} {:>10.2} {:>9.1} {:>10.1} {:>10.1} {:>10.1} {row:>6.2} \
+         {page:>6.2} {scm:>6.2} {flash:>7.2} {:>9.3} {:<20} {:<21} {:>8} {offered:>6} {budget:>6} {:>10.0}",
         text("tiers"),
         text("policy"),
         number("/ops_per_sec"),
         found(report).map_or_else(|| "-".to_owned(), |part| format!("{:.2}", 100.0 * part)),
         per_op("/cpu_seconds"),
         per_op("/emulation/wait_cpu_seconds"),
+        100.0 * number("/io_wait_share"),
         number("/latency_us/mean"),
         number("/latency_us/p95"),
         number("/latency_us/p99"),
@@ -306,7 +307,7 @@ mod tests {
     fn a_report_is_a_line() {
         let report = json!({
             "tiers": "341MiB", "policy": null, "ops": 1000, "ops_per_sec": 500.0, "found_share": 0.6321,
-            "seconds": 2.0, "cpu_seconds": 0.01, "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
+            "seconds": 2.0, "cpu_seconds": 0.01, "io_wait_share": 0.125, "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
             "hits": { "row": 50, "page": 25, "scm": 20, "flash": 5 }, "device_reads_per_get": 0.05,
             "scm": { "bytes_written": 8192, "admitted": 3, "offered": 12 }, "write_budget": 16384,
             "pages": { "dram": { "data": 5, "meta": 9 }, "scm": { "data": 4, "meta": 1 },
@@ -316,7 +317,7 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(
             words,
-            "341MiB - 500 63.21 10.00 0.00 3.0 7.0 9.0 50.00 25.00 20.00 5.00 0.050 50.0/40.0/10.0 \
+            "341MiB - 500 63.21 10.00 0.00 12.5 3.0 7.0 9.0 50.00 25.00 20.00 5.00 0.050 50.0/40.0/10.0 \
              90.0/10.0/0.0 4.0KiB 25.0% 25.0% 1"
                 .split(' ')
                 .collect::<Vec<_>>()

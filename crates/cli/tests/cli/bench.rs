@@ -301,6 +301,32 @@ fn tiers_are_compared_with_the_keys_of_a_trace() {
         assert!(number(report, "found") > 0.0, "{report}");
     }
     assert_eq!(reports[1]["tiers"], place);
+    assert!(reports[0]["policy"].is_null() && reports[1]["policy"] == "adaptive", "{reports:?}");
+    // What scripts read of a tier.
+    let refused = ["cold", "budget", "churn", "busy", "dead", "kind", "place", "slow"];
+    let refused = refused.map(|reason| number(&reports[1]["scm"], &format!("refused_{reason}")));
+    assert_eq!(number(&reports[1]["scm"], "refused"), refused.iter().sum::<f64>());
+    for name in ["hits", "misses", "admitted", "dropped", "promoted", "demoted", "bytes_written"] {
+        assert!(number(&reports[1]["scm"], name) >= 0.0, "{name}");
+    }
+    assert!((0.0..=1.0).contains(&number(&reports[1], "io_wait_share")), "{reports:?}");
+    assert!(reports[1]["emulation"].is_null(), "{reports:?}");
+}
+
+#[test]
+fn tiers_tell_what_emulating_one_took() {
+    let scratch = Scratch::new();
+    let data = scratch.arg("store");
+    let args = ["bench", "tiers", "readrandom", "--data", &data, "--num", "600", "--json"];
+    let runs = ["--threads", "2", "--duration", "0.2", "--rounds", "1"];
+    let tier = ["--tier", "64MiB+8MiB@emulated:cxl-dram,by-kind"];
+    let reports = json_lines(&terrace(&[&args[..], &runs, &tier].concat()).good());
+    let emulation = &reports[0]["emulation"];
+    assert_eq!(
+        (&emulation["profile"], &reports[0]["policy"]),
+        (&"cxl-dram".into(), &"by-kind".into())
+    );
+    assert!(number(emulation, "wait_cpu_seconds") >= 0.0, "{emulation}");
 }
 
 /// A mix with keys and values of its own is loaded as `bench` loads it. A store that is another's is told by

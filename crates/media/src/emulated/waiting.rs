@@ -13,15 +13,14 @@ use rustix::time::{ClockId, clock_gettime};
 /// Sleeps end up to this much late; nobody sleeps for less than this plus a little.
 const SLEEP_LATE: Duration = Duration::from_micros(300);
 
-/// Spins until `deadline`; how long that was.
+/// Spins until `deadline`; the processor time that this thread burnt, at most: whoever is interrupted looks
+/// at the clock late, and the clock of its own time costs as much as what is waited for.
 pub(super) fn spin_until(deadline: Instant) -> Duration {
     let start = Instant::now();
-    let mut now = start;
-    while now < deadline {
+    while Instant::now() < deadline {
         spin_loop();
-        now = Instant::now();
     }
-    now - start
+    deadline.saturating_duration_since(start)
 }
 
 /// Lets other threads run until `deadline`; the processor time that this thread burnt.

@@ -13,8 +13,8 @@ pub enum Length {
     Seconds(u64),
 }
 
-/// One workload of a case. Its label is unique in the case; one without a label prepares the next
-/// and is not reported.
+/// One workload of a case. Its label is unique in the case; one without a label prepares the next, or checks
+/// the one before, and is not reported unless it finds something wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The name in results.
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// A step that only prepares the next.
+    /// A step that only prepares the next, or checks the one before.
     pub(super) const fn prepare(bench: Name) -> Self {
         Self::new("", bench)
     }
