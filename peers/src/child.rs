@@ -71,7 +71,9 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     })?;
     if wrong > 0 {
         let what = format!("{} in {}", kind.name(), case.name);
-        return Err(Error::corrupt("what was written").at(what).got(format_args!("{wrong} wrong answers")));
+        return Err(Error::corrupt("what was written")
+            .at(what)
+            .got(format_args!("{wrong} wrong answers")));
     }
     printed
 }

@@ -99,7 +99,11 @@ impl Measured {
             compacted_mb_per_cpu_second: (is_compaction && figures.cpu_seconds > 0.0)
                 .then(|| raw_bytes as f64 / 1e6 / figures.cpu_seconds),
             wrong: figures.wrong,
-            kinds: figures.operations.iter().map(|(kind, of)| (kind.name().to_owned(), of.into())).collect(),
+            kinds: figures
+                .operations
+                .iter()
+                .map(|(kind, of)| (kind.name().to_owned(), of.into()))
+                .collect(),
         }
     }
 }

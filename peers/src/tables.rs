@@ -125,7 +125,9 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
     ];
     let hits = match name {
         "foyer" => store.spread(step, |m| m.found).filter(|found| found.median < 1.0),
-        name if name.ends_with("-cache") || name.starts_with("terrace-") => store.spread(step, |m| m.cached),
+        name if name.ends_with("-cache") || name.starts_with("terrace-") => {
+            store.spread(step, |m| m.cached)
+        }
         _ => None,
     };
     let note =

@@ -1,10 +1,11 @@
 //! How much space structured values take: small pages and a dictionary, beside large blocks without.
 //!
-//! `cargo run --release -p terrace-workload --example structured [-- FILE]`: a million records of JSON, or
-//! the lines of a text file, under keys of 16 B in order of their numbers. What the tables of a store with zstd
-//! take, all of it, beside the same entries in blocks of 4, 16 and 32 KiB, each compressed by itself at the
-//! same level: keys as suffixes of the one before but for every sixteenth, a checksum and a codec of 5 B, and
-//! a filter of ten bits a key, but no index and no footer, so that blocks are told smaller than they would be.
+//! `cargo run --release -p terrace-workload --example structured [-- FILE]`: a million records of JSON,
+//! or the lines of a text file, under keys of 16 B in order of their numbers. What the tables of a store
+//! with zstd take, all of it, beside the same entries in blocks of 4, 16 and 32 KiB, each compressed by
+//! itself at the same level: keys as suffixes of the one before but for every sixteenth, a checksum and a
+//! codec of 5 B, and a filter of ten bits a key, but no index and no footer, so that blocks are told
+//! smaller than they would be.
 
 #![allow(clippy::print_stdout, reason = "an example speaks")]
 
@@ -71,9 +72,10 @@ fn record(number: u64, rng: &mut Rng) -> String {
     };
     let (state, city, gift) = (of(&STATES), of(&CITIES), of(&["true", "false"]));
     format!(
-        "{{\"order\":{number},\"customer\":\"{:08x}\",\"state\":\"{state}\",\"city\":\"{city}\",\"placed_at\":{},\
-         \"total_cents\":{},\"currency\":\"EUR\",\"items\":[{{\"sku\":\"{:06x}\",\"count\":{}}},{{\"sku\":\"{:06x}\",\
-         \"count\":{}}}],\"gift\":{gift}}}",
+        "{{\"order\":{number},\"customer\":\"{:08x}\",\"state\":\"{state}\",\"city\":\"{city}\",\
+         \"placed_at\":{},\"total_cents\":{},\"currency\":\"EUR\",\
+         \"items\":[{{\"sku\":\"{:06x}\",\"count\":{}}},{{\"sku\":\"{:06x}\",\"count\":{}}}],\
+         \"gift\":{gift}}}",
         rng.below(1 << 32),
         1_700_000_000 + number * 7 + rng.below(7),
         rng.below(50_000),

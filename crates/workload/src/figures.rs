@@ -73,8 +73,8 @@ pub struct Figures {
     pub space_amplification: Option<f64>,
     /// Processor time of the whole process, user and system, settling included.
     pub cpu_seconds: f64,
-    /// The part of its time, of all its processors, that the machine was idle and waited for a device, settling
-    /// included.
+    /// The part of its time, of all its processors, that the machine was idle and waited for a device,
+    /// settling included.
     pub io_wait_share: f64,
     /// Bytes that the process caused to be read from devices, settling included, as the system
     /// counts them: the same for every store, mappings and the page cache included.

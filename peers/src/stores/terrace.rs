@@ -1,4 +1,5 @@
-//! This engine: one number for memory, the codec, a second tier where the case gives it one, and nothing else.
+//! This engine: one number for memory, the codec, a second tier where the case gives it one, and nothing
+//! else.
 
 use base::Result;
 use terracedb::{Codec, Db, Scm};

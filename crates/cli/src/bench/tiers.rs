@@ -307,7 +307,8 @@ mod tests {
     fn a_report_is_a_line() {
         let report = json!({
             "tiers": "341MiB", "policy": null, "ops": 1000, "ops_per_sec": 500.0, "found_share": 0.6321,
-            "seconds": 2.0, "cpu_seconds": 0.01, "io_wait_share": 0.125, "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
+            "seconds": 2.0, "cpu_seconds": 0.01, "io_wait_share": 0.125,
+            "latency_us": { "mean": 3.0, "p95": 7.0, "p99": 9.0 },
             "hits": { "row": 50, "page": 25, "scm": 20, "flash": 5 }, "device_reads_per_get": 0.05,
             "scm": { "bytes_written": 8192, "admitted": 3, "offered": 12 }, "write_budget": 16384,
             "pages": { "dram": { "data": 5, "meta": 9 }, "scm": { "data": 4, "meta": 1 },

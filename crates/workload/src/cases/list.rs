@@ -182,7 +182,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "tiered",
         rows: &[16],
-        summary: "zipfian gets, this engine with 367 MiB and an emulated tier of 2.9 GiB, the others with 2.4 GiB",
+        summary: "zipfian gets, this engine with 367 MiB over an emulated 2.9 GiB, the others with 2.4 GiB",
         memory_bytes: 2458 * MIB,
         own_memory_bytes: Some(367 * MIB),
         // The tier takes as long to fill.
@@ -259,8 +259,8 @@ const COMPACTION: &[Step] = &[
 /// Reads all that was written, and is not measured: a store that is fast since it lost something is none.
 const VERIFY: Step = Step::prepare(Name::Verify);
 
-/// How long caches are filled before anything is measured, seconds: of three million zipfian gets a quarter ask
-/// for a key that nobody asked for before, of ten million 18 %.
+/// How long caches are filled before anything is measured, seconds: the three millionth zipfian get asks
+/// for a key that nobody asked for before with a probability of a quarter, the ten millionth of 18 %.
 const WARM: u64 = 100;
 
 const ZIPFIAN: &[Step] = &[
