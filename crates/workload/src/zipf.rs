@@ -79,6 +79,29 @@ impl Zipf {
 mod tests {
     use super::*;
 
+    /// How many draws are the first of their rank, and how many are of few ranks: what docs/performance.md
+    /// and the cases of the comparison say of caches that are filled by what is asked for.
+    #[test]
+    fn first_draws_and_the_few_that_most_are_of() {
+        let (n, few) = (20_000_000, 976_000);
+        let zipf = Zipf::new(n, 0.99).unwrap();
+        let (mut rng, mut seen, mut of_few) = (Rng::new(7), vec![false; n as usize], 0);
+        let (mut first, mut shares) = (0, vec![]);
+        for draw in 1..=10_000_000u64 {
+            let rank = zipf.draw(&mut rng);
+            of_few += u64::from(rank < few);
+            first += u32::from(!std::mem::replace(&mut seen[rank as usize], true));
+            if draw % 200_000 == 0 {
+                shares.push((draw, f64::from(std::mem::take(&mut first)) / 200_000.0));
+            }
+        }
+        let near = |at: u64| shares.iter().find(|(draw, _)| *draw == at).unwrap().1;
+        for (at, share) in [(3_000_000, 0.25), (5_000_000, 0.22), (10_000_000, 0.18)] {
+            assert!((near(at) - share).abs() < 0.01, "{at}: {} {share}", near(at));
+        }
+        assert!((of_few as f64 / 1e7 - 0.814).abs() < 0.002, "{of_few}");
+    }
+
     /// Counts of ranks against the law itself. With 49 degrees of freedom chi-square passes 110
     /// once in a million runs.
     #[test]

@@ -244,7 +244,8 @@ impl ScmTier {
         }
     }
 
-    fn spend(&self, desk: &mut Desk, now: Duration, is_map: bool) {
+    /// Counts a page that was written; `is_map`: of the map, or the first one.
+    pub(super) fn spend(&self, desk: &mut Desk, now: Duration, is_map: bool) {
         desk.budget.spend(now, PAGE_BYTES as u64);
         self.counters.bytes_written.fetch_add(PAGE_BYTES as u64, Relaxed);
         match is_map {

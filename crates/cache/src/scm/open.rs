@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base::limits::PAGE_BYTES;
 use base::{Account, Clock, Error, Result, hash64};
 use media::scm::Scm;
 
@@ -64,18 +63,18 @@ impl ScmTier {
             // Before any other page: a file without it, and with others, would be taken for somebody else's.
             backing.persist(0)?;
         }
-        let (now, mut budget) = (clock.monotonic(), WriteBudget::new(options.write_budget));
-        match is_found {
-            true => budget = WriteBudget::used(options.write_budget, now),
-            false => budget.spend(now, PAGE_BYTES as u64),
-        }
+        let budget = match is_found {
+            true => WriteBudget::used(options.write_budget, clock.monotonic()),
+            false => WriteBudget::new(options.write_budget),
+        };
         let desk = Desk::new(writer, layout, budget);
         let policies = (options.placement, options.admission);
         let tier =
             Self::new((backing, layout, id), policies, (desk, prior), charge, Arc::clone(clock));
         match is_found {
             true => tier.restore(),
-            false => tier.counters.took_over(PAGE_BYTES as u64),
+            // The first page counts, too.
+            false => tier.spend(&mut tier.desk.lock(), tier.now(), true),
         }
         Ok(tier)
     }

@@ -126,12 +126,6 @@ impl Counters {
         self.resident.store(pages, Relaxed);
     }
 
-    /// The place was taken over, and so many bytes say so.
-    pub(crate) fn took_over(&self, bytes: u64) {
-        self.bytes_written.store(bytes, Relaxed);
-        self.bytes_written_map.store(bytes, Relaxed);
-    }
-
     pub(crate) fn lookups(&self) -> u64 {
         [&self.hits_data, &self.hits_meta, &self.misses].map(|c| c.load(Relaxed)).iter().sum()
     }

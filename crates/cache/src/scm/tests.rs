@@ -309,10 +309,9 @@ fn no_minute_has_more_writes_than_its_budget_however_often_it_is_opened() {
             clock.advance(Duration::from_secs(1));
             written.push(all());
         }
-        let before = all();
+        // A stop writes of the map, too.
         drop((cache, tier));
-        // A stop writes of the map what the budget has left, and no more.
-        assert!(all() - before <= 4 * rate, "{before} {}", all());
+        *written.last_mut().unwrap() = all();
     }
     for window in written.windows(61) {
         assert!(window[60] - window[0] <= rate * 60, "{window:?}");
