@@ -3,6 +3,8 @@
 //! It prints a line of JSON for the options, and one for each step that is measured.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use base::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,9 @@ pub(crate) struct Task {
     pub(crate) is_load: bool,
 }
 
+/// How long after the last step its space is looked at: files that nobody needs go in the background.
+const SPACE_AFTER: Duration = Duration::from_secs(3);
+
 /// Does it, in `dir`.
 pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     let Task { case, kind, scale, seed, is_load } = task;
@@ -51,12 +56,16 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     if *is_load {
         return case.load(&*opened.store, *scale, *seed).map(drop);
     }
+    let last = case.steps.iter().rfind(|step| step.is_measured()).map(|step| step.label);
     let (mut reads, mut written, mut wrong) = (0, 0, 0);
     let mut printed = Ok(());
     case.run(&*opened.store, *scale, *seed, &mut |progress| match progress {
         Progress::Begins(_) => reads = device::reads(dir),
         Progress::Ended(step, report) if step.is_measured() => {
             let reads = device::reads(dir).saturating_sub(reads);
+            if Some(step.label) == last {
+                thread::sleep(SPACE_AFTER);
+            }
             let measured = Measured::new(report, reads, device::space(dir), written);
             eprintln!("{:<13} {}: {report}", kind.name(), step.label);
             if printed.is_ok() {

@@ -374,6 +374,20 @@ impl Log {
         self.supply.prepare(ahead)
     }
 
+    /// How many segments are made ahead of need.
+    #[must_use]
+    pub fn prepared(&self) -> usize {
+        self.supply.ahead()
+    }
+
+    /// Removes the segments made ahead of need beyond the first `ahead`, and returns their space; how many.
+    ///
+    /// # Errors
+    /// The device's; what could not be removed stays ahead.
+    pub fn give_back(&self, ahead: usize) -> Result<usize> {
+        self.supply.give_back(ahead)
+    }
+
     /// Has stores in front of the log's end cost no more than a copy, or syncs of them no more than
     /// writing them where the log is synced often, as far as the device can do something about it. For
     /// a background task that [`Log::on_growth`] wakes. What fails poisons the log.

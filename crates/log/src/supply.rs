@@ -95,6 +95,30 @@ impl Supply {
         Ok(true)
     }
 
+    /// Removes those made ahead beyond the first `ahead`; how many.
+    pub(crate) fn give_back(&self, ahead: usize) -> Result<usize> {
+        let _making = self.making.lock();
+        let mut removed = 0;
+        loop {
+            let mut ready = self.ready.lock();
+            let Some(last) = (ready.len() > ahead).then(|| ready.pop_back()).flatten() else {
+                return Ok(removed);
+            };
+            // Removing a file may take milliseconds, for which no writer is to wait.
+            drop(ready);
+            if let Err(error) = self.medium.remove(last.file.name()) {
+                self.ready.lock().push_back(last);
+                return Err(error);
+            }
+            removed += 1;
+        }
+    }
+
+    /// How many segments are made ahead.
+    pub(crate) fn ahead(&self) -> usize {
+        self.ready.lock().len()
+    }
+
     /// The segment with which a log is opened: a shorter one where the device has no space for a
     /// whole one, whatever it leaves, so that a full device can be deleted from.
     pub(crate) fn take_first(&self, needed: u64) -> Result<Fresh> {

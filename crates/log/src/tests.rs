@@ -93,6 +93,33 @@ fn a_record_larger_than_a_segment_gets_one_of_its_own() {
     assert!(recovery.torn.is_none());
 }
 
+/// The oldest of those made ahead stays, and numbers are not used twice.
+#[test]
+fn segments_made_ahead_are_given_back_and_made_again() {
+    let medium = memory();
+    let (log, ..) = open(&medium).unwrap();
+    let names = || medium.list().unwrap().into_iter().map(|file| file.name).collect::<Vec<_>>();
+    assert!(log.prepare(3).unwrap() && log.prepare(3).unwrap() && log.prepare(3).unwrap());
+    let all = names();
+    assert_eq!((log.prepared(), all.len()), (3, 4));
+    assert_eq!((log.give_back(1).unwrap(), log.give_back(1).unwrap()), (2, 0));
+    assert_eq!((log.prepared(), names()), (1, all[..2].to_vec()));
+    assert!(log.prepare(2).unwrap());
+    assert!(names().last() > all.last(), "{:?}", names());
+    let bodies: Vec<Vec<u8>> = (1..60).map(|size| vec![size; 10_000]).collect();
+    for (number, body) in bodies.iter().enumerate() {
+        append(&log, 1, 1, body).unwrap();
+        if number % 7 == 0 {
+            log.prepare(2).unwrap();
+            log.give_back(number % 2).unwrap();
+        }
+    }
+    drop(log);
+    let (log, recovery, replayed) = open(&medium).unwrap();
+    assert!(replayed.iter().map(|(_, body)| body).eq(&bodies) && recovery.torn.is_none());
+    assert_eq!(log.prepared(), 0, "an opening makes none ahead");
+}
+
 #[test]
 fn seqnos_start_above_the_floor_and_are_contiguous() {
     let medium = memory();

@@ -249,7 +249,12 @@ pub(crate) fn open(
     };
     let log_task =
         LogTask { log: Arc::clone(&log), buffers: Arc::clone(&buffers), stop: Arc::clone(&stop) };
-    let segments = SegmentTask { log: Arc::clone(&log), log_limits, stop: Arc::clone(&stop) };
+    let segments = SegmentTask {
+        log: Arc::clone(&log),
+        log_limits,
+        stop: Arc::clone(&stop),
+        seen: log.last(),
+    };
     let sync = SyncTask {
         log: Arc::clone(&log),
         owed: Arc::clone(&committer.owed),

@@ -109,9 +109,8 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                     engine.synced = engine.last;
                 }
             }
-            12 => {
-                log.prepare(1).unwrap();
-            }
+            12 if rng.one_in(3) => drop(log.give_back(rng.below(2) as usize).unwrap()),
+            12 => drop(log.prepare(1 + rng.below(2) as usize).unwrap()),
             13 => log.rotate().unwrap(),
             14 => {
                 // Else a batch could be half in a table and lost from the log.

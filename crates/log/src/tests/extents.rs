@@ -35,7 +35,8 @@ fn a_copy_up_to_a_point_is_the_log_up_to_it() {
             match rng.below(20) {
                 0 => log.sync(log.last()).unwrap(),
                 1 => log.rotate().unwrap(),
-                2 => drop(log.prepare(1).unwrap()),
+                2 => drop(log.prepare(2).unwrap()),
+                3 if rng.one_in(4) => drop(log.give_back(rng.below(2) as usize).unwrap()),
                 3 if rng.one_in(4) => {
                     drop(log);
                     log = open(&medium).unwrap().0;

@@ -33,15 +33,25 @@ impl LogLimits {
     /// Short segments are left by stores that are opened often and written little.
     const SEGMENTS_MAX: u64 = 8;
 
-    /// Makes the next segment once the present one is in use: an idle store keeps one. Of a log that
-    /// grows, two: making one takes two syncs, which wait for what merges write, and writers fill one
-    /// in a quarter of a second. A failure is the log's, which every writer then reports. Whether
-    /// one was made.
-    pub(super) fn prepare(self, log: &Log) -> bool {
+    /// How many segments are to be ready behind the present one: none until it is half full. Of a log
+    /// that grows two: making one takes two syncs, which wait for what merges write, and writers fill
+    /// one in a quarter of a second.
+    fn ahead(self, log: &Log) -> usize {
         let bytes = log.bytes();
-        let ahead = usize::from(bytes > self.segment_bytes / 4)
-            + usize::from(bytes > 2 * self.segment_bytes);
+        usize::from(bytes > self.segment_bytes / 2) + usize::from(bytes > 2 * self.segment_bytes)
+    }
+
+    /// Makes the next segment where one is missing. A failure is the log's, which every writer then
+    /// reports. Whether one was made.
+    pub(super) fn prepare(self, log: &Log) -> bool {
+        let ahead = self.ahead(log);
         ahead > 0 && log.prepare(ahead).unwrap_or(false)
+    }
+
+    /// Removes segments that are ready and not needed since the log was freed. One that cannot be
+    /// removed is only space.
+    pub(super) fn give_back(self, log: &Log) {
+        let _ = log.give_back(self.ahead(log));
     }
 
     pub(crate) fn is_over(self, log: &Log) -> bool {
