@@ -14,6 +14,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::ErrorKind;
 use common::{Stepped, assert_tidy};
@@ -78,6 +79,43 @@ fn a_segment_that_comes_back_is_not_read_and_goes() {
 fn left_segments(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Vec<String> {
     drop(stepped.on(Arc::clone(medium) as _).open().unwrap());
     segments(medium)
+}
+
+/// While the log grows segments are made ahead of it; a second after the last write the space of those that
+/// it has no use for is free again, and the next writer goes on.
+#[test]
+fn segments_made_ahead_are_given_back_once_nobody_writes() {
+    let stepped = Stepped::new(2);
+    let medium = Arc::new(MemoryMedium::new());
+    let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..PUTS {
+        keyspace.put((number % KEYS).to_be_bytes(), value(number)).unwrap();
+    }
+    stepped.work(100);
+    let growing = segments(&medium).len();
+    db.flush().unwrap();
+    db.wait_until_settled().unwrap();
+    let flushed = segments(&medium).len();
+    for _ in 0..3 {
+        stepped.pass(Duration::from_secs(1));
+        stepped.work(100);
+    }
+    let rested = segments(&medium).len();
+    assert!(rested < flushed && flushed <= growing && rested <= 2, "{growing} {flushed} {rested}");
+    for number in PUTS..2 * PUTS {
+        keyspace.put((number % KEYS).to_be_bytes(), value(number)).unwrap();
+    }
+    drop((keyspace, db));
+    let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for key in 0..KEYS {
+        let got = keyspace.get(key.to_be_bytes()).unwrap().unwrap();
+        assert!(got[..] == value(2 * PUTS - KEYS + key), "key {key}");
+    }
+    drop((keyspace, db));
+    let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
 /// A lost segment that others follow is no end of the log, nor a log that begins later.

@@ -30,7 +30,8 @@ pub(super) struct Pace<'a> {
     /// When the current one began, or was to begin.
     begins: Duration,
     deadline: Duration,
-    /// When the last sleep ended; no operation that was due by then begins before.
+    /// When the last sleep ended, at most [`WAKE`] behind its time; no operation that was due by then begins
+    /// before.
     woke: Duration,
     schedule: Option<Schedule>,
     progress: Option<&'a Progress>,
