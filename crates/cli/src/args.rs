@@ -164,7 +164,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
     /// Operations per second to offer, over all threads, however long the store takes: latency
-    /// counts from when each was to begin; those closer than a millisecond come in bunches [default: as many as the store takes]
+    /// counts from when each was to begin; those closer than a millisecond come in bunches
+    /// [default: as many as the store takes]
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<f64>,
     /// The same for the writer of readwhilewriting
