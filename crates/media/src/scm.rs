@@ -7,7 +7,8 @@
 //! told as [`Facts`]; nothing here trusts a name.
 //!
 //! A place has a fixed size, one owner at a time, and no content that anyone relies on: what is
-//! missing, too small, in use or somebody else's file is an ordinary error.
+//! missing, too small, in use or somebody else's file is an ordinary error, and so is what goes away while it
+//! is used.
 
 mod blocks;
 mod facts;
@@ -20,6 +21,8 @@ mod probe;
 mod region;
 mod slots;
 mod sync;
+#[cfg(not(miri))]
+mod watch;
 
 pub use blocks::Blocks;
 pub use facts::{Facts, Persistence};

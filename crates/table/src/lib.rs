@@ -9,6 +9,8 @@
 mod accounts;
 mod bounds;
 mod codec;
+#[cfg(test)]
+mod cut;
 mod dictionary;
 #[cfg(test)]
 mod golden;

@@ -15,6 +15,8 @@ mod common;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -309,6 +311,85 @@ fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
     let (db, keyspace) = open(store.path(), scm(place.path(), policy));
     get(&keyspace, &mut rng, 15_000, 1);
     assert_eq!(status(&db).counts.damaged, 0);
+}
+
+/// I6, I8: what is mapped can go away at any time, in the middle of a read as well.
+#[test]
+fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
+    let (store, place) = (read(), mapped());
+    let (db, keyspace, rng) = warmed(store.path(), place.path(), 60_000);
+    let in_order = |from: u64| keyspace.range(key(from)..).unwrap();
+    let expect = |entry: Option<terracedb::Result<terracedb::Entry>>, number: u64| {
+        let (found, held) = entry.unwrap().unwrap();
+        assert_eq!((&*found, &*held), (&*key(number), &*value(number, 0)));
+    };
+    // Held while it is cut: values, and walks that stand somewhere.
+    let numbers: Vec<u64> = (0..2000).map(|number| number * 19 % KEYS).collect();
+    let held: Vec<_> = numbers.iter().map(|n| keyspace.get(key(*n)).unwrap().unwrap()).collect();
+    let mut walks: Vec<_> = (0..KEYS).step_by(2000).map(|from| (from, in_order(from))).collect();
+    for (next, walk) in &mut walks {
+        for _ in 0..50 {
+            expect(walk.next(), *next);
+            *next += 1;
+        }
+    }
+    assert!(db.statistics().hits.scm > 5000 && status(&db).failure.is_none());
+    let is_cut = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..6 {
+            let (mut rng, keyspace, is_cut) = (rng.clone(), &keyspace, &is_cut);
+            let (in_order, expect) = (&in_order, &expect);
+            (0..thread).for_each(|_| _ = rng.next_u64());
+            scope.spawn(move || {
+                // Bounded: the file is cut within a second.
+                while !is_cut.load(Relaxed) {
+                    match thread {
+                        0 => {
+                            let first = rng.below(KEYS - 200);
+                            let numbers = first..first + 200;
+                            numbers
+                                .zip(in_order(first))
+                                .for_each(|(n, entry)| expect(Some(entry), n));
+                        }
+                        1 => {
+                            let numbers: Vec<u64> = (0..64).map(|_| rng.below(KEYS)).collect();
+                            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+                            let found = keyspace.multi_get(&keys).unwrap();
+                            for (number, found) in numbers.iter().zip(found) {
+                                assert_eq!(found.unwrap().unwrap(), value(*number, 0));
+                            }
+                        }
+                        _ => get(keyspace, &mut rng, 100, 0),
+                    }
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(300));
+        let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.into_iter().find(|path| path.is_file()).unwrap();
+        OpenOptions::new().write(true).open(file).unwrap().set_len(0).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        is_cut.store(true, Relaxed);
+    });
+    for (number, held) in numbers.iter().zip(held) {
+        assert_eq!(held, value(*number, 0), "{number}");
+    }
+    for (next, walk) in &mut walks {
+        for _ in 0..500 {
+            expect(walk.next(), *next);
+            *next += 1;
+        }
+    }
+    let failure = status(&db).failure.unwrap().to_string();
+    println!("{failure}");
+    let hits = db.statistics().hits.scm;
+    get(&keyspace, &mut rng.clone(), 2000, 0);
+    assert_eq!(db.statistics().hits.scm, hits, "a tier that is off serves nothing");
+    drop((walks, db, keyspace));
+    // The next life finds a file without content, and begins anew.
+    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+    assert_eq!((status(&db).counts.restored, status(&db).failure), (0, None));
+    get(&keyspace, &mut rng.clone(), 2000, 0);
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl ScmTier {
             desk.reckoned = (now, turns);
             desk.judged = self.detour.look(desk.judged);
         }
-        if let Err(error) = done {
+        if let Err(error) = done.and_then(|()| self.backing.check()) {
             self.fail(error);
         }
         self.offers.staged() > 0 || self.offers.has_dead()
@@ -140,6 +140,9 @@ impl ScmTier {
             {
                 // What a page costs to get from here, and not what DRAM takes to put it in.
                 let copy = *page;
+                if page.is_lost() {
+                    break;
+                }
                 self.read_took(self.now().saturating_sub(began));
                 let began = self.now();
                 let put = cache.insert_warm(key, kind, &copy);

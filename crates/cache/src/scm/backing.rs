@@ -97,6 +97,17 @@ impl Backing {
         }
     }
 
+    /// Whether its pages are still there, where they are memory; a device says so itself.
+    ///
+    /// # Errors
+    /// Where the medium took them away: nothing that was read in place counts.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Memory(slots) => slots.check(),
+            Self::Device(_) => Ok(()),
+        }
+    }
+
     /// Has page `page` stay what it is; none where it is just being written or has too many readers.
     pub(crate) fn hold(&self, page: usize) -> Option<Held> {
         match self {
@@ -116,7 +127,10 @@ impl Backing {
     pub(crate) fn read<T>(&self, page: usize, to: impl FnOnce(&[u8]) -> T) -> Result<T> {
         match self.hold(page) {
             None => Err(Error::retry("page of an SCM tier").at(page).got("in use")),
-            Some(Held::InPlace(pinned)) => Ok(to(&*pinned)),
+            Some(Held::InPlace(pinned)) => {
+                let read = to(&*pinned);
+                self.check().map(|()| read)
+            }
             Some(Held::AtDevice(place)) => {
                 let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Data);
                 read.map(|()| to(&buf))

@@ -8,7 +8,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::Page;
-use media::scm::Pinned;
 
 use super::admission::{Inherited, Offer, Refusal, inherit};
 use super::backing::Held;
@@ -50,15 +49,16 @@ impl ScmTier {
         Some(self.map.heat(slot))
     }
 
-    /// The page where it lies, if that is in memory and it is known to be the one. Nobody counts it as asked
-    /// for.
+    /// A copy of the page, if it lies in memory and is known to be the one. Nobody counts it as asked for.
     #[must_use]
-    pub fn peek(&self, key: PageKey) -> Option<Pinned> {
+    pub fn peek(&self, key: PageKey) -> Option<Box<[u8]>> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
         match self.backing.hold(self.layout.page_of(slot))? {
             Held::InPlace(page) => {
-                (self.map.holds(slot, hash) && self.map.is_verified(slot)).then_some(page)
+                let copy: Box<[u8]> = Box::new(*page);
+                let is_it = self.map.holds(slot, hash) && self.map.is_verified(slot);
+                (is_it && self.is_there()).then_some(copy)
             }
             Held::AtDevice(_) => None,
         }

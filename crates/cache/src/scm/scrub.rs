@@ -25,6 +25,9 @@ impl ScmTier {
         let is_right = match held {
             Held::InPlace(page) => {
                 let is_right = tag_of(&*page) == tag && is_right(&*page);
+                if !self.is_there() {
+                    return None;
+                }
                 if is_right {
                     self.map.set_verified(slot);
                 }

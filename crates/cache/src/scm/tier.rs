@@ -65,7 +65,7 @@ pub struct ScmTier {
 /// A page that was found below.
 #[derive(Debug)]
 pub enum ScmHit {
-    /// It is used where it lies.
+    /// It is used where it lies, and was, if it is not lost afterwards ([`Pinned::is_lost`]).
     InPlace(ScmPage),
     /// It is to be read from there.
     Read(ScmRead),
@@ -232,6 +232,12 @@ impl ScmTier {
         self.detour.way() == Way::Past
     }
 
+    /// Whether pages are still where they are used in place: a tier whose memory is gone is off, and
+    /// nothing counts that was read there.
+    pub(super) fn is_there(&self) -> bool {
+        self.backing.check().map_err(|error| self.fail(error)).is_ok()
+    }
+
     /// The page, if it lies here, and flash is not the sooner to give it.
     #[must_use]
     pub fn find(&self, key: PageKey, kind: PageKind) -> Option<ScmHit> {
@@ -260,13 +266,16 @@ impl ScmTier {
             return None;
         };
         let (tag, place) = (self.map.tag(slot), ScmSlot { slot, hash });
-        if let Held::InPlace(page) = &held
-            && !self.map.is_verified(slot)
-            && tag_of(&**page) != tag
-        {
-            self.damaged(place);
-            count(&self.counters.misses);
-            return None;
+        if let Held::InPlace(page) = &held {
+            let is_other = !self.map.is_verified(slot) && tag_of(&**page) != tag;
+            if !self.is_there() {
+                return None;
+            }
+            if is_other {
+                self.damaged(place);
+                count(&self.counters.misses);
+                return None;
+            }
         }
         count(hits);
         let asked = self.map.ask(slot);

@@ -150,7 +150,10 @@ impl Device {
                 Ok(measure(profile, &Load { accesses, ..*load }))
             }
             DeviceKind::Mapped(slots) => {
-                run_threads(load, |number, end, sample| on_slots(slots, load, number, end, sample))
+                let measured = run_threads(load, |number, end, sample| {
+                    on_slots(slots, load, number, end, sample)
+                });
+                slots.check().and(measured)
             }
             DeviceKind::Blocks(blocks) => run_threads(load, |number, end, sample| {
                 on_blocks(blocks.file(), blocks.len(), load, number, end, sample)

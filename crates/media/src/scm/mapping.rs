@@ -6,11 +6,16 @@ use std::fs;
 use std::io;
 use std::ptr::NonNull;
 
+#[cfg(not(miri))]
+use super::watch::Watch;
+
 /// Bytes mapped for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    #[cfg(not(miri))]
+    watch: Watch,
 }
 
 // SAFETY: a `Mapping` owns its address range; it hands out nothing but the address.
@@ -39,7 +44,7 @@ impl Mapping {
 
 #[cfg(not(miri))]
 mod mapped {
-    use super::{Mapping, NonNull, fs, io};
+    use super::{Mapping, NonNull, Watch, fs, io};
 
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
@@ -58,10 +63,13 @@ mod mapped {
                 false => MapFlags::SHARED,
             };
             let access = ProtFlags::READ | ProtFlags::WRITE;
+            let watch = Watch::new()?;
             // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
             let start = unsafe { mmap(null_mut(), len, access, flags, file, 0) }?;
             let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
-            Ok(Self { start, len })
+            let mapping = Self { start, len, watch };
+            mapping.watch.begin(start, len)?;
+            Ok(mapping)
         }
 
         /// `len` zeroed bytes that belong to no file system. Shared memory, so that the system
@@ -70,6 +78,11 @@ mod mapped {
             let file = fs::File::from(memfd_create("terrace-scm", MemfdFlags::CLOEXEC)?);
             file.set_len(len as u64)?;
             Self::shared(&file, len, false)
+        }
+
+        /// Whether bytes of it went away since it was mapped, so that nothing that was read there counts.
+        pub(in crate::scm) fn is_lost(&self) -> bool {
+            self.watch.is_lost()
         }
 
         /// Takes the memory of all of it now, so that a shortage is an error here and no signal later.
@@ -120,6 +133,7 @@ mod mapped {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
+            self.watch.end();
             // SAFETY: mapped with this very length, dropped once, and nothing that was lent outlives
             // the owner. A failure leaves it mapped, which is a leak and no more.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -148,6 +162,10 @@ mod allocated {
             // SAFETY: callers ask for at least a page.
             let start = NonNull::new(unsafe { alloc_zeroed(layout(len)) });
             Ok(Self { start: start.ok_or(io::ErrorKind::OutOfMemory)?, len })
+        }
+
+        pub(in crate::scm) fn is_lost(&self) -> bool {
+            false
         }
 
         pub(in crate::scm) fn populate(&self) -> io::Result<()> {

@@ -117,6 +117,12 @@ impl Region {
         Some(unsafe { self.mapping.start().add(at) })
     }
 
+    /// Whether the medium took bytes away since it was opened (`SIGBUS`). What was read counts only
+    /// where this is asked afterwards and is not so; what is stored from then on is nowhere.
+    pub(super) fn is_lost(&self) -> bool {
+        self.mapping.is_lost()
+    }
+
     /// Makes what was stored in `pages` from `first` on durable, as far as the region can.
     pub(super) fn persist(&self, first: usize, pages: usize) -> Result<()> {
         let at = first.saturating_mul(PAGE_BYTES);

@@ -1,14 +1,15 @@
 //! Slots: the pages of a region, read in place by many, written by one while nobody reads.
 //!
 //! Each slot has one byte of state: free, pinned by up to 254 readers, or being written. A [`Pinned`]
-//! reads the page where it lies and owns what it needs, so it may live as long as it likes, in a
-//! cursor or under a value handed to a caller. A [`Filling`] is alone. Neither waits: where the slot
-//! is not to be had the answer is `None`, and the caller goes elsewhere.
+//! reads the page where it lies and owns what it needs, so it may live as long as it likes. A
+//! [`Filling`] is alone. Neither waits: where the slot is not to be had the answer is `None`, and the
+//! caller goes elsewhere.
 //!
 //! Invariant: a shared reference to a slot's bytes exists only under a pin, a mutable one only under
 //! the one filling, and a state is never both. So no byte of the region is read and written at once by
 //! safe code of this process; what other processes do is ruled out by the lock on the region's file, and
-//! bytes that the medium changes by itself are what checksums are for (I8).
+//! bytes that the medium changes by itself are what checksums are for (I8). Where it takes them away
+//! zeros are read: [`Pinned::is_lost`] is to be asked before what was read counts.
 //!
 //! Concurrency: lock-free, one compare-exchange for a pin and one decrement for its end. Cost: 1 B of
 //! DRAM a slot, charged (I10). Where the region is emulated, a pin waits as long as reading all of the
@@ -20,7 +21,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result};
+use base::{Account, Charge, Error, Result};
 
 use super::facts::Facts;
 use super::region::Region;
@@ -104,6 +105,20 @@ impl Slots {
         Some(Filling { slots: self.clone(), slot, data })
     }
 
+    /// Whether the slots are still there.
+    ///
+    /// # Errors
+    /// Where the medium took them away: nothing that was read counts, and nothing that was written is there.
+    pub fn check(&self) -> Result<()> {
+        if !self.0.region.is_lost() {
+            return Ok(());
+        }
+        Err(Error::corrupt("mapped memory")
+            .at(self.facts().backend)
+            .expected("to be there")
+            .got("nothing: its file was cut, or its device failed"))
+    }
+
     /// Makes what was written into `slots` survive what the region's [`Persistence`] says.
     ///
     /// [`Persistence`]: super::Persistence
@@ -140,6 +155,13 @@ impl Pinned {
     pub const fn slot(&self) -> usize {
         self.slot
     }
+
+    /// Whether the medium took slots away, this one or another: what was read here may be zeros, and
+    /// counts only where this is asked afterwards and is not so.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.slots.0.region.is_lost()
+    }
 }
 
 impl Deref for Pinned {
@@ -147,7 +169,8 @@ impl Deref for Pinned {
 
     fn deref(&self) -> &Page {
         // SAFETY: a whole page of the region, mapped as long as `slots`, initialised (mapped memory
-        // holds some bytes from the start), and not written while this pin is counted.
+        // holds some bytes from the start), and not written while this pin is counted. Where the medium takes
+        // it away other bytes are mapped there, as if it had changed them.
         unsafe { self.data.as_ref() }
     }
 }

@@ -28,7 +28,7 @@ use super::separator::Separator;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
 use crate::bounds::Bounds;
-use loaded::{BlockBytes, Loaded};
+use loaded::Loaded;
 
 /// A trailer that is before every version of a key.
 const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
@@ -252,8 +252,11 @@ impl TableCursor {
     }
 
     fn advance(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
-        if let Some(span) = self.waiting.take() {
-            self.load(span, supplied.ok_or_else(|| not_supplied(span))?)?;
+        if let Some(span) = self.waiting.take()
+            && !self.load(span, supplied.ok_or_else(|| not_supplied(span))?)?
+        {
+            self.waiting = Some(span);
+            return Ok(Step::Need(span));
         }
         if self.table.properties().entries == 0 {
             return Ok(Step::Ready(false));
@@ -287,31 +290,6 @@ impl TableCursor {
         }
         self.leave();
         Ok(Step::Ready(false))
-    }
-
-    /// Takes in the pages of `span`.
-    fn load(&mut self, span: Span, pages: Pages) -> Result<()> {
-        if span.meta {
-            self.table.meta(span, &pages)?;
-            self.meta = Some((self.partition, pages));
-            return Ok(());
-        }
-        let Pick::Number(index) = self.pick else { return Ok(()) };
-        // The place refers to the block before.
-        self.leave();
-        if let Some(raw) = &mut self.raw {
-            let kept = raw.stored().keep(&pages, span.pages);
-            kept.map_err(|error| self.table.place(error, span.first))?;
-        }
-        let bytes = match pages {
-            Pages::Hung(block) => BlockBytes::Hung(block),
-            pages => BlockBytes::Shared(self.table.decode(span, pages)?),
-        };
-        let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
-        let layout = layout.layout();
-        self.block =
-            Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });
-        Ok(())
     }
 
     /// Moves within the block, or sets out for the next one.

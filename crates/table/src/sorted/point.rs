@@ -3,21 +3,24 @@
 //! At most one metadata page and one data block are needed, also where versions of the key span
 //! blocks or partitions; a key that the filter rules out needs the metadata page only.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{Error, Result, Trailer};
 use bytes::Bytes;
 
 use super::block::Block;
+use super::read::stored_payload;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
+use crate::page::PageKind;
 
 /// A version of the key that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its sequence number and kind.
     pub trailer: Trailer,
-    /// Its value: a slice of its block, which it keeps in memory.
+    /// Its value: a slice of its block, which it keeps in memory, or a copy.
     pub value: Bytes,
 }
 
@@ -76,30 +79,72 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 Ok(Step::Need(span))
             }
             (State::Meta(span), Some(pages)) => {
-                let place = |error| self.table.place(error, span.first);
-                let meta = self.table.meta(span, &pages)?;
-                if !meta.may_contain(self.hash) {
-                    return Ok(Step::Ready(None));
+                let block = self.block(span, &pages);
+                if pages.are_lost() {
+                    self.state = State::Meta(span);
+                    return Ok(Step::Need(span));
                 }
-                let block = meta.search(key, self.at).map_err(place)?;
-                let (first, pages) = meta.block_pages(block).map_err(place)?;
-                let span = self.table.data_span(first, pages);
+                let Some(span) = block? else { return Ok(Step::Ready(None)) };
                 self.state = State::Data(span);
                 Ok(Step::Need(span))
             }
+            (State::Data(span), Some(Pages::InPlace(page))) => {
+                let found = self.found_in_place(span, &*page);
+                if page.is_lost() {
+                    self.state = State::Data(span);
+                    return Ok(Step::Need(span));
+                }
+                found.map(Step::Ready)
+            }
             (State::Data(span), Some(pages)) => {
-                let place = |error| self.table.place(error, span.first);
                 let bytes = self.table.decode(span, pages)?;
-                let block = Block::parse(&bytes).map_err(place)?;
-                let found = block.get(key, self.at).map_err(place)?.map(|entry| Found {
-                    trailer: self.table.seen(entry.trailer),
-                    value: bytes.slice(entry.value()),
-                });
-                Ok(Step::Ready(found))
+                self.found(span, &bytes, |value| bytes.slice(value)).map(Step::Ready)
             }
             (State::Meta(span) | State::Data(span), None) => Err(not_supplied(span)),
             (State::Done, _) => Ok(Step::Ready(None)),
         }
+    }
+
+    /// Where the key's block is, by the metadata page that `pages` of `span` are; none where the key is not
+    /// there.
+    fn block(&self, span: Span, pages: &Pages) -> Result<Option<Span>> {
+        let place = |error| self.table.place(error, span.first);
+        let meta = self.table.meta(span, pages)?;
+        if !meta.may_contain(self.hash) {
+            return Ok(None);
+        }
+        let block = meta.search(self.key.as_ref(), self.at).map_err(place)?;
+        let (first, pages) = meta.block_pages(block).map_err(place)?;
+        Ok(Some(self.table.data_span(first, pages)))
+    }
+
+    /// What the block of `span` has, which is `bytes`; `value` makes a value of its place there.
+    fn found(
+        &self,
+        span: Span,
+        bytes: &[u8],
+        value: impl FnOnce(Range<usize>) -> Bytes,
+    ) -> Result<Option<Found>> {
+        let place = |error| self.table.place(error, span.first);
+        let block = Block::parse(bytes).map_err(place)?;
+        let entry = block.get(self.key.as_ref(), self.at).map_err(place)?;
+        Ok(entry.map(|entry| {
+            let trailer = self.table.seen(entry.trailer);
+            Found { trailer, value: value(entry.value()) }
+        }))
+    }
+
+    /// What the block of `span` has, which lies on `page`. The value is a copy: `page` may be lost while a
+    /// caller holds it.
+    fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<Found>> {
+        let stored = stored_payload(PageKind::Data, page);
+        let Some(payload) = stored.map_err(|error| self.table.place(error, span.first))? else {
+            let bytes = self.table.decode_page(span, page)?;
+            return self.found(span, &bytes, |value| bytes.slice(value));
+        };
+        let bytes = page.get(payload).unwrap_or_default();
+        let copy = |value| Bytes::copy_from_slice(bytes.get(value).unwrap_or_default());
+        self.found(span, bytes, copy)
     }
 }
 

@@ -44,8 +44,8 @@ impl AsRef<[u8]> for Owned {
 /// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
 /// it shall have.
 ///
-/// A block stored as it is on one frame, or in place, is not copied: the result keeps it. One in a longer
-/// read is, so that the read's memory is free once its pages were decoded.
+/// A block stored as it is on one frame is not copied: the result keeps it. One in a longer read is, so
+/// that the read's memory is free once its pages were decoded, and one in place, which may be lost.
 pub(crate) fn decode_pages(
     kind: PageKind,
     pages: Pages,
@@ -60,10 +60,6 @@ pub(crate) fn decode_pages(
             Some(payload) => return Ok(Bytes::from_owner(frame).slice(payload)),
             None => Pages::Frame(frame),
         },
-        Pages::InPlace(page) if count == 1 => match stored_payload(kind, &*page)? {
-            Some(payload) => return Ok(Bytes::from_owner(page).slice(payload)),
-            None => Pages::InPlace(page),
-        },
         pages => pages,
     };
     if let Pages::Run(buf) = pages {
@@ -77,7 +73,7 @@ pub(crate) fn decode_pages(
 }
 
 /// Where on the one page of a block its content lies, if it is stored as it is.
-fn stored_payload(kind: PageKind, page: &[u8]) -> Result<Option<Range<usize>>> {
+pub(super) fn stored_payload(kind: PageKind, page: &[u8]) -> Result<Option<Range<usize>>> {
     let header = check_run(kind, page, 1)?;
     let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
     Ok((header.codec == Codec::None).then_some(payload))

@@ -33,7 +33,7 @@ pub struct Span {
 pub enum Pages {
     /// A single page, cached or not.
     Frame(Frame),
-    /// A single page where it lies in storage-class memory.
+    /// A single page where it lies in storage-class memory. Whoever read it asks [`Pages::are_lost`].
     InPlace(Pinned),
     /// The block that the one page holds, decompressed before.
     Block(Bytes),
@@ -61,6 +61,13 @@ impl Pages {
         self.iter().next()?.first_chunk()
     }
 
+    /// Whether what was read of them may not have been theirs, since their medium took them away: a read
+    /// asks for them again.
+    #[must_use]
+    pub fn are_lost(&self) -> bool {
+        matches!(self, Self::InPlace(page) if page.is_lost())
+    }
+
     /// The pages in order, none of a block; no more than the span has where the supplier sent a longer
     /// buffer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -85,6 +92,6 @@ impl Pages {
 pub enum Step<T> {
     /// The read is done.
     Ready(T),
-    /// The read goes on once these pages are supplied.
+    /// The read goes on once these pages are supplied; the same as the last time where those were lost.
     Need(Span),
 }

@@ -11,8 +11,10 @@
 //! with the sequence number at which all of it is to be read.
 
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
+use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
 use bytes::Bytes;
@@ -21,7 +23,7 @@ use media::{Access, File, Medium};
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
-use super::read::decode_pages;
+use super::read::{decode_pages, decode_run};
 use super::step::{Pages, Span};
 use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
@@ -299,6 +301,17 @@ impl Table {
     pub fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
         decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
             .map_err(|error| self.place(error, span.first))
+    }
+
+    /// As [`Table::decode`], of the one page of `span`, which the block does not keep.
+    pub(crate) fn decode_page(&self, span: Span, page: &[u8]) -> Result<Bytes> {
+        decode_run(iter::once(page), span.pages, self.dictionaries(), &self.account)
+            .map_err(|error| self.place(error, span.first))
+    }
+
+    /// `page` in memory of its own.
+    pub(crate) fn copied(&self, page: &Page) -> Pages {
+        Pages::Frame(Frame::heap(&self.account, page))
     }
 
     /// Whether decoding a data page, which was verified, decompresses it.

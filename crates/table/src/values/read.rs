@@ -3,6 +3,7 @@
 //! Opening reads the footer. A value is one run of pages, so a read of it is one device operation.
 
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
@@ -13,7 +14,7 @@ use media::{Access, Buf, File, Medium, Purpose};
 use super::footer::ValuesFooter;
 use super::head;
 use crate::page::{Header, PageKind, payload};
-use crate::sorted::read::{decode_pages, read_pages, read_raw};
+use crate::sorted::read::{decode_kind, decode_pages, read_pages, read_raw};
 use crate::sorted::step::{Pages, Span, Step};
 use crate::{NoDictionaries, Pointer, values_file_name};
 
@@ -273,6 +274,15 @@ impl Values {
         Ok(content.slice(at..))
     }
 
+    /// As `decode`, of the one page of a value, which that does not keep.
+    fn decode_page(&self, key: &[u8], pointer: Pointer, page: &[u8]) -> Result<Bytes> {
+        let pages = iter::once(page);
+        let content =
+            decode_kind(PageKind::Values, pages, pointer.pages, &NoDictionaries, &self.account)?;
+        let at = self.check_content(key, pointer, &content)?;
+        Ok(content.slice(at..))
+    }
+
     /// Where the value begins in `content`, which is to be the one of `key`.
     fn check_content(&self, key: &[u8], pointer: Pointer, content: &[u8]) -> Result<usize> {
         let (found, at) = head::split(content)?;
@@ -347,14 +357,26 @@ impl ValueRead {
     /// `Corrupt` where the pages are damaged or hold another value, `Retry` where memory
     /// for the value is short.
     pub fn step(&mut self, key: &[u8], supplied: Option<Pages>) -> Result<Step<Bytes>> {
-        let Pointer { file, page, pages, .. } = self.pointer;
-        let Some(supplied) = supplied else {
-            let (table, file) = (file, self.values.footer().digest);
-            return Ok(Step::Need(Span { table, file, first: page, pages, meta: false }));
+        let Some(supplied) = supplied else { return Ok(Step::Need(self.span())) };
+        let value = match supplied {
+            Pages::InPlace(page) => {
+                let value = self.values.decode_page(key, self.pointer, &*page);
+                if page.is_lost() {
+                    return Ok(Step::Need(self.span()));
+                }
+                value
+            }
+            pages => self.values.decode(key, self.pointer, pages),
         };
-        let place = |error: Error| {
+        value.map(Step::Ready).map_err(|error| {
+            let page = self.pointer.page;
             error.at(format_args!("page {page}")).at(values_file_name(self.values.id()))
-        };
-        self.values.decode(key, self.pointer, supplied).map(Step::Ready).map_err(place)
+        })
+    }
+
+    fn span(&self) -> Span {
+        let Pointer { file, page, pages, .. } = self.pointer;
+        let (table, file) = (file, self.values.footer().digest);
+        Span { table, file, first: page, pages, meta: false }
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use media::{Medium, MemoryMedium, Purpose};
 
 use super::*;
+use crate::cut::Cut;
 use crate::{Pages, Pointer, Step, verify_page};
 
 const STORE: StoreId = StoreId(0x5702e);
@@ -195,6 +196,38 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
             }
             flip(1 << (round % 8));
         }
+    }
+}
+
+#[test]
+fn a_value_that_is_lost_while_it_is_read_in_place_is_asked_for_again() {
+    for codec in codecs() {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let (key, value) = (b"key".to_vec(), vec![7; 3000]);
+        let (pointers, _) = write(&medium, *codec, &[(key.clone(), value.clone())]);
+        let values = open(&medium).unwrap();
+        let Some(mut cut) = Cut::after(1) else { return };
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let mut read = ValueRead::new(Arc::clone(&values), pointers[0]).unwrap();
+            let Step::Need(span) = read.step(&key, None).unwrap() else { panic!("asks first") };
+            assert_eq!(span.pages, 1);
+            let at = u64::from(span.first) * PAGE_BYTES as u64;
+            let (buf, _) = values.file().read(at, media::Buf::pages(1), Purpose::Data);
+            let page = cut.lend(buf.first_chunk().unwrap());
+            match read.step(&key, page).unwrap() {
+                Step::Ready(value) => held.push(value),
+                Step::Need(again) => {
+                    assert!(again == span && cut.is_lost());
+                    let Step::Ready(value) = read.step(&key, Some(Pages::Run(buf))).unwrap() else {
+                        panic!("one span is all it needs");
+                    };
+                    held.push(value);
+                }
+            }
+        }
+        assert!(cut.is_lost());
+        assert!(held.len() == 2 && held.iter().all(|held| *held == value), "{codec:?}");
     }
 }
 

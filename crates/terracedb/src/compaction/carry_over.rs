@@ -137,7 +137,7 @@ impl CarryOver {
             return Some(frame.to_vec().into());
         }
         if let Some(page) = self.tier.peek(key) {
-            return Some(page.to_vec().into());
+            return Some(page);
         }
         let at = u64::from(number) * PAGE_BYTES as u64;
         let (page, read) = table.file().read(at, Buf::pages(1), Purpose::Compaction);

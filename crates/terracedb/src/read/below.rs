@@ -2,7 +2,7 @@
 //!
 //! I8: what lies below is used only once it was verified, memory once since it was written, a device at
 //! each read. What does not verify is dropped there, and the page comes from flash. A tier that fails is
-//! off, and no read with it.
+//! off, and no read with it: whoever used a page in place that was lost meanwhile asks for it again.
 
 use std::sync::Arc;
 
@@ -80,6 +80,9 @@ impl<'a> Below<'a> {
             let to = run.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
             if let Some(page) = pages.one() {
                 to.copy_from_slice(page);
+            }
+            if pages.are_lost() {
+                return Ok(None);
             }
         }
         Ok(run.map(|run| Found::Pages(Pages::Run(run))))

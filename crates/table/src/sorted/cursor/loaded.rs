@@ -1,11 +1,14 @@
-//! The block that a cursor is in.
+//! The pages that a cursor is in.
 
 use std::ops::{Deref, Range};
 
 use arena::FrameBlock;
+use base::Result;
 use bytes::Bytes;
 
-use crate::sorted::block::Layout;
+use super::{Pick, TableCursor};
+use crate::sorted::block::{Block, Layout};
+use crate::sorted::step::{Pages, Span};
 
 /// A decompressed block, and which it is.
 #[derive(Debug)]
@@ -44,5 +47,45 @@ impl BlockBytes {
             Self::Shared(bytes) => bytes.slice(range),
             Self::Hung(block) => block.shared().slice(range),
         }
+    }
+}
+
+impl TableCursor {
+    /// Takes in the pages of `span`; whether they were not lost meanwhile. Of those in place nothing is
+    /// kept: a cursor stays longer than they may.
+    pub(super) fn load(&mut self, span: Span, pages: Pages) -> Result<bool> {
+        let Pages::InPlace(page) = pages else { return self.keep(span, pages).map(|()| true) };
+        let kept = match span.meta {
+            true => Ok(self.table.copied(&page)),
+            false => self.table.decode_page(span, &*page).map(Pages::Block),
+        };
+        if page.is_lost() {
+            return Ok(false);
+        }
+        self.keep(span, kept?).map(|()| true)
+    }
+
+    fn keep(&mut self, span: Span, pages: Pages) -> Result<()> {
+        if span.meta {
+            self.table.meta(span, &pages)?;
+            self.meta = Some((self.partition, pages));
+            return Ok(());
+        }
+        let Pick::Number(index) = self.pick else { return Ok(()) };
+        // The place refers to the block before.
+        self.leave();
+        if let Some(raw) = &mut self.raw {
+            let kept = raw.stored().keep(&pages, span.pages);
+            kept.map_err(|error| self.table.place(error, span.first))?;
+        }
+        let bytes = match pages {
+            Pages::Hung(block) => BlockBytes::Hung(block),
+            pages => BlockBytes::Shared(self.table.decode(span, pages)?),
+        };
+        let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
+        let layout = layout.layout();
+        self.block =
+            Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });
+        Ok(())
     }
 }

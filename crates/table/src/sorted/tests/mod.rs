@@ -4,6 +4,7 @@ mod damage;
 mod faults;
 mod golden;
 mod kinds;
+mod lost;
 mod model;
 mod pass;
 mod rebuild;

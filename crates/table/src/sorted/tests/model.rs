@@ -48,7 +48,7 @@ fn some_target(rng: &mut Rng, entries: &[(&[u8], Trailer, &[u8])]) -> (Vec<u8>, 
     (key, if rng.one_in(5) { Trailer::seek(Seqno::MAX) } else { at })
 }
 
-fn here(cursor: &TableCursor) -> Option<(Vec<u8>, Trailer, Bytes)> {
+pub(super) fn here(cursor: &TableCursor) -> Option<(Vec<u8>, Trailer, Bytes)> {
     cursor.trailer().map(|trailer| (cursor.key().to_vec(), trailer, cursor.value()))
 }
 

@@ -1,0 +1,179 @@
+//! What happens to readers of a file that is cut, and to those whose fault it is not.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use rustix::mm::{mmap, munmap};
+use tempfile::tempfile;
+
+use super::*;
+use crate::scm::mapping::Mapping;
+
+const LEN: usize = 16 << 12;
+
+fn file() -> fs::File {
+    let file = tempfile().unwrap();
+    file.set_len(LEN as u64).unwrap();
+    file
+}
+
+/// Reads the byte at `at`.
+fn load(mapping: &Mapping, at: usize) -> u8 {
+    assert!(at < mapping.len());
+    // SAFETY: within the mapping, as was just checked.
+    let byte = unsafe { mapping.start().add(at) };
+    // SAFETY: mapped; whatever the file does, a byte is there.
+    unsafe { byte.as_ptr().read_volatile() }
+}
+
+/// Sets the byte at `at`.
+fn store(mapping: &Mapping, at: usize, byte: u8) {
+    assert!(at < mapping.len());
+    // SAFETY: within the mapping, as was just checked.
+    let place = unsafe { mapping.start().add(at) };
+    // SAFETY: mapped and writable, and used by this test alone.
+    unsafe { place.as_ptr().write_volatile(byte) }
+}
+
+#[test]
+fn what_is_gone_reads_as_zeros_and_is_noted_for_its_range_alone() {
+    let (file, other) = (file(), file());
+    let mapping = Mapping::shared(&file, LEN, false).unwrap();
+    let kept = Mapping::shared(&other, LEN, false).unwrap();
+    store(&mapping, 5, 7);
+    store(&mapping, LEN - 1, 7);
+    store(&kept, LEN - 1, 9);
+    assert_eq!((load(&mapping, 5), load(&mapping, LEN - 1)), (7, 7));
+    assert!(!mapping.is_lost());
+    file.set_len(LEN as u64 / 2).unwrap();
+    // Nobody was there yet: what is left is right.
+    assert_eq!(load(&mapping, 5), 7);
+    assert!(!mapping.is_lost());
+    assert_eq!(load(&mapping, LEN - 1), 0);
+    assert!(mapping.is_lost());
+    // All of it is the same now, and can be written, which nobody sees.
+    assert_eq!(load(&mapping, 5), 0);
+    store(&mapping, LEN - 1, 8);
+    assert_eq!(load(&mapping, LEN - 1), 8);
+    mapping.sync(0, LEN).unwrap();
+    assert_eq!(load(&kept, LEN - 1), 9);
+    assert!(!kept.is_lost());
+    // A range that begins anew is not lost.
+    drop(mapping);
+    file.set_len(LEN as u64).unwrap();
+    let again = Mapping::shared(&file, LEN, false).unwrap();
+    assert_eq!((load(&again, 5), load(&again, LEN - 1)), (7, 0));
+    assert!(!again.is_lost());
+}
+
+#[test]
+fn a_store_into_what_is_gone_goes_nowhere() {
+    let file = file();
+    let mapping = Mapping::shared(&file, LEN, false).unwrap();
+    file.set_len(0).unwrap();
+    store(&mapping, 100, 1);
+    assert!(mapping.is_lost());
+    assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn whoever_sees_zeros_sees_the_loss() {
+    for _ in 0..50 {
+        let file = file();
+        let mapping = Mapping::shared(&file, LEN, false).unwrap();
+        (0..LEN).for_each(|at| store(&mapping, at, 7));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let mapping = &mapping;
+                scope.spawn(move || {
+                    // Bounded: the file is cut while they read.
+                    for step in 0..50_000_000 {
+                        let byte = load(mapping, (step * 4099 + thread * 64) % LEN);
+                        if mapping.is_lost() {
+                            return;
+                        }
+                        assert_eq!(byte, 7);
+                    }
+                    panic!("the loss was never seen");
+                });
+            }
+            file.set_len(0).unwrap();
+        });
+    }
+}
+
+#[test]
+fn as_many_ranges_as_can_be_are_watched_and_one_more_is_refused() {
+    static FEW: [Range; 3] = [const { Range::new() }; 3];
+    let mut watches: Vec<_> = FEW.iter().map(|_| Watch::of(&FEW).unwrap()).collect();
+    let error = Watch::of(&FEW).unwrap_err().to_string();
+    assert_eq!(error, "3 mapped regions are in use");
+    watches.pop();
+    Watch::of(&FEW).unwrap();
+}
+
+/// The signal that ends this test's process once it runs `what`.
+fn ends_by(what: &str) -> Option<i32> {
+    let test = "scm::watch::tests::a_fault_of_others_ends_the_process_as_ever";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--nocapture"]).env("TERRACE_FAULT", what);
+    child.output().unwrap().status.signal()
+}
+
+extern "C" fn of_the_program(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: ends the process at once, and touches nothing.
+    unsafe { libc::_exit(42) };
+}
+
+/// Maps a file as others do, and reads it once it is cut.
+fn fault() {
+    let file = file();
+    let access = ProtFlags::READ;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+    let start =
+        unsafe { mmap(null_mut(), LEN, access, MapFlags::SHARED, file.as_fd(), 0) }.unwrap();
+    file.set_len(0).unwrap();
+    // SAFETY: mapped; that it raises a signal is what is wanted.
+    let byte = unsafe { start.cast::<u8>().read_volatile() };
+    // SAFETY: mapped above, with this length, and used no more.
+    unsafe { munmap(start, LEN) }.unwrap();
+    panic!("read {byte}");
+}
+
+#[test]
+fn a_fault_of_others_ends_the_process_as_ever() {
+    let watched = || Mapping::shared(&file(), LEN, false).unwrap();
+    match std::env::var("TERRACE_FAULT").as_deref() {
+        Ok("fault") => {
+            let _watched = watched();
+            fault();
+        }
+        Ok("sent") => {
+            let _watched = watched();
+            // The first takes the handler of Rust's runtime away, which is there for overflows of stacks.
+            for _ in 0..2 {
+                // SAFETY: of no memory.
+                unsafe { libc::raise(SIGBUS) };
+            }
+        }
+        Ok("handled") => {
+            let handler: Handler = of_the_program;
+            let action = libc::sigaction {
+                sa_sigaction: handler as usize,
+                sa_flags: SA_SIGINFO,
+                ..default_action()
+            };
+            // SAFETY: `action` is whole, and its handler does only what one may.
+            assert_eq!(unsafe { libc::sigaction(SIGBUS, &raw const action, null_mut()) }, 0);
+            let _watched = watched();
+            fault();
+        }
+        _ => {
+            assert_eq!(ends_by("fault"), Some(SIGBUS));
+            assert_eq!(ends_by("sent"), Some(SIGBUS));
+            assert_eq!(ends_by("handled"), None);
+        }
+    }
+}
