@@ -71,7 +71,7 @@ pub enum ScmHit {
     Read(ScmRead),
 }
 
-/// A page where it lies. It stays what it is for as long as this is held.
+/// A page where it lies. It stays what it is for as long as this is held, but where the medium takes it away.
 #[derive(Debug)]
 pub struct ScmPage {
     /// Its content.
