@@ -249,8 +249,8 @@ impl Keyspace {
         self.write(key.as_ref(), Write::Delete, durability)
     }
 
-    /// The value of `key`, without a copy where it lies in a page: the bytes keep what they point
-    /// into alive.
+    /// The value of `key`, without a copy where it lies in a page in DRAM: the bytes keep what they
+    /// point into alive.
     ///
     /// # Errors
     /// `Corrupt` where the page that should hold the key is damaged: other keys still read.
