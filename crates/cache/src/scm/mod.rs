@@ -45,6 +45,8 @@ pub(crate) use costs::DRAM_HIT_NANOS;
 pub(crate) use tier::Leaving;
 
 #[cfg(test)]
+mod lost_tests;
+#[cfg(test)]
 mod predicted_tests;
 #[cfg(test)]
 mod reference;

@@ -268,11 +268,11 @@ impl ScmTier {
         let (tag, place) = (self.map.tag(slot), ScmSlot { slot, hash });
         if let Held::InPlace(page) = &held {
             let is_other = !self.map.is_verified(slot) && tag_of(&**page) != tag;
-            if !self.is_there() {
-                return None;
-            }
-            if is_other {
+            let is_there = self.is_there();
+            if is_other && is_there {
                 self.damaged(place);
+            }
+            if is_other || !is_there {
                 count(&self.counters.misses);
                 return None;
             }

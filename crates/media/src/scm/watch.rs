@@ -14,12 +14,17 @@
 
 use std::io;
 use std::mem::transmute;
+use std::ops;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 
-use libc::{SA_ONSTACK, SA_SIGINFO, SIG_DFL, SIG_IGN, SIGBUS, c_int, c_void, siginfo_t};
+use base::limits::PAGE_BYTES;
+use libc::{BUS_ADRERR, BUS_MCEERR_AO, BUS_MCEERR_AR, BUS_OBJERR};
+use libc::{
+    SA_ONSTACK, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_IGN, SIGBUS, c_int, c_void, siginfo_t,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 /// Ranges that can be watched at once: a store has one, and a test several stores.
@@ -53,22 +58,33 @@ impl Range {
         }
     }
 
-    /// Notes the loss and maps zeros, if the address `at`, which cannot be accessed, is one of the
-    /// range; whether it can be accessed now.
-    fn lose(&self, at: usize) -> bool {
+    /// Notes the loss if the address `at` is one of the range; the range, where it is.
+    fn lose(&self, at: usize) -> Option<ops::Range<usize>> {
         let end = self.end.load(Acquire);
         let start = self.start.load(Acquire);
         // Of one and the same watch: `end` is zero in between.
         if !(start..end).contains(&at) || self.end.load(Acquire) != end {
-            return false;
+            return None;
         }
         self.is_lost.store(true, SeqCst);
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the range is a mapping that its owner keeps while it is watched, and whose bytes are
-        // gone. What takes its place is as long, and as readable and writable.
-        unsafe { mmap_anonymous(start as *mut c_void, end - start, access, flags) }.is_ok()
+        Some(start..end)
     }
+}
+
+/// Has `map` put zeros where the range `lost` is, or at least on the page of the address `at`; whether
+/// it did. A system that commits memory strictly may have none for all, and the rest faults in its turn.
+fn replace(lost: ops::Range<usize>, at: usize, map: impl Fn(usize, usize) -> bool) -> bool {
+    map(lost.start, lost.len()) || map(at / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES)
+}
+
+/// Maps zeros over `len` bytes from `start` on: whole pages of a range that is lost, in which this thread
+/// was stopped.
+fn map_zeros(start: usize, len: usize) -> bool {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+    // SAFETY: within a mapping that its owner keeps, since this thread was using it, and whose bytes
+    // are gone. What takes its place is as readable and writable.
+    unsafe { mmap_anonymous(start as *mut c_void, len, access, flags) }.is_ok()
 }
 
 /// A range of addresses that is watched, for as long as this lives.
@@ -143,14 +159,19 @@ fn set() -> io::Result<()> {
     let action = libc::sigaction {
         sa_sigaction: handler as usize,
         // On the stack for signals, where a thread has one: the handler before may have to run there.
-        sa_flags: SA_SIGINFO | SA_ONSTACK,
+        sa_flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART,
         ..default_action()
     };
-    // SAFETY: `action` is whole, and its handler does only what one may.
-    match unsafe { libc::sigaction(SIGBUS, &raw const action, null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    match act(&action) {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
     }
+}
+
+/// Has the signal come to what `action` says; whether it does.
+fn act(action: &libc::sigaction) -> bool {
+    // SAFETY: a whole action, whose handler is none, that of before, or this file's, which may run.
+    unsafe { libc::sigaction(SIGBUS, action, null_mut()) == 0 }
 }
 
 /// What the system does by itself.
@@ -162,22 +183,34 @@ const fn default_action() -> libc::sigaction {
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands a handler that asked for it a live `siginfo_t`.
     let fault = unsafe { &*info };
-    // Another process that sends the signal tells no address.
-    if fault.si_code > 0 {
-        // SAFETY: of a fault the address is what is told.
-        let at = unsafe { fault.si_addr() }.addr();
-        if WATCHED.iter().any(|range| range.lose(at)) {
-            return;
+    let lost = |at| WATCHED.iter().find_map(|range| range.lose(at));
+    match fault.si_code {
+        BUS_ADRERR | BUS_OBJERR | BUS_MCEERR_AR => {
+            // SAFETY: of a fault the address is what is told.
+            let at = unsafe { fault.si_addr() }.addr();
+            if lost(at).is_some_and(|range| replace(range, at, map_zeros)) {
+                return;
+            }
         }
+        BUS_MCEERR_AO => {
+            // SAFETY: as above.
+            let at = unsafe { fault.si_addr() }.addr();
+            // Memory that failed and that nobody accessed: whoever does is stopped there. Nothing is
+            // mapped, since the range may be its owner's no more by then.
+            if lost(at).is_some() {
+                return;
+            }
+        }
+        _ => {}
     }
+    let is_sent = fault.si_code <= 0;
     match BEFORE.get() {
+        Some(before) if is_sent && before.sa_sigaction == SIG_IGN => {}
         Some(before) if ![SIG_DFL, SIG_IGN].contains(&before.sa_sigaction) => {
             hand_on(before, signal, info, context);
         }
         _ => {
-            let action = default_action();
-            // SAFETY: `action` is whole; none is set that could run.
-            unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
+            act(&default_action());
             // SAFETY: of no memory; it comes once this handler returned, and ends the process.
             unsafe { libc::raise(signal) };
         }

@@ -97,6 +97,7 @@ impl<'a> Below<'a> {
         let is_right = verify_page(seed, number, &*page.page).is_ok();
         match is_right {
             true => self.tier.verified(page),
+            false if page.page.is_lost() => {}
             false => self.tier.damaged(page.slot),
         }
         Ok(is_right)
