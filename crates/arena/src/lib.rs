@@ -36,5 +36,5 @@ pub use ordered_map::{OrderedMap, ValueRef};
 pub use prefetch::{prefetch, prefetch_all};
 pub use publish::PublishRing;
 pub use region_pool::RegionPool;
-pub use tag_buckets::{Awaited, Bucket, Entry, Heat, Place, TagBuckets};
+pub use tag_buckets::{Awaited, Bucket, Entry, Heat, Place, Removed, TagBuckets};
 pub use words::{CHUNK_WORDS, WORD_BYTES, Words};

@@ -77,10 +77,21 @@ pub struct TagBuckets {
 }
 
 /// A bucket at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     number: usize,
     version: u64,
+}
+
+/// What [`TagBuckets::remove`] removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// There was none.
+    Nothing,
+    /// One that was forgotten.
+    Stale,
+    /// One that would have been found; its bucket from then on.
+    Entry(Bucket),
 }
 
 /// The tag of a hash: the bits above those that name one of the least buckets.
@@ -357,22 +368,40 @@ impl TagBuckets {
         Some(Entry { heat: slot.heat(), is_stale: slot.is_stale() })
     }
 
-    /// Moves the entry at `from` to `to`, stale or not, or removes it where there is no `to`; whether
-    /// there was one. From then on no reader counts what it sees at `from`.
-    pub fn replace(&self, hash: u64, from: Place, to: Option<(Place, Heat)>) -> bool {
-        let Some(mut locked) = self.lock_of(hash) else { return false };
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(from);
-        let Some(word) = locked.words.iter().skip(1).find(is_it) else { return false };
+    /// Moves the entry at `from` to `to`, stale or not; whether there was one. From then on no reader counts
+    /// what it sees at `from`.
+    pub fn replace(&self, hash: u64, from: Place, (to, heat): (Place, Heat)) -> bool {
+        let Some((mut locked, word)) = self.lock_entry(hash, from) else { return false };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
-        let new = to.map(|(place, heat)| Slot::new(place, tag_of(hash), heat));
-        let new = new.map_or(0, |slot| if is_stale { slot.stale().0 } else { slot.0 });
-        locked.set(word, new);
-        drop(locked);
-        if to.is_none() {
-            let count = if is_stale { &self.stale } else { &self.len };
-            count.0.fetch_sub(1, Relaxed);
-        }
+        let new = Slot::new(to, tag_of(hash), heat);
+        locked.set(word, if is_stale { new.stale().0 } else { new.0 });
         true
+    }
+
+    /// Removes the entry at `from`. From then on no reader counts what it sees there.
+    pub fn remove(&self, hash: u64, from: Place) -> Removed {
+        let Some((mut locked, word)) = self.lock_entry(hash, from) else { return Removed::Nothing };
+        let is_stale = Slot(word.load(Relaxed)).is_stale();
+        locked.set(word, 0);
+        let after = Bucket { number: self.number(hash), version: locked.version + 2 };
+        drop(locked);
+        let count = if is_stale { &self.stale } else { &self.len };
+        count.0.fetch_sub(1, Relaxed);
+        if is_stale { Removed::Stale } else { Removed::Entry(after) }
+    }
+
+    /// Whether nothing changed in the bucket of `hash` since it was `bucket`.
+    #[must_use]
+    pub fn is_unchanged(&self, hash: u64, bucket: Bucket) -> bool {
+        self.bucket(hash) == Some(bucket)
+    }
+
+    /// Locks the bucket of the entry at `place`; none where there is none.
+    fn lock_entry(&self, hash: u64, place: Place) -> Option<(Locked<'_>, &AtomicU64)> {
+        let locked = self.lock_of(hash)?;
+        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(place);
+        let word = locked.words.iter().skip(1).find(is_it)?;
+        Some((locked, word))
     }
 
     /// Splits a bucket or two where there are more entries than buckets are for, and memory for

@@ -29,7 +29,7 @@ pub use facts::{Facts, Persistence};
 pub use kept::Kept;
 pub use place::Place;
 pub use region::Region;
-pub use slots::{Filling, Page, Pinned, Slots};
+pub use slots::{Filling, Lent, Page, Pinned, SLOT_WORDS, Slots};
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result, format_bytes};

@@ -34,8 +34,8 @@ mod on_threads {
         assert_eq!(heat(5), Some(1));
         (0..9).for_each(|_| assert!(is_found(&index, hash, place(5))));
         assert_eq!(heat(5), Some(HEAT_MAX));
-        assert!(index.replace(hash, place(5), Some((place(7), 1))));
-        assert!(!index.replace(hash, place(5), None));
+        assert!(index.replace(hash, place(5), (place(7), 1)));
+        assert_eq!(index.remove(hash, place(5)), Removed::Nothing);
         assert_eq!((heat(7), index.len()), (Some(1), 1));
         // A newer entry of the key takes the place of the older one.
         let bucket = index.bucket(hash).unwrap();
@@ -58,6 +58,25 @@ mod on_threads {
     }
 
     #[test]
+    fn who_removes_an_entry_can_tell_whether_it_is_forgotten_later() {
+        let index = index(1000);
+        let removed = |hash: u64, at: u64| {
+            assert!(index.insert(hash, index.bucket(hash).unwrap(), place(at), 0));
+            match index.remove(hash, place(at)) {
+                Removed::Entry(bucket) => bucket,
+                other => panic!("{other:?}"),
+            }
+        };
+        let bucket = removed(42, 1);
+        assert!(index.is_unchanged(42, bucket) && index.is_empty());
+        index.forget(42);
+        assert!(!index.is_unchanged(42, bucket), "nothing was there to be forgotten, and it was");
+        let bucket = removed(42, 2);
+        index.forget(43);
+        assert!(index.is_unchanged(42, bucket));
+    }
+
+    #[test]
     fn what_was_forgotten_is_renewed_as_warm_as_it_was() {
         let index = index(1000);
         let (hash, other) = (7 << LEVEL_MIN, 8 << LEVEL_MIN);
@@ -69,7 +88,7 @@ mod on_threads {
         assert_eq!(index.entry(hash, place(5)), Some(Entry { heat: 2, is_stale: true }));
         assert!(index.awaited(other).is_none(), "another key of the bucket");
         // It moves, and stays stale.
-        assert!(index.replace(hash, place(5), Some((place(6), 1))));
+        assert!(index.replace(hash, place(5), (place(6), 1)));
         assert!(!is_found(&index, hash, place(6)));
         // Written once more: what was read before is refused.
         let (bucket, _) = index.awaited(hash).unwrap();
@@ -87,7 +106,7 @@ mod on_threads {
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(3), 0));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
         index.forget(hash);
-        assert!(index.replace(hash, place(3), None));
+        assert_eq!(index.remove(hash, place(3)), Removed::Stale);
         assert_eq!((index.len(), index.stale_len()), (0, 0));
     }
 
@@ -243,7 +262,7 @@ mod on_threads {
                             continue;
                         }
                     }
-                    index.replace(hash(key), old, None);
+                    index.remove(hash(key), old);
                     free.push(old);
                 }
                 let Some(to) = free.pop() else { continue };

@@ -90,10 +90,10 @@ impl Region {
         self.emulated.as_ref().map(Device::emulation)
     }
 
-    /// Waits as long as an emulated region takes for `page` more than memory does.
-    pub(super) fn delay(&self, is_read: bool, page: usize) {
+    /// Waits as long as an emulated region takes for the first `bytes` of `page` more than memory does.
+    pub(super) fn delay(&self, is_read: bool, page: usize, bytes: usize) {
         if let Some(device) = &self.emulated {
-            device.delay(is_read, (page * PAGE_BYTES) as u64, PAGE_BYTES);
+            device.delay(is_read, (page * PAGE_BYTES) as u64, bytes);
         }
     }
 

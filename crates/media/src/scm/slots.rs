@@ -1,12 +1,13 @@
 //! Slots: the pages of a region, read in place by many, written by one while nobody reads.
 //!
-//! Each slot has one byte of state: free, pinned by up to 254 readers, or being written. A [`Pinned`]
-//! reads the page where it lies and owns what it needs, so it may live as long as it likes. A
-//! [`Filling`] is alone. Neither waits: where the slot is not to be had the answer is `None`, and the
-//! caller goes elsewhere.
+//! Each slot has one byte of state: free, pinned by up to 127 readers, being written, or lent. A
+//! [`Pinned`] reads the page where it lies and owns what it needs, so it may live as long as it likes. A
+//! [`Filling`] is alone. A slot that is lent is [`Lent`] words, which any number of threads read and write
+//! at once. None of them waits: where the slot is not to be had the answer is `None`, and the caller goes
+//! elsewhere.
 //!
 //! Invariant: a shared reference to a slot's bytes exists only under a pin, a mutable one only under
-//! the one filling, and a state is never both. So no byte of the region is read and written at once by
+//! the one filling, one to atomic words only while it is lent, and a state is never two of these. So no byte of the region is read and written at once by
 //! safe code of this process; what other processes do is ruled out by the lock on the region's file, and
 //! bytes that the medium changes by itself are what checksums are for (I8). Where it takes them away
 //! zeros are read: [`Pinned::is_lost`] is to be asked before what was read counts.
@@ -34,10 +35,12 @@ pub type Page = [u8; PAGE_BYTES];
 
 /// A slot that nobody uses.
 const FREE: u8 = 0;
-/// A slot that is being written. Smaller states count pins.
+/// The most pins of a slot at once: as many are its state.
+const PINS_MAX: u8 = LENT - 1;
+/// A slot that is lent; states above it count those who use it.
+const LENT: u8 = 1 << 7;
+/// A slot that is being written.
 const FILLING: u8 = u8::MAX;
-/// The most pins of a slot at once.
-const PINS_MAX: u8 = FILLING - 1;
 
 /// The slots of a region. Shared; cheap to clone.
 #[derive(Clone)]
@@ -81,7 +84,7 @@ impl Slots {
     }
 
     /// The content of `slot`, for as long as the pin is held. `None` where it is being written, has
-    /// 254 pins, or does not exist.
+    /// 127 pins, is lent, or does not exist.
     #[must_use]
     pub fn pin(&self, slot: usize) -> Option<Pinned> {
         let state = self.0.states.get(slot)?;
@@ -89,19 +92,19 @@ impl Slots {
         // Acquire: pairs with the release of the filling that wrote the page.
         let more = |pins| (pins < PINS_MAX).then(|| pins + 1);
         state.fetch_update(Acquire, Relaxed, more).ok()?;
-        self.0.region.delay(true, slot);
+        self.0.region.delay(true, slot, PAGE_BYTES);
         Some(Pinned { slots: self.clone(), slot, data })
     }
 
     /// The right to write `slot`, which keeps its content until it is written. `None` while it is
-    /// pinned or being written, or where it does not exist.
+    /// pinned, being written or lent, or where it does not exist.
     #[must_use]
     pub fn fill(&self, slot: usize) -> Option<Filling> {
         let state = self.0.states.get(slot)?;
         let data = self.0.region.page(slot)?.cast::<Page>();
         // Acquire: pairs with the releases of the pins that read the page.
         state.compare_exchange(FREE, FILLING, Acquire, Relaxed).ok()?;
-        self.0.region.delay(false, slot);
+        self.0.region.delay(false, slot, PAGE_BYTES);
         Some(Filling { slots: self.clone(), slot, data })
     }
 
@@ -246,6 +249,9 @@ impl fmt::Debug for Filling {
         write!(f, "Filling({})", self.slot)
     }
 }
+
+mod lent;
+pub use lent::{Lent, SLOT_WORDS};
 
 #[cfg(test)]
 mod tests;

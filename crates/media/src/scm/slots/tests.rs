@@ -1,9 +1,11 @@
 //! What slots promise: one writer or many readers, whatever the interleaving.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use base::limits::PAGE_BYTES;
 use base::{Account, Budget};
 
-use super::{PINS_MAX, Slots};
+use super::{PINS_MAX, SLOT_WORDS, Slots};
 use crate::scm::Region;
 
 fn account() -> Account {
@@ -56,6 +58,29 @@ fn pins_are_counted_and_refused_when_they_cannot_be() {
     assert!(slots.pin(0).is_some());
     drop(pins);
     assert!(slots.fill(0).is_some());
+}
+
+#[test]
+fn a_slot_that_is_lent_is_words_for_many_and_a_page_for_nobody() {
+    let slots = slots(2);
+    assert!(slots.words(0).is_none() && !slots.take_back(0));
+    let pin = slots.pin(0).unwrap();
+    assert!(!slots.lend(0), "somebody reads it");
+    drop(pin);
+    slots.fill(0).unwrap().fill(1);
+    assert!(slots.lend(0) && !slots.lend(0) && !slots.lend(2));
+    assert!(slots.pin(0).is_none() && slots.fill(0).is_none() && slots.pin(1).is_some());
+    let (one, other) = (slots.words(0).unwrap(), slots.words(0).unwrap());
+    assert_eq!(one[SLOT_WORDS - 1].load(Relaxed), u64::from_le_bytes([1; 8]));
+    one[3].store(u64::from_le_bytes([9; 8]), Relaxed);
+    assert_eq!(other[3].load(Relaxed), u64::from_le_bytes([9; 8]));
+    drop(one);
+    assert!(!slots.take_back(0), "somebody uses it");
+    let more: Vec<_> = std::iter::from_fn(|| slots.words(0)).collect();
+    assert_eq!(more.len(), 125);
+    drop((more, other));
+    assert!(slots.take_back(0) && !slots.take_back(0));
+    assert_eq!(slots.pin(0).unwrap()[20..36], [[1; 4], [9; 4], [9; 4], [1; 4]].concat()[..]);
 }
 
 #[test]
