@@ -33,7 +33,7 @@ const MISSES: u64 = 8192;
 const IDLE_MISSES_MAX: u64 = MISSES / 64;
 
 /// A device read is worth this many searches of cached pages.
-const DEVICE_WORTH: u64 = 32;
+pub(crate) const DEVICE_WORTH: u64 = 32;
 
 /// What misses cost, in searches of cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub use live_files::LiveFile;
 pub use page_cache::{PageCache, Stage};
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{
-    Placement, Prior, Refusals, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics,
+    Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics,
     ScmTier,
 };
 pub use shard::Cached;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use terracedb::{
     CompactionStatistics, Db, Error, KeyspaceStatistics, LevelStatistics, Memory, MissCurve,
-    MissPoint, Recovery, Result, ScmCalibration, ScmStatus, Statistics, format_bytes, format_count,
+    MissPoint, Recovery, Result, RowSetStatistics, ScmCalibration, ScmStatus, Statistics,
+    format_bytes, format_count,
 };
 
 use crate::Outcome;
@@ -132,6 +133,16 @@ fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
         format_bytes(counts.slots * 4096),
         format_count(counts.restored, "page"),
     ))?;
+    let rows = &counts.rows;
+    if rows.slots > 0 {
+        out.line(format_args!(
+            "    {} there, in {} of {} that they may have, {} from them",
+            format_count(rows.rows, "row"),
+            format_bytes(rows.slots * 4096),
+            format_bytes(rows.slots_max * 4096),
+            format_count(rows.hits, "get"),
+        ))?;
+    }
     let Some(calibration) = scm.calibration.as_ref().filter(|found| found.ignored.is_none()) else {
         return Ok(());
     };
@@ -361,6 +372,30 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "flash_nanos": counts.flash_nanos,
         "hit_nanos": counts.hit_nanos,
         "write_nanos": counts.write_nanos,
+        "rows": scm_rows_to_json(&counts.rows),
+    })
+}
+
+fn scm_rows_to_json(rows: &RowSetStatistics) -> Value {
+    json!({
+        "rows": rows.rows,
+        "slots": rows.slots,
+        "slots_max": rows.slots_max,
+        "hits": rows.hits,
+        "demoted": rows.demoted,
+        "kept": rows.kept,
+        "evicted": rows.evicted,
+        "dropped": rows.dropped,
+        "missed": rows.missed,
+        "missed_pages": rows.missed_pages,
+        "refused": {
+            "busy": rows.refused_busy,
+            "budget": rows.refused_budget,
+            "written": rows.refused_written,
+            "place": rows.refused_place,
+        },
+        "damaged": rows.damaged,
+        "bytes_written": rows.bytes_written,
     })
 }
 

@@ -281,8 +281,7 @@ impl Keyspace {
         at: Seqno,
     ) -> Result<Option<Value>> {
         let reader = &self.store.reader;
-        if let Some(value) = reader.rows.get(&view, key.bytes(), probe, at, None) {
-            reader.counters.row.add(1);
+        if let Some(value) = reader.row(&view, key.bytes(), probe, at, None) {
             return Ok(Some(value));
         }
         let mut lookup = Lookup::new(key, probe, view, at, None);

@@ -92,7 +92,7 @@ pub use base::{
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use cache::curve::{MissCurve, Point as MissPoint};
-pub use cache::{Placement, Refusals, ScmStatistics};
+pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use compact::MergeOperator;

@@ -82,13 +82,12 @@ impl Keyspace {
         let mut rest = Vec::new();
         let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
         for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
-            let row = reader.rows.get(&view, key.as_ref(), *probe, at, now);
+            let row = reader.row(&view, key.as_ref(), *probe, at, now);
             if row.is_none() {
                 rest.push((token, key.as_ref(), *probe));
             }
             results.push(Ok(row.map(|value| value.bytes)));
         }
-        reader.counters.row.add((keys.len() - rest.len()) as u64);
         if rest.is_empty() {
             return Ok(results);
         }

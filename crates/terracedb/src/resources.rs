@@ -167,7 +167,7 @@ impl ResourcesBuilder {
                     true => Arc::new(Threads::start(1, Arc::clone(executor.clock()))?),
                     false => Arc::clone(&executor),
                 };
-                Some(ScmCache::start(scm, &account, &cache, lane))
+                Some(ScmCache::start(scm, &account, (&cache, &rows), lane))
             }
         };
         let open_stores = AtomicUsize::default();

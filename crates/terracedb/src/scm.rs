@@ -8,7 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
-use cache::{PageCache, Placement, Prior, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier};
+use cache::{
+    PageCache, Placement, Prior, RowCache, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier,
+};
 use media::scm::{Facts, Place};
 use media::{Calibration, FoundCalibration};
 use parking_lot::Mutex;
@@ -189,11 +191,11 @@ pub(crate) struct ScmCache {
 }
 
 impl ScmCache {
-    /// Opens the tier below `cache` and keeps it going on `executor`.
+    /// Opens the tier below `cache` and `rows` and keeps it going on `executor`.
     pub(crate) fn start(
         scm: Scm,
         account: &Account,
-        cache: &Arc<PageCache>,
+        (cache, rows): (&Arc<PageCache>, &Arc<RowCache>),
         executor: Arc<dyn Executor>,
     ) -> Self {
         let opened = scm.open(account, executor.clock());
@@ -203,8 +205,9 @@ impl ScmCache {
         };
         if let Ok(tier) = &opened {
             cache.set_below(tier);
+            rows.set_below(tier);
             let (tier, cache) = (Arc::downgrade(tier), Arc::downgrade(cache));
-            let task = ScmTask { tier: Weak::clone(&tier), cache };
+            let task = ScmTask { tier: Weak::clone(&tier), cache, rows: Arc::downgrade(rows) };
             let handle = executor.spawn("SCM tier", Box::new(task));
             if let Some(tier) = tier.upgrade() {
                 tier.on_work(Box::new(move || handle.wake()));
@@ -248,13 +251,14 @@ impl fmt::Debug for ScmCache {
     }
 }
 
-/// Writes, copies and forgets pages of the tier; woken as pages wait. It ends with the tier.
+/// Writes, copies and forgets pages and rows of the tier; woken as some wait. It ends with the tier.
 struct ScmTask {
     tier: Weak<ScmTier>,
     cache: Weak<PageCache>,
+    rows: Weak<RowCache>,
 }
 
-/// How long a few pages wait, at most.
+/// How long a few pages or rows wait, at most.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl Task for ScmTask {
@@ -262,7 +266,8 @@ impl Task for ScmTask {
         let (Some(tier), Some(cache)) = (self.tier.upgrade(), self.cache.upgrade()) else {
             return Progress::Done;
         };
-        match tier.step(&cache) {
+        let rows_wait = self.rows.upgrade().is_some_and(|rows| rows.write_below());
+        match tier.step(&cache) || rows_wait {
             true => Progress::Again,
             false => Progress::IdleFor(INTERVAL),
         }

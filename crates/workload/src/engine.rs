@@ -74,7 +74,20 @@ impl Engine {
 
 const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
     let terracedb::Refusals { cold, budget, churn, busy, dead, kind, place, slow } = counts.refused;
+    let rows = &counts.rows;
     ScmCounts {
+        hits_rows: rows.hits,
+        rows_demoted: rows.demoted,
+        rows_refused: rows.refused_busy
+            + rows.refused_budget
+            + rows.refused_written
+            + rows.refused_place,
+        rows_dropped: rows.evicted + rows.dropped,
+        rows_missed: rows.missed,
+        pages_missed: rows.missed_pages,
+        rows: rows.rows,
+        rows_bytes: rows.slots << 12,
+        rows_bytes_max: rows.slots_max << 12,
         hits: counts.hits_data + counts.hits_meta,
         hits_meta: counts.hits_meta,
         misses: counts.misses,

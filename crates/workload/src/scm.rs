@@ -11,6 +11,24 @@ pub struct ScmCounts {
     pub hits_meta: u64,
     /// Lookups that did not.
     pub misses: u64,
+    /// Lookups that found a row.
+    pub hits_rows: u64,
+    /// Rows written, and not let in.
+    pub rows_demoted: u64,
+    /// See `rows_demoted`.
+    pub rows_refused: u64,
+    /// Rows that went for others, or with slots that pages took.
+    pub rows_dropped: u64,
+    /// Rows, and pages of as much room, that were read from flash soon after they went.
+    pub rows_missed: u64,
+    /// See `rows_missed`.
+    pub pages_missed: u64,
+    /// Rows held at the end, and the bytes of their slots, now and at most.
+    pub rows: u64,
+    /// See `rows`.
+    pub rows_bytes: u64,
+    /// See `rows`.
+    pub rows_bytes_max: u64,
     /// Pages that were offered and let in, or not by their warmth, the budget or churn: without admission
     /// all of them would have been written, or fewer, as more would have lain below still.
     pub offered: u64,
@@ -48,7 +66,7 @@ pub struct ScmCounts {
     pub kept: u64,
     /// Written, bytes, the map included.
     pub bytes_written: u64,
-    /// Held at the end, bytes.
+    /// Pages held at the end, bytes.
     pub resident_bytes: u64,
 }
 
@@ -60,6 +78,15 @@ impl ScmCounts {
             hits: self.hits.saturating_sub(earlier.hits),
             hits_meta: self.hits_meta.saturating_sub(earlier.hits_meta),
             misses: self.misses.saturating_sub(earlier.misses),
+            hits_rows: self.hits_rows.saturating_sub(earlier.hits_rows),
+            rows_demoted: self.rows_demoted.saturating_sub(earlier.rows_demoted),
+            rows_refused: self.rows_refused.saturating_sub(earlier.rows_refused),
+            rows_dropped: self.rows_dropped.saturating_sub(earlier.rows_dropped),
+            rows_missed: self.rows_missed.saturating_sub(earlier.rows_missed),
+            pages_missed: self.pages_missed.saturating_sub(earlier.pages_missed),
+            rows: self.rows,
+            rows_bytes: self.rows_bytes,
+            rows_bytes_max: self.rows_bytes_max,
             offered: self.offered.saturating_sub(earlier.offered),
             admitted: self.admitted.saturating_sub(earlier.admitted),
             refused: self.refused.saturating_sub(earlier.refused),

@@ -12,15 +12,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 
-use arena::{Awaited, Bucket, Heat, Place, TagBuckets, Words};
+use arena::{Awaited, Bucket, Heat, Place, Removed, TagBuckets, Words};
 use base::{Account, Charge};
 
 use super::ghost::Ghost;
+use super::leaving::{Leave, Leaving};
 use super::policy::{self, Admission, Fate, Queue};
 use super::row::{Row, RowFrom, RowRef};
 use super::row_cache::ROW_BYTES_LEAST;
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
+use crate::scm::ScmTier;
 
 /// Segments that cleaning may need before it frees one.
 const SPARE_SEGMENTS: usize = 1;
@@ -43,6 +45,8 @@ const ROUNDS_MAX: usize = 5;
 pub(super) struct Shared<'a> {
     pub(super) words: &'a Words,
     pub(super) index: &'a TagBuckets,
+    /// Where rows go that leave; none where there is no such tier, or it takes none.
+    pub(super) below: Option<&'a ScmTier>,
 }
 
 #[derive(Debug)]
@@ -60,6 +64,9 @@ pub(super) struct RowLog {
     charge: Charge,
     admission: Admission,
     pub(super) counts: RowStatistics,
+    /// Rows on their way to the tier below, and the memory of that; none where none go there.
+    leaving: Leaving,
+    leaving_charge: Option<Charge>,
     /// Kept for their memory: the rows of a segment, and a key.
     rows: Vec<(usize, u64)>,
     scratch: Vec<u8>,
@@ -97,6 +104,8 @@ impl RowLog {
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
+            leaving: Leaving::default(),
+            leaving_charge: None,
             rows: Vec::new(),
             scratch: Vec::new(),
         }
@@ -131,7 +140,7 @@ impl RowLog {
         if self.shadow.recall(hash) {
             match row.from {
                 RowFrom::Device => self.counts.missed_device += 1,
-                RowFrom::Below => self.counts.missed_below += 1,
+                RowFrom::Below | RowFrom::BelowRow => self.counts.missed_below += 1,
                 RowFrom::Dram => self.counts.missed_cached += 1,
             }
         }
@@ -304,10 +313,47 @@ impl RowLog {
     }
 
     fn evict(&mut self, shared: Shared<'_>, place: Place, hash: u64) {
-        if shared.index.replace(hash, place, None) {
-            self.counts.evicted += 1;
-            self.shadow.remember(hash);
+        let removed = shared.index.remove(hash, place);
+        if removed == Removed::Nothing {
+            return;
         }
+        self.counts.evicted += 1;
+        self.shadow.remember(hash);
+        if let (Some(below), Removed::Entry(bucket)) = (shared.below, removed) {
+            self.leave(shared, below, (hash, bucket), place);
+        }
+    }
+
+    /// Has the row at `place`, which is removed, written to the tier below, where its page did not lie.
+    fn leave(
+        &mut self,
+        shared: Shared<'_>,
+        below: &ScmTier,
+        (hash, bucket): (u64, Bucket),
+        place: Place,
+    ) {
+        let words = shared.words.get(word_of(place), SEGMENT_WORDS);
+        let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
+        let words = words.get(..row.words()).unwrap_or_default();
+        let left = match self.leaving_charge {
+            Some(_) => self.leaving.leave(hash, bucket, words),
+            None => Leave::Full,
+        };
+        match left {
+            Leave::Waits => {}
+            Leave::Wakes => below.wake(),
+            Leave::Full => below.row_is_late(),
+        }
+    }
+
+    /// Has rows that leave wait for the tier below, as far as there is memory for that.
+    pub(super) fn let_leave(&mut self, account: &Account) {
+        self.leaving_charge = Leaving::charge(account);
+    }
+
+    /// Gives the rows that wait for `taken`, which holds none any more.
+    pub(super) fn take_leaving(&mut self, taken: &mut Leaving) {
+        std::mem::swap(&mut self.leaving, taken);
     }
 
     /// Where the rows of a segment begin, and their hashes; asks for their buckets.
@@ -333,7 +379,7 @@ impl RowLog {
             return false;
         };
         words.iter().zip(old).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
-        shared.index.replace(hash, from, Some((to, heat)))
+        shared.index.replace(hash, from, (to, heat))
     }
 
     /// Takes up to `chunks` chunks more, where there is memory for them.
@@ -383,7 +429,7 @@ impl RowLog {
             if let (Some(old), Some(new)) = (from.place(*at), to.place(*at))
                 && let Some(entry) = shared.index.entry(*hash, old)
             {
-                shared.index.replace(*hash, old, Some((new, entry.heat)));
+                shared.index.replace(*hash, old, (new, entry.heat));
             }
         }
         self.rows = rows;

@@ -4,6 +4,7 @@
 //! (`RowLog`) that is cleaned in the order of `policy`.
 
 mod ghost;
+mod leaving;
 mod log;
 mod owner;
 pub mod policy;
@@ -14,6 +15,10 @@ mod statistics;
 
 pub use ghost::Ghost;
 pub use owner::RowOwner;
+pub(crate) use row::RowRef;
 pub use row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, row_bytes};
 pub use row_cache::{RowCache, Vacancy};
 pub use statistics::{Refusal, RowStatistics};
+
+#[cfg(test)]
+mod below_tests;

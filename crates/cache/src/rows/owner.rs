@@ -35,7 +35,7 @@ impl RowOwner {
     }
 
     /// Rows filled before it are gone.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arena::WORD_BYTES;
 use base::{Seqno, key_hash};
 
-use super::owner::hash_of;
+use super::owner::{RowOwner, hash_of};
 
 /// Larger rows are not kept, bytes: a page would hold them for as much.
 pub const ROW_BYTES_MAX: usize = 2048;
@@ -23,6 +23,8 @@ const HEADER_WORDS: usize = 3;
 const EXPIRES: u64 = 1;
 /// In the first word: the value is packed.
 const PACKED: u64 = 2;
+/// In the first word: no page in DRAM or in the tier below had it.
+const FROM_DEVICE: u64 = 4;
 
 /// A row to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,8 @@ pub enum RowFrom {
     Dram,
     /// In the tier below.
     Below,
+    /// Nowhere: it was a row there.
+    BelowRow,
     /// On the device.
     Device,
 }
@@ -59,6 +63,8 @@ pub enum RowFrom {
 pub struct RowHit {
     /// The number of the version.
     pub seqno: Seqno,
+    /// It is the newest version as of this number, and of later ones.
+    pub as_of: Seqno,
     /// When it is gone, Unix milliseconds; 0: never.
     pub expiry: u64,
     /// As the row was filled.
@@ -76,13 +82,15 @@ const fn row_words(key: usize, value: usize, expires: bool) -> usize {
 }
 
 impl Row<'_> {
-    pub(super) const fn words(&self) -> usize {
+    pub(crate) const fn words(&self) -> usize {
         row_words(self.key.len(), self.value.len(), self.expiry > 0)
     }
 
     /// Writes the row of owner `owner` to `words`, which are as many as it takes.
-    pub(super) fn write(&self, owner: u32, words: &[AtomicU64]) {
-        let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED)];
+    pub(crate) fn write(&self, owner: u32, words: &[AtomicU64]) {
+        let from_device = matches!(self.from, RowFrom::Device | RowFrom::BelowRow);
+        let flags =
+            [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
         let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);
         let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;
         let header = [self.seqno.get() << 8 | flags, self.as_of.get(), u64::from(owner) | lengths];
@@ -108,12 +116,12 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = u64> {
 
 /// A row that is looked at.
 #[derive(Clone, Copy)]
-pub(super) struct RowRef<'a> {
-    pub(super) owner: u32,
-    pub(super) seqno: u64,
-    pub(super) as_of: u64,
-    pub(super) expiry: u64,
-    pub(super) packed: bool,
+pub(crate) struct RowRef<'a> {
+    owner: u32,
+    seqno: u64,
+    as_of: u64,
+    expiry: u64,
+    flags: u8,
     key_len: usize,
     value_len: usize,
     key: &'a [AtomicU64],
@@ -123,7 +131,7 @@ pub(super) struct RowRef<'a> {
 impl<'a> RowRef<'a> {
     /// The row at the start of `words`; `None` where that is none.
     #[inline]
-    pub(super) fn read(words: &'a [AtomicU64]) -> Option<Self> {
+    pub(crate) fn read(words: &'a [AtomicU64]) -> Option<Self> {
         let ([first, as_of, lengths], rest) = words.split_first_chunk()?;
         let (first, lengths) = (first.load(Relaxed), lengths.load(Relaxed));
         let (key_len, value_len) = ((lengths >> 32) as u16 as usize, (lengths >> 48) as usize);
@@ -140,7 +148,7 @@ impl<'a> RowRef<'a> {
             seqno: first >> 8,
             as_of,
             expiry,
-            packed: first & PACKED != 0,
+            flags: first as u8,
             key_len,
             value_len,
             key,
@@ -149,12 +157,45 @@ impl<'a> RowRef<'a> {
     }
 
     /// The words it takes.
-    pub(super) fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         row_words(self.key_len, self.value_len, self.expiry > 0)
     }
 
+    /// What is known of it, for a reader at `at` of the row of `key` of this owner, whose floor is `floor`; none
+    /// where it is another's, or no use to that reader.
     #[inline]
-    pub(super) fn is(&self, owner: u32, key: &[u8]) -> bool {
+    pub(crate) fn hit(&self, owner: &RowOwner, floor: u64, key: &[u8], at: Seqno) -> Option<RowHit> {
+        if !self.is(owner.number, key) || self.seqno > at.get() || self.as_of < floor {
+            return None;
+        }
+        let (seqno, as_of) = (Seqno::checked(self.seqno)?, Seqno::checked(self.as_of)?);
+        let packed = self.flags & PACKED as u8 != 0;
+        Some(RowHit { seqno, as_of, expiry: self.expiry, packed })
+    }
+
+    /// Whether its pages were on the device when it was filled.
+    pub(super) fn is_from_device(&self) -> bool {
+        self.flags & FROM_DEVICE as u8 != 0
+    }
+
+    /// Whether both are of one key.
+    pub(crate) fn has_key_of(&self, other: &RowRef<'_>) -> bool {
+        let words = self.key.iter().zip(other.key);
+        (self.owner, self.key_len) == (other.owner, other.key_len)
+            && words.into_iter().all(|(one, other)| one.load(Relaxed) == other.load(Relaxed))
+    }
+
+    /// Of all that is neither key nor value.
+    pub(crate) fn header_hash(&self) -> u64 {
+        let lengths = (self.key_len as u64) << 32 | self.value_len as u64;
+        let parts = [self.seqno, self.as_of, self.expiry, u64::from(self.flags), lengths];
+        parts.iter().fold(u64::from(self.owner), |all, part| {
+            (all.rotate_left(23) ^ part).wrapping_mul(0xd6e8_feb8_6659_fd93)
+        })
+    }
+
+    #[inline]
+    fn is(&self, owner: u32, key: &[u8]) -> bool {
         self.owner == owner
             && self.key_len == key.len()
             && self.key.iter().zip(chunks(key)).all(|(word, key)| word.load(Relaxed) == key)
@@ -162,12 +203,12 @@ impl<'a> RowRef<'a> {
 
     /// Puts the value in the place of what `out` holds.
     #[inline]
-    pub(super) fn copy_value(&self, out: &mut Vec<u8>) {
+    pub(crate) fn copy_value(&self, out: &mut Vec<u8>) {
         copy(self.value, self.value_len, out);
     }
 
     /// The row's hash; `scratch` is overwritten.
-    pub(super) fn hash(&self, scratch: &mut Vec<u8>) -> u64 {
+    pub(crate) fn hash(&self, scratch: &mut Vec<u8>) -> u64 {
         copy(self.key, self.key_len, scratch);
         hash_of(self.owner, key_hash(scratch))
     }
@@ -206,7 +247,9 @@ mod tests {
                     read.copy_value(&mut out);
                     assert_eq!((&out[..], read.words()), (value, row.words()));
                     assert_eq!((read.seqno, read.as_of), (seqno.get(), 77));
-                    assert_eq!((read.expiry, read.packed), (expiry, packed));
+                    let hit = read.hit(&RowOwner::new(9), 77, key, Seqno::MAX).unwrap();
+                    assert_eq!((hit.seqno, hit.as_of), (seqno, row.as_of));
+                    assert_eq!((hit.expiry, hit.packed), (expiry, packed));
                     assert!(read.is(9, key) && !read.is(8, key) && !read.is(9, &bytes[1..]));
                     assert_eq!(read.hash(&mut out), hash_of(9, key_hash(key)));
                 }

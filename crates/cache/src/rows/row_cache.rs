@@ -20,6 +20,10 @@
 //!   row filled as of a number below the floor is not used any more. A reader's view may lack that write
 //!   and its number pass it, where a memtable was sealed between the two; then the floor was raised
 //!   after the reader took it, and its fill is refused.
+//! - A row that leaves for the tier below is put there, under the lock of its group there, only if its bucket
+//!   here is what it was when the row left; and a writer forgets the key here, then there. Either it is there
+//!   first, and its change here is seen under that lock, or it finds the row. What is found there is filled
+//!   here as what is found in tables.
 //! - A row is used at a number that its version's does not pass; whatever is newer and not above that
 //!   number has forgotten it before.
 //!
@@ -29,23 +33,30 @@
 //! row.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
 use base::{Account, Reclaim, Result, Seqno};
 use parking_lot::Mutex;
 
+use super::leaving::Leaving;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
-use super::row::{ROW_BYTES_MAX, Row, RowHit, RowRef};
+use super::row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
 use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
+use crate::scm::ScmTier;
 
 /// A cache of single rows, shared by any number of threads and stores.
 pub struct RowCache {
     words: Words,
     index: TagBuckets,
+    account: Account,
     log: Mutex<RowLog>,
+    /// Where rows go that leave, and rows on their way there.
+    below: OnceLock<Arc<ScmTier>>,
+    leaving: Mutex<Leaving>,
     owners: AtomicU32,
     large: AtomicU64,
     busy: AtomicU64,
@@ -85,7 +96,10 @@ impl RowCache {
         Ok(Self {
             words,
             index,
+            account: account.clone(),
             log,
+            below: OnceLock::new(),
+            leaving: Mutex::default(),
             owners: AtomicU32::new(1),
             large: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -100,7 +114,31 @@ impl RowCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        Shared { words: &self.words, index: &self.index }
+        Shared { words: &self.words, index: &self.index, below: self.below() }
+    }
+
+    /// Has rows that leave go to `tier`, where it takes rows; that of the first caller stays.
+    pub fn set_below(&self, tier: &Arc<ScmTier>) {
+        if tier.takes_rows() && self.below.set(Arc::clone(tier)).is_ok() {
+            self.log.lock().let_leave(&self.account);
+        }
+    }
+
+    fn below(&self) -> Option<&ScmTier> {
+        self.below.get().map(|tier| &**tier)
+    }
+
+    /// Writes rows that left to the tier below: background work, for one at a time. Whether more wait.
+    pub fn write_below(&self) -> bool {
+        let Some(below) = self.below() else { return false };
+        let mut leaving = self.leaving.lock();
+        self.log.lock().take_leaving(&mut leaving);
+        let waited = leaving.len();
+        below.put_rows(leaving.rows(), |hash, number| {
+            leaving.bucket(number).is_some_and(|bucket| self.index.is_unchanged(hash, bucket))
+        });
+        leaving.clear();
+        waited > 0
     }
 
     /// Asks the processor for what [`RowCache::get`] and [`RowCache::forget`] need first.
@@ -143,13 +181,24 @@ impl RowCache {
         self.index.find(hash, |place| {
             let row = RowRef::read(self.words.get(word_of(place), ROW_BYTES_MAX / WORD_BYTES))?;
             self.words.prefetch_lines(word_of(place), row.words());
-            if !row.is(owner.number, key) || row.seqno > at.get() || row.as_of < floor {
-                return None;
-            }
+            let hit = row.hit(owner, floor, key, at)?;
             row.copy_value(value);
-            let RowRef { expiry, packed, .. } = row;
-            Some(RowHit { seqno: Seqno::checked(row.seqno)?, expiry, packed })
+            Some(hit)
         })
+    }
+
+    /// As [`RowCache::get`], of rows in the tier below. What is found may be kept ([`RowCache::fill`]), as of
+    /// the hit's number, where the caller may fill what it reads now.
+    #[inline]
+    pub fn get_below(
+        &self,
+        owner: &RowOwner,
+        key: &[u8],
+        hash: u64,
+        at: Seqno,
+        value: &mut Vec<u8>,
+    ) -> Option<RowHit> {
+        self.below()?.find_row(owner, (key, hash), at, value)
     }
 
     /// Keeps a row, made of what was read after `vacancy` was taken; the module's header says when it
@@ -165,6 +214,9 @@ impl RowCache {
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
         self.check_size(&row)?;
+        if let Some(below) = self.below().filter(|_| row.from == RowFrom::Device) {
+            below.row_missed(hash);
+        }
         // A reader never waits for another: with more threads than cores the one that holds the lock may not
         // run for milliseconds. What is asked for often is asked for again.
         let Some(mut log) = self.log.try_lock() else {
@@ -247,6 +299,10 @@ impl RowCache {
     #[inline]
     pub fn forget(&self, hash: u64) {
         self.index.forget(hash);
+        // Then below: who writes a row there looks here first, with the lock there.
+        if let Some(below) = self.below() {
+            below.forget_row(hash);
+        }
     }
 
     /// Changes the most bytes of rows; those above it are given back now.
@@ -316,4 +372,4 @@ impl fmt::Debug for RowCache {
 
 #[cfg(test)]
 #[path = "row_cache_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -6,36 +6,36 @@ use base::{Budget, ReclaimOrder, Rng, key_hash};
 use super::*;
 use crate::rows::RowFrom;
 
-const MIB: u64 = 1 << 20;
+pub(in crate::rows) const MIB: u64 = 1 << 20;
 
 /// A value that tells its key and version.
-fn value(key: u64, seqno: u64, len: usize) -> Vec<u8> {
+pub(in crate::rows) fn value(key: u64, seqno: u64, len: usize) -> Vec<u8> {
     let mut value = Rng::new(key << 32 | seqno).next_u64().to_le_bytes().to_vec();
     value.resize(len.max(8), key as u8);
     value
 }
 
-struct Rows {
-    cache: Arc<RowCache>,
-    owner: RowOwner,
+pub(in crate::rows) struct Rows {
+    pub(in crate::rows) cache: Arc<RowCache>,
+    pub(in crate::rows) owner: RowOwner,
 }
 
 impl Rows {
-    fn new(account: &Account, capacity: u64) -> Self {
+    pub(in crate::rows) fn new(account: &Account, capacity: u64) -> Self {
         let cache = Arc::new(RowCache::new(account, capacity).unwrap());
         let owner = cache.owner();
         Self { cache, owner }
     }
 
-    fn unlimited(capacity: u64) -> Self {
+    pub(in crate::rows) fn unlimited(capacity: u64) -> Self {
         Self::new(&Account::unlimited("rows"), capacity)
     }
 
-    fn hash(&self, key: u64) -> u64 {
+    pub(in crate::rows) fn hash(&self, key: u64) -> u64 {
         self.owner.hash(key_hash(&key.to_be_bytes()))
     }
 
-    fn get(&self, key: u64, at: u64) -> Option<(Vec<u8>, u64)> {
+    pub(in crate::rows) fn get(&self, key: u64, at: u64) -> Option<(Vec<u8>, u64)> {
         let mut value = Vec::new();
         let key_bytes = key.to_be_bytes();
         let at = Seqno::new(at);
@@ -43,16 +43,16 @@ impl Rows {
         Some((value, hit.seqno.get()))
     }
 
-    fn fill(&self, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+    pub(in crate::rows) fn fill(&self, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
         let vacancy = self.vacancy(key).unwrap();
         self.fill_in(vacancy, key, seqno, as_of, len)
     }
 
-    fn vacancy(&self, key: u64) -> Option<Vacancy> {
+    pub(in crate::rows) fn vacancy(&self, key: u64) -> Option<Vacancy> {
         self.cache.vacancy(&self.owner, self.hash(key))
     }
 
-    fn fill_in(&self, vacancy: Vacancy, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+    pub(in crate::rows) fn fill_in(&self, vacancy: Vacancy, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
         let (expiry, from) = (0, RowFrom::Device);
@@ -61,7 +61,7 @@ impl Rows {
     }
 
     /// Reads as the engine does: a miss is filled; whether it was a hit.
-    fn read(&self, key: u64, len: usize) -> bool {
+    pub(in crate::rows) fn read(&self, key: u64, len: usize) -> bool {
         match self.get(key, 1) {
             Some((found, _)) => {
                 assert_eq!(found, value(key, 1, len));
@@ -272,7 +272,7 @@ fn reads_spread_evenly_over_much_data_hardly_fill() {
     assert!(hits > 2_900, "{hits}, seed {seed}");
 }
 
-struct Ends<'a>(&'a AtomicBool);
+pub(in crate::rows) struct Ends<'a>(pub(in crate::rows) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {

@@ -13,6 +13,7 @@ use super::backing::{DEPTH, Held, Writer, Written};
 use super::detour::Judgement;
 use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
 use super::offers::{Origin, Staged};
+use super::row_sets::{Scratch, Share};
 use super::slot_map::{Entry, tag_of};
 use super::statistics::count;
 use super::tier::ScmTier;
@@ -42,7 +43,7 @@ const RECKON_INTERVAL: Duration = Duration::from_millis(100);
 /// What the one who does the background work has.
 pub(crate) struct Desk {
     writer: Writer,
-    budget: WriteBudget,
+    pub(super) budget: WriteBudget,
     /// Pages of the map that changed since they were written.
     dirty: Vec<bool>,
     dirty_count: usize,
@@ -56,6 +57,12 @@ pub(crate) struct Desk {
     /// whether reads go past the tier.
     reckoned: (Duration, Turns),
     judged: Judgement,
+    /// How many slots are for rows, the group that is looked at next, slots that come back from rows once
+    /// nobody reads there, and what is kept for its memory.
+    pub(super) share: Share,
+    pub(super) next_group: usize,
+    pub(super) returning: Vec<usize>,
+    pub(super) scratch: Scratch,
 }
 
 impl Desk {
@@ -71,11 +78,15 @@ impl Desk {
             quiet_since: Duration::ZERO,
             reckoned: Default::default(),
             judged: Judgement::default(),
+            share: Share::default(),
+            next_group: 0,
+            returning: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
     /// The map's page that tells of `slot` changed.
-    fn changed(&mut self, slot: usize) {
+    pub(super) fn changed(&mut self, slot: usize) {
         if let Some(dirty) = self.dirty.get_mut(Layout::map_page_of(slot)) {
             self.dirty_count += usize::from(!*dirty);
             *dirty = true;
@@ -113,6 +124,7 @@ impl ScmTier {
         self.bury(&mut desk);
         let done =
             self.write_staged(&mut desk, cache, now).and_then(|()| self.write_map(&mut desk, now));
+        self.share_slots(&mut desk);
         self.fullness.store(desk.budget.fullness(now), Relaxed);
         self.measured.reckon(&self.counters);
         let (at, before) = desk.reckoned;
@@ -231,28 +243,24 @@ impl ScmTier {
             return Ok(Err(Refusal::Budget));
         }
         let Some(slot) = self.map.room_for(page.hash) else { return Ok(Err(Refusal::Busy)) };
-        let empty = || {
-            if self.map.take(slot) {
-                count(&self.counters.dropped);
-                self.counters.resident.fetch_sub(1, Relaxed);
-            }
-        };
+        let empty = || self.take_slot(slot);
         let at = self.layout.page_of(slot);
         match desk.writer.write(&self.backing, at, &page.frame, empty)? {
             Written::InUse => Ok(Err(Refusal::Busy)),
             Written::Yes => {
-                self.spend(desk, now, false);
+                self.spend(desk, now, PAGE_BYTES, false);
                 Ok(Ok(Some(slot)))
             }
         }
     }
 
-    /// Counts a page that was written; `is_map`: of the map, or the first one.
-    pub(super) fn spend(&self, desk: &mut Desk, now: Duration, is_map: bool) {
-        desk.budget.spend(now, PAGE_BYTES as u64);
-        self.counters.bytes_written.fetch_add(PAGE_BYTES as u64, Relaxed);
+    /// Counts bytes that were written; `is_map`: of the map, or of the first page.
+    pub(super) fn spend(&self, desk: &mut Desk, now: Duration, bytes: usize, is_map: bool) {
+        let bytes = bytes as u64;
+        desk.budget.spend(now, bytes);
+        self.counters.bytes_written.fetch_add(bytes, Relaxed);
         match is_map {
-            true => _ = self.counters.bytes_written_map.fetch_add(PAGE_BYTES as u64, Relaxed),
+            true => _ = self.counters.bytes_written_map.fetch_add(bytes, Relaxed),
             false => desk.quiet_since = now,
         }
     }
@@ -272,7 +280,7 @@ impl ScmTier {
             if desk.budget.left(now) < PAGE_BYTES as u64 || !self.write_dirty(desk)? {
                 break;
             }
-            self.spend(desk, now, true);
+            self.spend(desk, now, PAGE_BYTES, true);
         }
         desk.writer.finish()
     }
@@ -298,7 +306,7 @@ impl ScmTier {
         }
         // Bounded: each turn leaves one page less.
         while desk.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut desk)? {
-            self.spend(&mut desk, now, true);
+            self.spend(&mut desk, now, PAGE_BYTES, true);
         }
         desk.writer.finish()
     }

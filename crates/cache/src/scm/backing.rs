@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 use media::emulated::Emulation;
-use media::scm::{Blocks, Facts, Pinned, Scm, Slots};
+use media::scm::{Blocks, Facts, Lent, Pinned, Scm, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
 
 use super::pins::{Pins, Reading, Writing};
@@ -117,6 +117,30 @@ impl Backing {
                 let _reading = device.pins.read(page)?;
                 Some(Held::AtDevice(Place { file, at, _reading }))
             }
+        }
+    }
+
+    /// Makes page `page` words that many use at once, where it is memory and nobody uses it.
+    pub(crate) fn lend(&self, page: usize) -> bool {
+        match self {
+            Self::Memory(slots) => slots.lend(page),
+            Self::Device(_) => false,
+        }
+    }
+
+    /// The words of page `page`, which is lent.
+    pub(crate) fn words(&self, page: usize) -> Option<Lent<'_>> {
+        match self {
+            Self::Memory(slots) => slots.words(page),
+            Self::Device(_) => None,
+        }
+    }
+
+    /// Makes page `page`, which is lent, a page again; false while somebody uses its words.
+    pub(crate) fn take_back(&self, page: usize) -> bool {
+        match self {
+            Self::Memory(slots) => slots.take_back(page),
+            Self::Device(_) => false,
         }
     }
 

@@ -72,7 +72,7 @@ impl Offers {
         let _ = self.wake.set(wake);
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::limits::PAGE_BYTES;
 use base::{Account, Clock, Error, Result, hash64};
 use media::scm::Scm;
 
@@ -50,7 +51,7 @@ impl ScmTier {
             Error::invalid("size of an SCM tier").expected("at least 18 pages").got(pages)
         })?;
         let slots = layout.sets * WAYS;
-        let bytes = slots as u64 * SLOT_SIXTEENTHS / 16 + Self::ghost_bytes(slots);
+        let bytes = slots as u64 * SLOT_SIXTEENTHS / 16 + Self::bytes_beside(backing.facts(), layout.sets);
         let charge = account.charge(bytes)?;
         let prior = options.prior.unwrap_or_else(|| Prior::of_kind(backing.facts()));
         let mut writer = backing.writer(account, prior.writes)?;
@@ -74,7 +75,7 @@ impl ScmTier {
         match is_found {
             true => tier.restore(),
             // The first page counts, too.
-            false => tier.spend(&mut tier.desk.lock(), tier.now(), true),
+            false => tier.spend(&mut tier.desk.lock(), tier.now(), PAGE_BYTES, true),
         }
         Ok(tier)
     }

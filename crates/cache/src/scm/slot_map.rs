@@ -25,7 +25,7 @@ pub(crate) const WAYS: usize = 16;
 
 /// The hash of a slot that holds nothing.
 const EMPTY: u64 = 0;
-/// The hash of a slot that is being written.
+/// The hash of a slot that is being written, or holds rows.
 const TAKEN: u64 = u64::MAX;
 
 /// A slot's state: how often its page was asked for, up to three, and what is known of it.
@@ -236,12 +236,20 @@ impl SlotMap {
         None
     }
 
-    /// Takes `slot` for a page that is being written; whether it held another.
-    pub(crate) fn take(&self, slot: usize) -> bool {
+    /// Takes `slot` for a page that is being written, or for rows; the hash of the page that it held.
+    pub(crate) fn take(&self, slot: usize) -> Option<u64> {
         if let Some(state) = self.states.get(slot) {
             state.store(0, Relaxed);
         }
-        self.hashes.get(slot).is_some_and(|word| word.swap(TAKEN, Relaxed) != EMPTY)
+        let hash = self.hashes.get(slot)?.swap(TAKEN, Relaxed);
+        (hash != EMPTY && hash != TAKEN).then_some(hash)
+    }
+
+    /// Empties `slot`, taken until now.
+    pub(crate) fn release(&self, slot: usize) {
+        if let Some(word) = self.hashes.get(slot) {
+            word.store(EMPTY, Release);
+        }
     }
 
     /// Empties `slot` if it holds the page with this hash; whether it did.

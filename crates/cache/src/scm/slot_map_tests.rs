@@ -25,7 +25,9 @@ fn what_was_put_is_found_until_it_is_cleared() {
     assert_eq!(map.find(hash(1)), Some(slot));
     assert!(map.holds(slot, hash(1)) && !map.holds(slot, hash(2)));
     assert_eq!(map.find(hash(2)), None);
-    assert!(!map.clear_if(slot, hash(2)) && map.clear_if(slot, hash(1)) && !map.take(slot));
+    assert!(!map.clear_if(slot, hash(2)));
+    assert_eq!((map.take(slot), map.take(slot)), (Some(hash(1)), None));
+    map.release(slot);
     assert_eq!(map.find(hash(1)), None);
     let slot = map.room_for(0).unwrap();
     map.place(slot, entry(0), PageKind::Meta);

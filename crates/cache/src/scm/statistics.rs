@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::admission::Refusal;
+use super::row_sets::RowSetStatistics;
 
 /// The counts at one moment, since the tier was opened. Pages, unless something else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct ScmStatistics {
     pub write_nanos: u32,
     /// What a page from flash was measured to cost lately, nanoseconds.
     pub flash_nanos: u32,
+    /// Rows among the pages.
+    pub rows: RowSetStatistics,
 }
 
 /// Pages that were not let in.

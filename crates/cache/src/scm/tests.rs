@@ -469,6 +469,6 @@ fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
     let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken, &still());
     let tier = tier.unwrap();
     let slots = tier.statistics().slots;
-    let beside_ghost = taken.used() - ScmTier::ghost_bytes(slots as usize);
-    assert!(beside_ghost <= 12 * slots, "{} a slot", beside_ghost as f64 / slots as f64);
+    let beside_ghosts = taken.used() - ScmTier::ghost_bytes(tier.facts(), slots as usize);
+    assert!(beside_ghosts <= 12 * slots, "{} a slot", beside_ghosts as f64 / slots as f64);
 }

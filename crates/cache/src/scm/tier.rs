@@ -26,9 +26,10 @@ use super::journal::Layout;
 use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
 use super::prior::Prior;
+use super::row_sets::{RowSets, pages_remembered, rows_remembered};
+use super::shared_ghost::SharedGhost;
 use super::slot_map::{SlotMap, tag_of};
 use super::statistics::{Counters, ScmStatistics, count};
-use crate::rows::Ghost;
 use crate::{PageKey, PageKind};
 
 /// A tier of 4 KiB slots below DRAM, shared by any number of threads and stores.
@@ -48,8 +49,13 @@ pub struct ScmTier {
     pub(super) detour: Detour,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
     alone: [Aside; 2],
-    /// What left DRAM and was refused; by hash.
-    ghosts: Box<[Mutex<Ghost>]>,
+    /// What left DRAM and was refused.
+    ghost: SharedGhost,
+    /// Rows among the pages; none where it holds none.
+    pub(super) rows: Option<RowSets>,
+    /// Of these what went last, and of pages.
+    pub(super) gone_rows: SharedGhost,
+    pub(super) gone_pages: SharedGhost,
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
     pub(super) fullness: AtomicU32,
     /// What of late counts for pages that merges write.
@@ -131,11 +137,8 @@ pub(crate) struct Leaving {
     pub(crate) is_demoted: bool,
 }
 
-/// Parts of the ghost, each with a lock of its own.
-const GHOSTS: usize = 16;
-
 /// Pages that the ghost remembers, for each slot.
-const REMEMBERED: usize = 2;
+pub(super) const REMEMBERED: usize = 2;
 
 /// Of so many uses of a page where it lies, one is timed.
 const TIMED: u64 = 64;
@@ -151,10 +154,14 @@ impl ScmTier {
         let map = SlotMap::new(layout.sets);
         let (measured, counters) = (Measured::new(prior), Counters::default());
         measured.reckon(&counters);
-        let ghost = || Mutex::new(Ghost::new(map.slots() * REMEMBERED / GHOSTS));
+        let rows = Self::has_rows(backing.facts()).then(|| RowSets::new(layout.sets));
+        let remembered = |count: usize| SharedGhost::new(if rows.is_some() { count } else { 0 });
         Self {
             clock,
-            ghosts: (0..GHOSTS).map(|_| ghost()).collect(),
+            ghost: SharedGhost::new(map.slots() * REMEMBERED),
+            gone_rows: remembered(rows_remembered(map.slots())),
+            gone_pages: remembered(pages_remembered(map.slots())),
+            rows,
             backing,
             layout,
             id,
@@ -174,11 +181,6 @@ impl ScmTier {
             failure: Mutex::default(),
             _charge: charge,
         }
-    }
-
-    /// What the ghost of a tier of `slots` slots takes, bytes.
-    pub(super) const fn ghost_bytes(slots: usize) -> u64 {
-        Ghost::bytes_of(slots * REMEMBERED / GHOSTS) * GHOSTS as u64
     }
 
     /// What it lies on.
@@ -226,6 +228,11 @@ impl ScmTier {
         self.offers.on_work(wake);
     }
 
+    /// Has the background work look at once.
+    pub(crate) fn wake(&self) {
+        self.offers.wake();
+    }
+
     /// Whether it is slower than flash, so that reads go past it.
     #[must_use]
     pub fn is_slow(&self) -> bool {
@@ -247,6 +254,7 @@ impl ScmTier {
         let hash = key.hash();
         let Some(slot) = self.map.find(hash) else {
             count(&self.counters.misses);
+            self.page_missed(hash);
             return None;
         };
         if self.detour.leads_past(|| self.now()) {
@@ -403,8 +411,7 @@ impl ScmTier {
             return Err(Refusal::Busy);
         }
         let has_room = self.map.has_room(hash);
-        let ghost = self.ghost(hash);
-        let is_remembered = || ghost.is_some_and(|ghost| ghost.lock().recall(hash));
+        let is_remembered = || self.ghost.recall(hash);
         let offer = Offer {
             has_room,
             // Metadata always does.
@@ -415,17 +422,10 @@ impl ScmTier {
         };
         let decided = self.admission.decide(offer);
         // What was just read and is not let in enters DRAM, and is remembered when it leaves that.
-        if decided.is_err()
-            && page.is_demoted
-            && let Some(ghost) = ghost
-        {
-            ghost.lock().remember(hash);
+        if decided.is_err() && page.is_demoted {
+            self.ghost.remember(hash);
         }
         decided
-    }
-
-    fn ghost(&self, hash: u64) -> Option<&Mutex<Ghost>> {
-        self.ghosts.get((hash >> 60) as usize % GHOSTS)
     }
 
     /// A page that it wants, in a frame that nobody changes any more.
@@ -453,9 +453,7 @@ impl ScmTier {
             return count(&self.counters.kept);
         }
         count(&self.counters.reclaimed);
-        if let Some(ghost) = self.ghost(hash) {
-            ghost.lock().remember(hash);
-        }
+        self.ghost.remember(hash);
     }
 
     /// The counts so far.
@@ -466,6 +464,7 @@ impl ScmTier {
             flash_nanos: self.measured.flash_nanos(),
             hit_nanos: self.measured.hit_nanos(),
             write_nanos: self.measured.write_nanos(),
+            rows: self.rows.as_ref().map(|rows| rows.counters.statistics()).unwrap_or_default(),
             ..self.counters.statistics()
         }
     }

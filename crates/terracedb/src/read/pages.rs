@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Error, ErrorKind, Result};
+use base::{Account, Charge, Counter, Error, ErrorKind, Result, Seqno};
 use cache::{Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
 use super::below::{Below, Found};
-use super::{Curves, PageFile, ReadAhead, ReadOp, Rows};
+use super::rows::{Probe, RowValue};
+use super::{Curves, PageFile, ReadAhead, ReadOp, Rows, Value};
+use crate::ordered::View;
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
 pub(crate) const CACHED_RUN_PAGES_MAX: u32 = 16;
@@ -39,13 +41,13 @@ pub(crate) struct PageReader {
 pub(crate) struct ReadCounters {
     /// Steps of read operations: gets, queued gets and cursor moves alike.
     pub(crate) steps: Counter,
-    /// Lookups answered by a row.
+    /// Lookups answered by a row in DRAM.
     pub(crate) row: Counter,
     /// Lookups that found a value without a page.
     pub(crate) memtable: Counter,
     /// Lookups answered from cached pages.
     pub(crate) page: Counter,
-    /// Lookups answered from the tier below DRAM.
+    /// Lookups answered from the tier below DRAM, by a page or a row.
     pub(crate) below: Counter,
     /// Lookups that read the device.
     pub(crate) flash: Counter,
@@ -113,6 +115,22 @@ impl PageReader {
         account: Account,
     ) -> Self {
         Self { cache, rows, curves, account, counters: ReadCounters::default() }
+    }
+
+    /// The value of `key` as of `at`, where a row has it, in DRAM or below: [`Rows::get`], counted.
+    #[inline]
+    pub(crate) fn row(
+        &self,
+        view: &View,
+        key: &[u8],
+        probe: Probe,
+        at: Seqno,
+        now: Option<u64>,
+    ) -> Option<Value> {
+        let RowValue { value, is_below } = self.rows.get(view, key, probe, at, now)?;
+        let counter = if is_below { &self.counters.below } else { &self.counters.row };
+        counter.add(1);
+        Some(value)
     }
 
     fn key(span: Span, number: u32) -> PageKey {

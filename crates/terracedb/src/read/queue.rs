@@ -131,8 +131,7 @@ impl ReadQueue {
                 self.depth()
             )));
         }
-        if let Some(value) = self.reader.rows.get(view, key.bytes(), probe, at, now) {
-            self.reader.counters.row.add(1);
+        if let Some(value) = self.reader.row(view, key.bytes(), probe, at, now) {
             self.done.push_back(Completed { token, result: Ok(Some(value.bytes)) });
             return Ok(());
         }

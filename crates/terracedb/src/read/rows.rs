@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::{Seqno, key_hash};
 use bytes::Bytes;
 use cache::rows::{Row, RowFrom, Vacancy, row_bytes};
-use cache::{Balance, RowCache, RowOwner};
+use cache::{Balance, RowCache, RowHit, RowOwner};
 
 use super::pages::Depth;
 use super::{Curves, Lookup, Value};
@@ -33,6 +33,13 @@ impl Probe {
     pub(crate) fn only_looking(key: &[u8]) -> Self {
         Self { hash: key_hash(key), vacancy: None }
     }
+}
+
+/// The value of a row, and whether that was one of the tier below.
+#[derive(Debug)]
+pub(crate) struct RowValue {
+    pub(crate) value: Value,
+    pub(crate) is_below: bool,
 }
 
 /// The row cache, as a store's reads use it.
@@ -90,20 +97,43 @@ impl Rows {
         probe: Probe,
         at: Seqno,
         now: Option<u64>,
-    ) -> Option<Value> {
+    ) -> Option<RowValue> {
         let owner = view.semantics.rows();
         let mut bytes = Vec::new();
         let hash = owner.hash(probe.hash);
-        let hit = self.cache.get(owner, key, hash, at, &mut bytes)?;
+        let (hit, is_below) = match self.cache.get(owner, key, hash, at, &mut bytes) {
+            Some(hit) => (hit, false),
+            None => (self.cache.get_below(owner, key, hash, at, &mut bytes)?, true),
+        };
         let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
         if hit.expiry > 0 && is_over() {
             return None;
         }
-        self.curves.row_hit(hash, key, bytes.len());
+        match is_below {
+            false => self.curves.row_hit(hash, key, bytes.len()),
+            true => self.rise(view, key, probe, at, (hit, &bytes)),
+        }
         if hit.packed {
             bytes = table::unpack_value(&bytes).ok()?;
         }
-        Some(Value { bytes: Bytes::from(bytes), expiry: hit.expiry })
+        Some(RowValue { value: Value { bytes: Bytes::from(bytes), expiry: hit.expiry }, is_below })
+    }
+
+    /// Leaves a row in DRAM of one that was found below, where it may.
+    fn rise(&self, view: &View, key: &[u8], probe: Probe, at: Seqno, (hit, stored): (RowHit, &[u8])) {
+        let Some(vacancy) = probe.vacancy.filter(|_| self.are_kept) else { return };
+        self.balance.missed();
+        // A writer that forgot it above may have yet to forget it below.
+        if view.holds_newer(key, at) {
+            return;
+        }
+        let owner = view.semantics.rows();
+        let hash = owner.hash(probe.hash);
+        self.curves.row_missed(hash, key, stored.len());
+        let RowHit { seqno, as_of, expiry, packed } = hit;
+        let row = Row { key, value: stored, packed, seqno, as_of, expiry, from: RowFrom::BelowRow };
+        // Refusals are counted there.
+        let _ = self.cache.fill(owner, hash, vacancy, row);
     }
 
     /// A scan reads a page from the device.

@@ -1,0 +1,243 @@
+//! Rows that leave DRAM for a tier of memory, are found there, and come up again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use base::{Account, Clock, ManualClock, Rng, Seqno};
+use media::scm::{Region, Scm};
+
+use super::row::{Row, RowFrom, RowHit};
+use super::row_cache::tests::{Ends, MIB, Rows, value};
+use crate::{PageCache, RowSetStatistics, ScmOptions, ScmTier};
+
+/// Rows over a tier, and pages that share it.
+struct Tiered {
+    rows: Rows,
+    tier: Arc<ScmTier>,
+    pages: PageCache,
+}
+
+impl Tiered {
+    fn new(capacity: u64, below: u64, write_budget: Option<u64>) -> Self {
+        let account = Account::unlimited("test");
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+        let options = ScmOptions { write_budget, id: 5, ..ScmOptions::default() };
+        let scm = Scm::Mapped(Region::anonymous(below).unwrap());
+        let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
+        let pages = PageCache::new(&account, MIB).unwrap();
+        let rows = Rows::unlimited(capacity);
+        pages.set_below(&tier);
+        rows.cache.set_below(&tier);
+        Self { rows, tier, pages }
+    }
+
+    /// What the background does.
+    fn work(&self) {
+        while self.rows.cache.write_below() {}
+        self.tier.step(&self.pages);
+    }
+
+    fn get_below(&self, key: u64, at: u64) -> Option<(Vec<u8>, RowHit)> {
+        let (mut found, key_bytes) = (Vec::new(), key.to_be_bytes());
+        let (Rows { cache, owner }, hash) = (&self.rows, self.rows.hash(key));
+        let hit = cache.get_below(owner, &key_bytes, hash, Seqno::new(at), &mut found)?;
+        Some((found, hit))
+    }
+
+    /// Keeps in DRAM what was found below.
+    fn rise(&self, vacancy: super::Vacancy, key: u64, (value, hit): &(Vec<u8>, RowHit)) -> bool {
+        let (key_bytes, RowHit { seqno, as_of, expiry, packed }) = (key.to_be_bytes(), *hit);
+        let from = RowFrom::BelowRow;
+        let row = Row { key: &key_bytes, value, packed, seqno, as_of, expiry, from };
+        self.rows.cache.fill(&self.rows.owner, self.rows.hash(key), vacancy, row).is_ok()
+    }
+
+    /// Reads `key` as the engine does; whether it was found in DRAM, or below.
+    fn read(&self, key: u64, len: usize) -> [bool; 2] {
+        let vacancy = self.rows.vacancy(key).unwrap();
+        if let Some((found, _)) = self.rows.get(key, 1) {
+            assert_eq!(found, value(key, 1, len));
+            return [true, false];
+        }
+        let found = self.get_below(key, 1);
+        match &found {
+            Some(row) => {
+                assert_eq!(row.0, value(key, 1, len));
+                self.rise(vacancy, key, row);
+            }
+            None => _ = self.rows.fill(key, 1, 1, len),
+        }
+        [false, found.is_some()]
+    }
+
+    fn counts(&self) -> RowSetStatistics {
+        self.tier.statistics().rows
+    }
+}
+
+#[test]
+fn rows_that_leave_are_found_below_and_come_up_again() {
+    let it = Tiered::new(2 * MIB, 16 * MIB, None);
+    // Six times what DRAM holds.
+    let read_all = || {
+        let mut hits = [0; 2];
+        for key in 0..30_000 {
+            let found = it.read(key, 300);
+            hits = [hits[0] + usize::from(found[0]), hits[1] + usize::from(found[1])];
+            if key % 64 == 0 {
+                it.work();
+            }
+        }
+        it.work();
+        hits
+    };
+    read_all();
+    let counts = it.counts();
+    // Some are not let in above: nothing is asked for again yet.
+    assert!(counts.demoted > 12_000 && counts.rows > 12_000, "{counts:?}");
+    // Half of the tier is theirs at first.
+    assert!(counts.slots <= counts.slots_max && counts.slots_max <= 2048 + 64, "{counts:?}");
+    let [above, below] = read_all();
+    assert!(above + below > 15_000 && below > 10_000, "{above} {below}");
+    // A row that comes up and leaves again is there still, and is not written again.
+    let counts = it.counts();
+    assert!(counts.kept > 100, "{counts:?}");
+    assert_eq!(counts.damaged, 0);
+    assert!(it.tier.statistics().bytes_written > counts.bytes_written);
+}
+
+#[test]
+fn a_row_that_was_written_or_deleted_with_a_range_is_not_found_below() {
+    let it = Tiered::new(2 * MIB, 16 * MIB, None);
+    for key in 0..12_000 {
+        it.rows.fill(key, 1, 5, 300);
+        it.work();
+    }
+    let below: Vec<u64> = (0..12_000).filter(|key| it.get_below(*key, 9).is_some()).collect();
+    assert!(below.len() > 500, "{}", below.len());
+    let [key, other] = [below[0], below[1]];
+    // Who reads as of before it was written does not see it.
+    assert!(it.get_below(key, 0).is_none());
+    it.rows.cache.forget(it.rows.hash(key));
+    assert!(it.get_below(key, 9).is_none() && it.get_below(other, 9).is_some());
+    it.rows.owner.raise_floor(Seqno::new(6));
+    assert!(below.iter().all(|key| it.get_below(*key, 9).is_none()));
+}
+
+#[test]
+fn a_row_whose_key_is_written_on_its_way_is_not_put() {
+    let it = Tiered::new(2 * MIB, 16 * MIB, None);
+    (0..9_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
+    let gone: Vec<u64> = (0..9_000).filter(|key| it.rows.get(*key, 9).is_none()).collect();
+    assert!(gone.len() > 100);
+    gone.iter().for_each(|key| it.rows.cache.forget(it.rows.hash(*key)));
+    it.work();
+    let counts = it.counts();
+    assert!(gone.iter().all(|key| it.get_below(*key, 9).is_none()));
+    assert!(counts.refused_written > 0 && counts.demoted == 0, "{counts:?}");
+}
+
+#[test]
+fn rows_that_pages_below_could_give_are_not_put() {
+    let it = Tiered::new(2 * MIB, 16 * MIB, None);
+    for key in 0..9_000u64 {
+        let (bytes, value) = (key.to_be_bytes(), value(key, 1, 300));
+        let (seqno, from) = (Seqno::new(1), RowFrom::Below);
+        let (as_of, expiry, packed) = (seqno, 0, false);
+        let row = Row { key: &bytes, value: &value, packed, seqno, as_of, expiry, from };
+        let (vacancy, hash) = (it.rows.vacancy(key).unwrap(), it.rows.hash(key));
+        let _ = it.rows.cache.fill(&it.rows.owner, hash, vacancy, row);
+    }
+    it.work();
+    assert_eq!(it.counts(), RowSetStatistics { slots_max: it.counts().slots_max, ..Default::default() });
+    assert!(it.rows.cache.statistics().evicted > 1_000);
+}
+
+#[test]
+fn what_waits_and_what_is_written_is_bounded() {
+    let it = Tiered::new(2 * MIB, 16 * MIB, Some(1024));
+    (0..20_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
+    it.work();
+    let counts = it.counts();
+    assert!(counts.refused_busy > 1_000, "nobody wrote them: {counts:?}");
+    (0..2_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
+    it.work();
+    let (counts, written) = (it.counts(), it.tier.statistics().bytes_written);
+    // Of a minute.
+    assert!(counts.refused_budget > 50 && written <= 60 << 10, "{written} {counts:?}");
+}
+
+/// As the test of the row cache alone, of fewer rows in DRAM than keys: rows leave, are put below while keys
+/// are written, and come up.
+#[test]
+fn no_reader_gets_anything_but_the_newest_version() {
+    const KEYS: u64 = 16_000;
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let it = Tiered::new(2 * MIB, 4 * MIB, None);
+    let applied: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(1)).collect();
+    let (visible, done) = (AtomicU64::new(1), AtomicBool::new(false));
+    let [above, below] = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        let (it, applied, visible, done) = (&it, &applied, &visible, &done);
+        let (above, below) = (&above, &below);
+        for _ in 0..2 {
+            let mut rng = Rng::new(rng.next_u64());
+            scope.spawn(move || {
+                let _ends = Ends(done);
+                while !done.load(SeqCst) {
+                    let key = rng.below(KEYS);
+                    let vacancy = it.rows.vacancy(key);
+                    let at = visible.load(SeqCst);
+                    let before = applied[key as usize].load(SeqCst);
+                    let check = |found: &[u8], seqno: u64| {
+                        assert_eq!(found, value(key, seqno, 300), "seed {seed}");
+                        assert!(before > at || seqno == before, "{seqno} {before} {at}, {seed}");
+                    };
+                    if let Some((found, seqno)) = it.rows.get(key, at) {
+                        check(&found, seqno);
+                        above.fetch_add(1, Relaxed);
+                    } else if let Some(row) = it.get_below(key, at) {
+                        check(&row.0, row.1.seqno.get());
+                        below.fetch_add(1, Relaxed);
+                        // Where the view has a newer version nothing is kept.
+                        if before <= at
+                            && let Some(vacancy) = vacancy
+                        {
+                            it.rise(vacancy, key, &row);
+                        }
+                    } else if before <= at
+                        && let Some(vacancy) = vacancy
+                    {
+                        it.rows.fill_in(vacancy, key, before, at, 300);
+                    }
+                }
+            });
+        }
+        scope.spawn(move || {
+            let _ends = Ends(done);
+            while !done.load(SeqCst) {
+                it.work();
+            }
+        });
+        let enough = || below.load(Relaxed) >= 20_000 || done.load(SeqCst);
+        for seqno in (2..).take_while(|_| !enough()) {
+            if rng.one_in(20_000) {
+                it.rows.owner.raise_floor(Seqno::new(seqno));
+            } else {
+                // A few keys are written over and over, which readers ask for as others.
+                let key = if rng.one_in(4) { rng.below(KEYS) } else { rng.below(200) };
+                applied[key as usize].store(seqno, SeqCst);
+                it.rows.cache.forget(it.rows.hash(key));
+            }
+            visible.store(seqno, SeqCst);
+            // Readers have a say in what is read before the next write.
+            (0..rng.below(2000)).for_each(|_| std::hint::spin_loop());
+        }
+        done.store(true, SeqCst);
+    });
+    let counts = it.counts();
+    assert!(counts.demoted > 200 && counts.hits > 10_000, "seed {seed}: {counts:?}");
+    assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+}

@@ -1,0 +1,133 @@
+//! A group: as many pages of rows as it has now of the slots of one set, under one lock.
+//!
+//! Its version is a sequence lock, as that of [`arena::TagBuckets`]: odd while something changes. A row lies
+//! in one page of its group, which its hash and the number of pages tell; where a page is added, only rows
+//! that go there move (consistent hashing by one draw for each page: Lamping and Veach, 2014).
+
+use std::hint::spin_loop;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, fence};
+use std::thread::yield_now;
+
+/// Looks at a locked group before the core is given away.
+const SPINS: u32 = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    version: AtomicU32,
+    width: AtomicU32,
+}
+
+impl Group {
+    /// Its version, and its pages; none while it is changed.
+    #[inline]
+    pub(super) fn look(&self) -> Option<(u32, usize)> {
+        let version = self.version.load(Acquire);
+        version.is_multiple_of(2).then(|| (version, self.width()))
+    }
+
+    /// Whether nothing changed since [`Group::look`] told `version`.
+    #[inline]
+    pub(super) fn is_still(&self, version: u32) -> bool {
+        // Pairs with the fence of `lock`: who saw a word that was written after a change also sees the
+        // version of that change.
+        fence(Acquire);
+        self.version.load(Relaxed) == version
+    }
+
+    /// How many pages it has.
+    pub(super) fn width(&self) -> usize {
+        self.width.load(Acquire) as usize
+    }
+
+    /// Counts as a change where nothing changed since [`Group::look`] told `version`; whether it did.
+    pub(super) fn touch(&self, version: u32) -> bool {
+        let next = version.wrapping_add(2);
+        self.version.compare_exchange(version, next, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Locks it for changes. Those who hold it do a bounded piece of work in memory.
+    pub(super) fn lock(&self) -> Locked<'_> {
+        let mut spins = 0u32;
+        loop {
+            let seen = self.version.load(Relaxed);
+            if seen.is_multiple_of(2)
+                && self.version.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed).is_ok()
+            {
+                // The odd version is there before anything that is changed under it.
+                fence(Release);
+                return Locked { group: self, version: seen };
+            }
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(SPINS) { yield_now() } else { spin_loop() }
+        }
+    }
+}
+
+/// A group that one changes.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    group: &'a Group,
+    version: u32,
+}
+
+impl Locked<'_> {
+    /// It has so many pages from now on.
+    pub(super) fn set_width(&self, width: usize) {
+        self.group.width.store(width as u32, Release);
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.group.version.store(self.version.wrapping_add(2), Release);
+    }
+}
+
+/// Which of `width` pages a row with this hash lies in.
+#[inline]
+pub(super) fn page_of(hash: u64, width: usize) -> usize {
+    let (mut draw, mut page) = (hash, 0);
+    for number in 1..width as u64 {
+        draw = draw.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        if ((draw >> 32) * (number + 1)) >> 32 == 0 {
+            page = number as usize;
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_spread_evenly_and_those_that_move_go_to_the_page_that_is_added() {
+        let hashes: Vec<u64> = (0..40_000u64).map(|n| base::hash64(n, b"row")).collect();
+        for width in 1..15 {
+            let mut rows = vec![0; width + 1];
+            for hash in &hashes {
+                let (now, next) = (page_of(*hash, width), page_of(*hash, width + 1));
+                assert!(next == now || next == width);
+                rows[next] += 1;
+            }
+            let even = hashes.len() / (width + 1);
+            assert!(rows.iter().all(|n| n * 10 > even * 9 && n * 10 < even * 11), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_is_seen_by_who_looked_before() {
+        let group = Group::default();
+        let (version, width) = group.look().unwrap();
+        assert!(width == 0 && group.is_still(version));
+        let locked = group.lock();
+        assert!(group.look().is_none() && !group.is_still(version) && !group.touch(version));
+        locked.set_width(3);
+        drop(locked);
+        let (version, width) = group.look().unwrap();
+        assert_eq!(width, 3);
+        assert!(group.touch(version) && !group.is_still(version) && !group.touch(version));
+    }
+}

@@ -1,0 +1,317 @@
+//! Rows in the tier: what left the rows of DRAM and was read from the device lies here by itself, where its
+//! page would take ten or twenty times as much.
+//!
+//! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
+//! [`Share`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
+//! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]): many
+//! read it while one changes it, and who read it asks the group's version whether what it saw counts.
+//!
+//! Rows here are as coherent as those above ([`crate::RowCache`]), since writers forget a key above first and
+//! then here, and a row is put only where its bucket above did not change since it left ([`RowSets::put`]).
+//! They end with the process: which of them were forgotten is nowhere in the medium. So they lie only on
+//! a medium that ends with it, too, and leave other tiers to pages, which are found again.
+//!
+//! I8: a row's check is verified at each use.
+
+mod counters;
+mod group;
+mod set;
+mod share;
+mod tier;
+
+#[cfg(test)]
+mod tests;
+
+use std::hint::spin_loop;
+use std::sync::atomic::AtomicU64;
+
+use arena::WORD_BYTES;
+use base::Seqno;
+use media::scm::Lent;
+
+pub use counters::RowSetStatistics;
+pub(super) use counters::RowSetCounters;
+use group::{Group, page_of};
+pub(super) use set::Scratch;
+use set::{Put, RowSet, check_of};
+pub(super) use share::{Share, pages_remembered, rows_remembered};
+
+use super::slot_map::WAYS;
+use super::statistics::count;
+use crate::rows::{RowHit, RowOwner, RowRef};
+
+/// Looks of a reader at a group that keeps changing before it goes without.
+const TRIES: usize = 4;
+
+/// Pages of a group at most: two are left to pages, metadata among them.
+const WIDTH_MAX: usize = WAYS - 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct RowSets {
+    groups: Box<[Group]>,
+    pub(super) counters: RowSetCounters,
+}
+
+/// Where the pages of rows are: their words by slot.
+pub(super) trait Pages {
+    /// None where the slot is not lent.
+    fn words(&self, slot: usize) -> Option<Lent<'_>>;
+}
+
+/// A row that is to be put here.
+pub(super) struct NewRow<'a> {
+    pub(super) hash: u64,
+    pub(super) words: &'a [AtomicU64],
+}
+
+/// What became of a row that was to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was there already.
+    Kept,
+    /// It is there now, and so many bytes were written.
+    Written(usize),
+    /// Its key was written since it left DRAM.
+    Late,
+    /// There is no page for it.
+    NoRoom,
+}
+
+impl RowSets {
+    /// None yet, of so many groups.
+    pub(super) fn new(groups: usize) -> Self {
+        let groups = (0..groups).map(|_| Group::default()).collect();
+        Self { groups, counters: RowSetCounters::default() }
+    }
+
+    /// What it takes, bytes.
+    pub(super) const fn bytes_of(groups: usize) -> u64 {
+        (groups * size_of::<Group>()) as u64
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The group of a row with this hash.
+    fn number(&self, hash: u64) -> usize {
+        let mixed = hash.wrapping_mul(0xa076_1d64_78bd_642f) >> 32;
+        ((mixed * self.groups.len() as u64) >> 32) as usize
+    }
+
+    fn group(&self, hash: u64) -> Option<&Group> {
+        self.groups.get(self.number(hash))
+    }
+
+    /// The slot of page `page` of a group.
+    const fn slot(group: usize, page: usize) -> usize {
+        group * WAYS + WAYS - 1 - page
+    }
+
+    /// The slot of the row's page where its group has `width`.
+    fn slot_of(&self, hash: u64, width: usize) -> usize {
+        Self::slot(self.number(hash), page_of(hash, width))
+    }
+
+    /// How many pages group `group` has.
+    pub(super) fn width(&self, group: usize) -> usize {
+        self.groups.get(group).map_or(0, Group::width)
+    }
+
+    /// As [`crate::RowCache::get`].
+    pub(super) fn find(
+        &self,
+        pages: &impl Pages,
+        owner: &RowOwner,
+        (key, hash): (&[u8], u64),
+        at: Seqno,
+        value: &mut Vec<u8>,
+    ) -> Option<RowHit> {
+        let (floor, group) = (owner.floor(), self.group(hash)?);
+        for _ in 0..TRIES {
+            let Some((version, width)) = group.look() else {
+                spin_loop();
+                continue;
+            };
+            if width == 0 {
+                return None;
+            }
+            let words = pages.words(self.slot_of(hash, width))?;
+            let set = RowSet(&words);
+            let found = set.find(hash, |row, check| {
+                let hit = row.hit(owner, floor, key, at)?;
+                row.copy_value(value);
+                let is_right = check_of(hash, row, value) == check;
+                Some((hit, is_right, row.words()))
+            });
+            let read = set.entries_bytes();
+            if !group.is_still(version) {
+                continue;
+            }
+            let Some(((hit, is_right, row_words), place)) = found else {
+                words.delay(true, read);
+                return None;
+            };
+            words.delay(true, read + row_words * WORD_BYTES);
+            if words.is_lost() {
+                return None;
+            }
+            if !is_right {
+                drop(words);
+                self.forget(pages, hash);
+                count(&self.counters.damaged);
+                return None;
+            }
+            set.warm(place);
+            count(&self.counters.hits);
+            return Some(hit);
+        }
+        None
+    }
+
+    /// A key with this hash is written, and was forgotten above: as [`crate::RowCache::forget`].
+    pub(super) fn forget(&self, pages: &impl Pages, hash: u64) {
+        let Some(group) = self.group(hash) else { return };
+        if let Some((version, width)) = group.look() {
+            let may_have = width > 0 && {
+                let words = pages.words(self.slot_of(hash, width));
+                words.is_none_or(|words| {
+                    words.delay(true, RowSet(&words).entries_bytes());
+                    RowSet(&words).may_have(hash)
+                })
+            };
+            // Nothing to forget. That the version changed tells whoever puts a row next what was forgotten above.
+            if !may_have && group.touch(version) {
+                return;
+            }
+        }
+        let _locked = group.lock();
+        let width = group.width();
+        // Under the lock its page is lent, and used by as many as look at it: one that cannot be used for
+        // them comes free.
+        let mut gone = 0;
+        if width > 0 {
+            let words = self.words(pages, self.slot_of(hash, width));
+            gone = RowSet(&words).remove(hash);
+        }
+        self.counters.went(gone);
+    }
+
+    /// The words of a page of a group that is locked.
+    fn words<'a>(&self, pages: &'a impl Pages, slot: usize) -> Lent<'a> {
+        let mut found = pages.words(slot);
+        loop {
+            match found {
+                Some(words) => return words,
+                None => {
+                    std::thread::yield_now();
+                    found = pages.words(slot);
+                }
+            }
+        }
+    }
+
+    /// Whether a row of `words` words with this hash finds room without one going.
+    pub(super) fn has_room(&self, pages: &impl Pages, hash: u64, words: usize) -> bool {
+        let width = self.group(hash).map_or(0, Group::width);
+        width > 0
+            && pages.words(self.slot_of(hash, width)).is_some_and(|it| RowSet(&it).has_room(words))
+    }
+
+    /// Puts a row here where `is_current` says that its key was not written since it left DRAM; tells of the
+    /// rows that go for it. For one at a time.
+    pub(super) fn put(
+        &self,
+        pages: &impl Pages,
+        NewRow { hash, words: new }: NewRow<'_>,
+        is_current: impl FnOnce() -> bool,
+        scratch: &mut Scratch,
+        mut gone: impl FnMut(u64),
+    ) -> Outcome {
+        let (Some(group), Some(row)) = (self.group(hash), RowRef::read(new)) else {
+            return Outcome::NoRoom;
+        };
+        let mut bytes = std::mem::take(&mut scratch.bytes);
+        row.copy_value(&mut bytes);
+        let check = check_of(hash, &row, &bytes);
+        let locked = group.lock();
+        // A writer forgets above first and then here. Where it was here before the lock, what it did above is
+        // seen now; otherwise it comes after, and finds the row.
+        let (width, is_current) = (group.width(), is_current());
+        let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
+        let put = words.as_ref().filter(|_| is_current).map(|words| {
+            RowSet(words).put(hash, (&row, new, check), scratch, |row| {
+                count(&self.counters.evicted);
+                self.counters.went(1);
+                gone(row.hash(&mut bytes));
+            })
+        });
+        drop(locked);
+        scratch.bytes = bytes;
+        match put {
+            Some(Put::Kept) => Outcome::Kept,
+            Some(Put::Written { bytes, replaced }) => {
+                self.counters.came();
+                self.counters.went(replaced);
+                // Readers do not wait for it.
+                words.iter().for_each(|words| words.delay(false, bytes));
+                Outcome::Written(bytes)
+            }
+            None if !is_current => Outcome::Late,
+            Some(Put::Refused) | None => Outcome::NoRoom,
+        }
+    }
+
+    /// Adds the next page of group `group`, whose slot is lent; the bytes written.
+    pub(super) fn widen(&self, pages: &impl Pages, group: usize, scratch: &mut Scratch) -> usize {
+        let Some(it) = self.groups.get(group) else { return 0 };
+        let width = it.width();
+        let added = self.words(pages, Self::slot(group, width));
+        RowSet(&added).clear();
+        let locked = it.lock();
+        let mut before = 0;
+        let mut after = 0;
+        for page in 0..width {
+            let words = self.words(pages, Self::slot(group, page));
+            let set = RowSet(&words);
+            before += set.len().0;
+            let moves = |hash: u64| page_of(hash, width + 1) == width;
+            set.split(RowSet(&added), scratch, moves);
+            after += set.len().0;
+        }
+        locked.set_width(width + 1);
+        drop(locked);
+        let (moved, words) = RowSet(&added).len();
+        after += moved;
+        let written = words * WORD_BYTES;
+        added.delay(false, written);
+        self.counters.went(before.saturating_sub(after));
+        self.counters.slots(1);
+        written
+    }
+
+    /// Takes the last page from group `group`; its slot. Tells of the rows that go.
+    pub(super) fn narrow(
+        &self,
+        pages: &impl Pages,
+        group: usize,
+        scratch: &mut Scratch,
+        mut gone: impl FnMut(u64),
+    ) -> Option<usize> {
+        let it = self.groups.get(group)?;
+        let locked = it.lock();
+        let width = it.width().checked_sub(1)?;
+        let slot = Self::slot(group, width);
+        let mut rows = 0;
+        RowSet(&self.words(pages, slot)).drain(|row| {
+            rows += 1;
+            gone(row.hash(&mut scratch.bytes));
+        });
+        locked.set_width(width);
+        drop(locked);
+        self.counters.went(rows);
+        self.counters.slots(-1);
+        Some(slot)
+    }
+}

@@ -1,0 +1,399 @@
+//! One page of rows: a header, entries from the front, rows from the back.
+//!
+//! Words: the header, which says where rows begin (16 bits), how many entries there are (16), whose turn it
+//! is to go (16), and how many words of rows nobody names (16); an entry for each row, which says where it is
+//! (9 bits), its heat (2), a tag of its hash (21) and a check of what it holds (32); then room, and rows as
+//! they lie in DRAM. So a row that is looked for costs the lines of the entries and its own.
+//!
+//! Of a full page a row goes that nobody asked for since it was its turn last: a hand passes the entries and
+//! cools those it passes (CLOCK). A row of about its length takes its place, otherwise rows are moved
+//! together.
+//!
+//! Words may change by themselves (I8): any are taken, what is out of place is nobody's, and a row counts
+//! only where its check is right. Concurrency is for [`super::group`]: one at a time changes a page, and who
+//! looks at it meanwhile is told.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arena::WORD_BYTES;
+use base::hash64;
+use media::scm::SLOT_WORDS;
+
+use crate::rows::RowRef;
+
+/// The words of a page, which many look at.
+pub(super) type Words = [AtomicU64; SLOT_WORDS];
+
+/// Where a row's tag begins in its hash.
+const TAG_AT: u32 = 40;
+const TAG_MASK: u64 = (1 << 21) - 1;
+
+const AT_MASK: u64 = (1 << 9) - 1;
+const HEAT_ONE: u64 = 1 << 9;
+const HEAT_MAX: u64 = 3 << 9;
+const TAG_SHIFT: u32 = 11;
+const CHECK_SHIFT: u32 = 32;
+
+/// A row takes the place of one that is longer by as many words at most.
+const SLACK_WORDS: usize = 3;
+
+/// What an entry, and the header, cost beside the row: a cache line each.
+const ENTRY_BYTES: usize = 2 * 64;
+
+/// What a row has in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(u64);
+
+impl Entry {
+    fn new(at: usize, hash: u64, check: u32) -> Self {
+        let tag = tag_of(hash) << TAG_SHIFT;
+        Self(at as u64 & AT_MASK | tag | u64::from(check) << CHECK_SHIFT)
+    }
+
+    const fn at(self) -> usize {
+        (self.0 & AT_MASK) as usize
+    }
+
+    const fn check(self) -> u32 {
+        (self.0 >> CHECK_SHIFT) as u32
+    }
+
+    const fn is_of(self, tag: u64) -> bool {
+        self.0 >> TAG_SHIFT & TAG_MASK == tag
+    }
+
+    const fn is_warm(self) -> bool {
+        self.0 & HEAT_MAX > 0
+    }
+
+    const fn cooler(self) -> Self {
+        Self(self.0 - HEAT_ONE)
+    }
+
+    const fn warmer(self) -> Self {
+        if self.0 & HEAT_MAX < HEAT_MAX { Self(self.0 + HEAT_ONE) } else { self }
+    }
+
+    /// The same for a row that was moved.
+    const fn moved(self, at: usize) -> Self {
+        Self(self.0 & !AT_MASK | at as u64 & AT_MASK)
+    }
+}
+
+const fn tag_of(hash: u64) -> u64 {
+    hash >> TAG_AT & TAG_MASK
+}
+
+/// A check of a row with this hash, and `value` its value as it is stored.
+pub(super) fn check_of(hash: u64, row: &RowRef<'_>, value: &[u8]) -> u32 {
+    (hash64(hash ^ row.header_hash(), value) >> 32) as u32
+}
+
+/// Where rows begin, how many there are, whose turn it is, and what nobody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    low: usize,
+    count: usize,
+    hand: usize,
+    dead: usize,
+}
+
+impl Header {
+    const EMPTY: Self = Self { low: SLOT_WORDS, count: 0, hand: 0, dead: 0 };
+
+    fn of(word: u64) -> Self {
+        let part = |at: u32| (word >> at) as u16 as usize;
+        let header = Self { low: part(0), count: part(16), hand: part(32), dead: part(48) };
+        // Zeros are an empty page, and so is what no page is.
+        if header.low > SLOT_WORDS || header.low <= header.count { Self::EMPTY } else { header }
+    }
+
+    const fn word(self) -> u64 {
+        self.low as u64 | (self.count as u64) << 16 | (self.hand as u64) << 32 | (self.dead as u64) << 48
+    }
+
+    /// Words between the entries and the rows.
+    const fn room(self) -> usize {
+        self.low.saturating_sub(1 + self.count)
+    }
+}
+
+/// What is kept for its memory by who changes pages.
+#[derive(Debug)]
+pub(in crate::scm) struct Scratch {
+    page: Box<[u64; SLOT_WORDS]>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { page: Box::new([0; SLOT_WORDS]), bytes: Vec::new() }
+    }
+}
+
+/// What became of a row that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// It was there already.
+    Kept,
+    /// It was written, in the place of an older one of its key or not.
+    Written {
+        /// The bytes that were written.
+        bytes: usize,
+        /// Rows of its key that went for it.
+        replaced: usize,
+    },
+    /// There is no room for one like it.
+    Refused,
+}
+
+/// A page of rows.
+#[derive(Clone, Copy)]
+pub(super) struct RowSet<'a>(pub(super) &'a Words);
+
+impl<'a> RowSet<'a> {
+    fn header(self) -> Header {
+        self.0.first().map_or(Header::EMPTY, |word| Header::of(word.load(Relaxed)))
+    }
+
+    fn set_header(self, header: Header) {
+        if let Some(word) = self.0.first() {
+            word.store(header.word(), Relaxed);
+        }
+    }
+
+    fn entry(self, number: usize) -> Entry {
+        Entry(self.0.get(1 + number).map_or(0, |word| word.load(Relaxed)))
+    }
+
+    fn set_entry(self, number: usize, entry: Entry) {
+        if let Some(word) = self.0.get(1 + number) {
+            word.store(entry.0, Relaxed);
+        }
+    }
+
+    fn row(self, entry: Entry) -> Option<RowRef<'a>> {
+        self.0.get(entry.at()..).filter(|_| entry.at() > 0).and_then(RowRef::read)
+    }
+
+    /// Whatever it held is gone.
+    pub(super) fn clear(self) {
+        self.set_header(Header::EMPTY);
+    }
+
+    /// How many rows there are, and the words that they and their entries take.
+    pub(super) fn len(self) -> (usize, usize) {
+        let Header { low, count, dead, .. } = self.header();
+        (count, (SLOT_WORDS - low).saturating_sub(dead) + count)
+    }
+
+    /// Bytes that are read to find what is not there.
+    pub(super) fn entries_bytes(self) -> usize {
+        (1 + self.header().count) * WORD_BYTES
+    }
+
+    /// Has `look` look at rows with the tag of `hash` and their checks, until it finds what it looks for;
+    /// and the number of the row. As [`arena::TagBuckets::find`]: any bytes may be seen.
+    pub(super) fn find<T>(
+        self,
+        hash: u64,
+        mut look: impl FnMut(&RowRef<'a>, u32) -> Option<T>,
+    ) -> Option<(T, Hit)> {
+        let tag = tag_of(hash);
+        for number in 0..self.header().count {
+            let entry = self.entry(number);
+            if entry.is_of(tag)
+                && let Some(row) = self.row(entry)
+                && let Some(found) = look(&row, entry.check())
+            {
+                return Some((found, Hit { number, entry }));
+            }
+        }
+        None
+    }
+
+    /// A row that was found is warmer, if it still is there.
+    pub(super) fn warm(self, Hit { number, entry }: Hit) {
+        let warmer = entry.warmer();
+        if warmer != entry
+            && let Some(word) = self.0.get(1 + number)
+        {
+            let _ = word.compare_exchange(entry.0, warmer.0, Relaxed, Relaxed);
+        }
+    }
+
+    /// Whether a row has the tag of `hash`.
+    pub(super) fn may_have(self, hash: u64) -> bool {
+        (0..self.header().count).any(|number| self.entry(number).is_of(tag_of(hash)))
+    }
+
+    /// Removes rows with the tag of `hash`; how many.
+    pub(super) fn remove(self, hash: u64) -> usize {
+        let (tag, mut header) = (tag_of(hash), self.header());
+        let before = header.count;
+        for number in (0..before).rev() {
+            if self.entry(number).is_of(tag) {
+                self.remove_entry(&mut header, number);
+            }
+        }
+        self.set_header(header);
+        before - header.count
+    }
+
+    fn remove_entry(self, header: &mut Header, number: usize) {
+        header.dead += self.row(self.entry(number)).map_or(0, |row| row.words());
+        header.count -= 1;
+        self.set_entry(number, self.entry(header.count));
+    }
+
+    /// Whether a row of `words` words would push out none.
+    pub(super) fn has_room(self, words: usize) -> bool {
+        let header = self.header();
+        header.room() + header.dead > words
+    }
+
+    /// Puts `row`, which has this hash and check, and lies in `words`; tells of those that go for it.
+    pub(super) fn put(
+        self,
+        hash: u64,
+        (row, words, check): (&RowRef<'_>, &[AtomicU64], u32),
+        scratch: &mut Scratch,
+        mut gone: impl FnMut(&RowRef<'_>),
+    ) -> Put {
+        let (mut header, mut replaced) = (self.header(), 0);
+        for number in (0..header.count).rev() {
+            let entry = self.entry(number);
+            let Some(old) = self.row(entry).filter(|_| entry.is_of(tag_of(hash))) else { continue };
+            if !old.has_key_of(row) {
+                continue;
+            }
+            if entry.check() == check {
+                self.set_entry(number, if entry.is_warm() { entry } else { entry.warmer() });
+                return Put::Kept;
+            }
+            self.remove_entry(&mut header, number);
+            replaced += 1;
+        }
+        let mut bytes = words.len() * WORD_BYTES + ENTRY_BYTES;
+        // Bounded: each turn ends it, removes a row, or makes room of what nobody names.
+        let at = loop {
+            if header.room() > words.len() {
+                header.low -= words.len();
+                self.set_entry(header.count, Entry::new(header.low, hash, check));
+                header.count += 1;
+                break header.low;
+            }
+            if header.room() + header.dead > words.len() {
+                bytes += self.compact(&mut header, scratch);
+                if header.room() <= words.len() {
+                    self.set_header(header);
+                    return Put::Refused;
+                }
+                continue;
+            }
+            let Some(number) = self.coldest(&mut header) else {
+                self.set_header(header);
+                return Put::Refused;
+            };
+            let entry = self.entry(number);
+            let old = self.row(entry);
+            if let Some(old) = &old {
+                gone(old);
+            }
+            let room = old.map_or(0, |old| old.words());
+            if (words.len()..=words.len() + SLACK_WORDS).contains(&room) {
+                self.set_entry(number, Entry::new(entry.at(), hash, check));
+                header.hand = number + 1;
+                break entry.at();
+            }
+            self.remove_entry(&mut header, number);
+        };
+        for (to, from) in self.0.iter().skip(at).zip(words) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        self.set_header(header);
+        Put::Written { bytes, replaced }
+    }
+
+    /// The row whose turn it is to go; cools those that the hand passes.
+    fn coldest(self, header: &mut Header) -> Option<usize> {
+        let turns = header.count * (1 + (HEAT_MAX / HEAT_ONE) as usize);
+        for _ in 0..turns {
+            let number = if header.hand < header.count { header.hand } else { 0 };
+            let entry = self.entry(number);
+            if !entry.is_warm() {
+                header.hand = number;
+                return Some(number);
+            }
+            self.set_entry(number, entry.cooler());
+            header.hand = number + 1;
+        }
+        None
+    }
+
+    /// Moves rows together at the end; the bytes written. A row that is none goes.
+    fn compact(self, header: &mut Header, scratch: &mut Scratch) -> usize {
+        let (mut low, mut count) = (SLOT_WORDS, 0);
+        for number in 0..header.count {
+            let entry = self.entry(number);
+            let Some(row) = self.row(entry) else { continue };
+            let Some(to) = low.checked_sub(row.words()).filter(|to| *to > header.count) else {
+                continue;
+            };
+            let from = self.0.get(entry.at()..).unwrap_or_default();
+            let into = scratch.page.get_mut(to..low).unwrap_or_default();
+            into.iter_mut().zip(from).for_each(|(to, from)| *to = from.load(Relaxed));
+            self.set_entry(count, entry.moved(to));
+            (low, count) = (to, count + 1);
+        }
+        for (to, from) in self.0.iter().zip(scratch.page.iter()).skip(low) {
+            to.store(*from, Relaxed);
+        }
+        *header = Header { low, count, dead: 0, ..*header };
+        (SLOT_WORDS - low + count) * WORD_BYTES
+    }
+
+    /// Moves rows that `moves` (of a hash) says to `to`, which nobody else uses yet.
+    pub(super) fn split(self, to: RowSet<'_>, scratch: &mut Scratch, moves: impl Fn(u64) -> bool) {
+        let (mut header, mut target) = (self.header(), to.header());
+        for number in (0..header.count).rev() {
+            let entry = self.entry(number);
+            let Some(row) = self.row(entry) else { continue };
+            if !moves(row.hash(&mut scratch.bytes)) {
+                continue;
+            }
+            let words = row.words();
+            if target.room() > words {
+                target.low -= words;
+                let from = self.0.get(entry.at()..).unwrap_or_default();
+                let into = to.0.get(target.low..target.low + words).unwrap_or_default();
+                for (to, from) in into.iter().zip(from) {
+                    to.store(from.load(Relaxed), Relaxed);
+                }
+                to.set_entry(target.count, entry.moved(target.low));
+                target.count += 1;
+            }
+            self.remove_entry(&mut header, number);
+        }
+        self.set_header(header);
+        to.set_header(target);
+    }
+
+    /// Tells of all rows, and removes them.
+    pub(super) fn drain(self, mut gone: impl FnMut(&RowRef<'_>)) {
+        for number in 0..self.header().count {
+            if let Some(row) = self.row(self.entry(number)) {
+                gone(&row);
+            }
+        }
+        self.clear();
+    }
+}
+
+/// Which row was found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    number: usize,
+    entry: Entry,
+}

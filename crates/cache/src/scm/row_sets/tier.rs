@@ -1,0 +1,216 @@
+//! Rows of the tier: what readers and writers ask of them, and the work behind them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use arena::WORD_BYTES;
+use base::Seqno;
+use base::limits::PAGE_BYTES;
+use media::scm::{Facts, Lent, Persistence};
+
+use super::share::{Counts, pages_remembered, rows_remembered};
+use super::{NewRow, Outcome, Pages, RowSets};
+use crate::rows::{RowHit, RowOwner};
+use crate::scm::background::Desk;
+use crate::scm::shared_ghost::SharedGhost;
+use crate::scm::slot_map::WAYS;
+use crate::scm::statistics::count;
+use crate::scm::tier::{REMEMBERED, ScmTier};
+
+/// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
+const NARROWED: usize = 64;
+
+/// What a row takes before any lies here, bytes.
+const ROW_BYTES_FIRST: u64 = 256;
+
+impl Pages for ScmTier {
+    fn words(&self, slot: usize) -> Option<Lent<'_>> {
+        self.backing.words(self.layout.page_of(slot))
+    }
+}
+
+impl ScmTier {
+    /// What a tier on such a medium of `sets` sets takes beside its map, bytes.
+    pub(in crate::scm) const fn bytes_beside(facts: &Facts, sets: usize) -> u64 {
+        let groups = if Self::has_rows(facts) { sets } else { 0 };
+        Self::ghost_bytes(facts, sets * WAYS) + RowSets::bytes_of(groups)
+    }
+
+    /// What the ghosts of a tier of `slots` slots take, bytes.
+    pub(in crate::scm) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
+        let refused = SharedGhost::bytes_of(slots * REMEMBERED);
+        if !Self::has_rows(facts) {
+            return refused;
+        }
+        let rows = SharedGhost::bytes_of(rows_remembered(slots));
+        refused + rows + SharedGhost::bytes_of(pages_remembered(slots))
+    }
+
+    /// Whether rows lie on such a medium, too: in memory, and not where pages are found again after the
+    /// process ended, and rows are not.
+    pub(in crate::scm) const fn has_rows(facts: &Facts) -> bool {
+        facts.byte_addressable && matches!(facts.persistence, Persistence::Process)
+    }
+
+    /// Whether it holds rows, too: where it is memory that ends with the process.
+    #[must_use]
+    pub const fn takes_rows(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    fn rows_in_use(&self) -> Option<&RowSets> {
+        self.rows.as_ref().filter(|_| !self.is_off() && !self.is_slow())
+    }
+
+    /// As [`crate::RowCache::get`], of what lies here.
+    pub(crate) fn find_row(
+        &self,
+        owner: &RowOwner,
+        row: (&[u8], u64),
+        at: Seqno,
+        value: &mut Vec<u8>,
+    ) -> Option<RowHit> {
+        let hit = self.rows_in_use()?.find(self, owner, row, at, value)?;
+        self.is_there().then_some(hit)
+    }
+
+    /// As [`crate::RowCache::forget`], after what lies above was forgotten.
+    pub(crate) fn forget_row(&self, hash: u64) {
+        if let Some(rows) = &self.rows {
+            rows.forget(self, hash);
+        }
+    }
+
+    /// A row that left DRAM goes nowhere: too many wait.
+    pub(crate) fn row_is_late(&self) {
+        if let Some(rows) = &self.rows {
+            count(&rows.counters.refused_busy);
+        }
+    }
+
+    /// A page that lies nowhere is read from flash.
+    pub(in crate::scm) fn page_missed(&self, hash: u64) {
+        if let Some(rows) = &self.rows
+            && self.gone_pages.recall(hash)
+        {
+            count(&rows.counters.missed_pages);
+        }
+    }
+
+    /// A row that lies nowhere was read from flash.
+    pub(crate) fn row_missed(&self, hash: u64) {
+        if let Some(rows) = &self.rows
+            && self.gone_rows.recall(hash)
+        {
+            count(&rows.counters.missed);
+        }
+    }
+
+    /// Puts rows here that left DRAM, those of which `is_current` says that their keys were not written since.
+    pub(crate) fn put_rows<'a>(
+        &self,
+        leaving: impl Iterator<Item = (u64, &'a [AtomicU64])>,
+        is_current: impl Fn(u64, usize) -> bool,
+    ) {
+        let Some(rows) = self.rows_in_use() else { return };
+        let (mut desk, now) = (self.desk.lock(), self.now());
+        let mut scratch = std::mem::take(&mut desk.scratch);
+        for (number, (hash, words)) in leaving.enumerate() {
+            if desk.budget.left(now) < PAGE_BYTES as u64 {
+                count(&rows.counters.refused_budget);
+                continue;
+            }
+            let group = rows.number(hash);
+            if rows.width(group) < desk.share.width(group) && !rows.has_room(self, hash, words.len()) {
+                self.widen(rows, &mut desk, group, &mut scratch, now);
+            }
+            let (new, gone) = (NewRow { hash, words }, |hash| self.gone_rows.remember(hash));
+            match rows.put(self, new, || is_current(hash, number), &mut scratch, gone) {
+                Outcome::Kept => count(&rows.counters.kept),
+                Outcome::Late => count(&rows.counters.refused_written),
+                Outcome::NoRoom => count(&rows.counters.refused_place),
+                Outcome::Written(bytes) => self.spend_on_rows(rows, &mut desk, now, bytes),
+            }
+        }
+        desk.scratch = scratch;
+    }
+
+    fn spend_on_rows(&self, rows: &RowSets, desk: &mut Desk, now: Duration, bytes: usize) {
+        rows.counters.bytes_written.fetch_add(bytes as u64, Relaxed);
+        self.spend(desk, now, bytes, false);
+    }
+
+    /// Adds a page of rows to `group`, in the place of the page of its slot; none where that is in use.
+    fn widen(
+        &self,
+        rows: &RowSets,
+        desk: &mut Desk,
+        group: usize,
+        scratch: &mut super::Scratch,
+        now: Duration,
+    ) {
+        let slot = RowSets::slot(group, rows.width(group));
+        if !self.backing.lend(self.layout.page_of(slot)) {
+            return;
+        }
+        self.take_slot(slot);
+        desk.changed(slot);
+        let written = rows.widen(self, group, scratch);
+        self.spend_on_rows(rows, desk, now, written);
+    }
+
+    /// Weighs rows against pages, and gives slots back to pages where rows have more than their share.
+    pub(in crate::scm) fn share_slots(&self, desk: &mut Desk) {
+        let Some(rows) = &self.rows else { return };
+        desk.returning.retain(|slot| !self.give_back(*slot));
+        let (of, counters) = (|counter: &AtomicU64| counter.load(Relaxed), &rows.counters);
+        let now = Counts {
+            misses: of(&self.counters.misses),
+            missed_rows: of(&counters.missed),
+            missed_pages: of(&counters.missed_pages),
+            demoted: of(&counters.demoted),
+            evicted: of(&counters.evicted) + of(&counters.dropped),
+        };
+        let counts = counters.statistics();
+        let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
+        desk.share.weigh(now, each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64));
+        counters.slots_max.store(desk.share.slots(self.map.slots()), Relaxed);
+        let mut scratch = std::mem::take(&mut desk.scratch);
+        for _ in 0..NARROWED {
+            let group = desk.next_group;
+            desk.next_group = (group + 1) % rows.groups();
+            if rows.width(group) <= desk.share.width(group) || desk.returning.len() >= NARROWED {
+                continue;
+            }
+            let gone = |hash| {
+                count(&counters.dropped);
+                self.gone_rows.remember(hash);
+            };
+            let Some(slot) = rows.narrow(self, group, &mut scratch, gone) else { continue };
+            desk.changed(slot);
+            if !self.give_back(slot) {
+                desk.returning.push(slot);
+            }
+        }
+        desk.scratch = scratch;
+    }
+
+    /// Takes `slot` for another page, or for rows: the page that it held is dropped.
+    pub(in crate::scm) fn take_slot(&self, slot: usize) {
+        if let Some(hash) = self.map.take(slot) {
+            count(&self.counters.dropped);
+            self.counters.resident.fetch_sub(1, Relaxed);
+            self.gone_pages.remember(hash);
+        }
+    }
+
+    /// Makes a slot that held rows one for pages; false while somebody reads there.
+    fn give_back(&self, slot: usize) -> bool {
+        let is_back = self.backing.take_back(self.layout.page_of(slot));
+        if is_back {
+            self.map.release(slot);
+        }
+        is_back
+    }
+}
