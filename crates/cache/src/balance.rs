@@ -3,7 +3,8 @@
 //! Both remember what of theirs went last, as much as lay in the same number of bytes, however much either
 //! has: what is asked for again soon after it went would have been a hit with that much more memory. Rows are
 //! weighed by what their miss cost: a device read, the use of a page in the tier below, or the search of a
-//! cached page; pages by the first two. What the tier costs beside the device was measured lately. Every so
+//! cached page; pages by the first two. Where the tier holds rows, too, one that is kept here leaves room there
+//! to another, and what went there for want of room counts as well. What the tier costs beside the device was measured lately. Every so
 //! many misses the one that would have gained clearly more gets some chunks of the other's.
 //!
 //! What others need is taken from whichever has more than its part. The decision ([`step`]) is a
@@ -33,7 +34,7 @@ const MISSES: u64 = 8192;
 const IDLE_MISSES_MAX: u64 = MISSES / 64;
 
 /// A device read is worth this many searches of cached pages.
-pub(crate) const DEVICE_WORTH: u64 = 32;
+const DEVICE_WORTH: u64 = 32;
 
 /// What misses cost, in searches of cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,8 @@ const fn strides(more: u64, less: u64) -> u64 {
 pub struct Balance {
     pages: Arc<PageCache>,
     rows: Arc<RowCache>,
+    /// What went last is remembered as far as it lay in so many bytes.
+    shadow_bytes: u64,
     misses: AtomicU64,
     /// Of them, pages of scans.
     scanned: AtomicU64,
@@ -177,8 +180,10 @@ impl Balance {
     /// Between these two, half and half at first.
     #[must_use]
     pub fn new(pages: &Arc<PageCache>, rows: &Arc<RowCache>) -> Self {
-        rows.set_shadow_bytes(pages.shadow_bytes());
+        let shadow_bytes = pages.shadow_bytes();
+        rows.set_shadow_bytes(shadow_bytes);
         Self {
+            shadow_bytes,
             pages: Arc::clone(pages),
             rows: Arc::clone(rows),
             misses: AtomicU64::new(0),
@@ -234,9 +239,13 @@ impl Balance {
     fn weigh(&self) {
         let Some(mut weighed) = self.weighed.try_lock() else { return };
         let (rows, pages) = (self.rows.statistics(), self.pages.statistics());
+        // A row that stays above leaves room below to another: of as much as is remembered here.
+        let below = self.pages.below();
+        let (missed, bytes) = below.map_or((0, 0), |tier| tier.rows_missed());
+        let spared = (missed * self.shadow_bytes).checked_div(bytes).unwrap_or(0);
         let now = Weighed {
             rows: Missed {
-                device: rows.missed_device,
+                device: rows.missed_device + spared,
                 below: rows.missed_below,
                 cached: rows.missed_cached,
             },
@@ -246,7 +255,7 @@ impl Balance {
             chunks: 0,
         };
         // Without a tier nothing is missed there.
-        let (flash, below) = self.pages.below().map_or((0, 0), |tier| tier.miss_nanos());
+        let (flash, below) = below.map_or((0, 0), |tier| tier.miss_nanos());
         let (in_rows, in_pages) = (now.rows.since(weighed.rows), now.pages.since(weighed.pages));
         // As long as no row goes, nobody knows what fewer of them would cost: unless hardly any is asked for
         // in vain. Then some go, and it shows.

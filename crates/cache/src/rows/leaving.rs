@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use arena::{Bucket, WORD_BYTES};
 use base::{Account, Charge};
 
-/// Words of rows that wait at once, at most: 128 KiB.
-const WORDS_MAX: usize = 16 << 10;
+/// Words of rows that wait at once, at most: 256 KiB, a thousand rows of 250 bytes, which leave in some 25 ms
+/// beside readers that keep all processors busy.
+const WORDS_MAX: usize = 32 << 10;
 
 /// Rows that do.
-const ROWS_MAX: usize = 1024;
+const ROWS_MAX: usize = 2048;
 
 /// From so many rows on, whoever writes them is woken; fewer wait until it looks by itself.
 const WAKE_AT: usize = 64;

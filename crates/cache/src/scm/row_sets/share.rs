@@ -6,7 +6,6 @@
 //! need them, up to their share; where their share gets smaller slots go back to pages.
 
 use super::WIDTH_MAX;
-use crate::balance::{self, Gain};
 use crate::scm::slot_map::WAYS;
 
 /// What went last is remembered as far as it lay in one such part of the tier.
@@ -16,7 +15,14 @@ pub(crate) const SHADOW_PART: usize = 32;
 const ROWS_A_SLOT: usize = 16;
 
 /// The two are weighed after so many reads of flash.
-const MISSES: u64 = 8192;
+const MISSES: u64 = 16_384;
+
+/// One gains clearly more where that is a part in so many, and more than chance makes of a few. What rows gain
+/// by room is long more than what pages do, and seldom by a quarter: that would leave them at half of it.
+const CLEAR_PART: u64 = 8;
+
+/// See [`CLEAR_PART`].
+const CHANCE: u64 = 16;
 
 /// Parts of all slots.
 const PARTS: u64 = 64;
@@ -53,6 +59,21 @@ pub(crate) struct Counts {
     pub(crate) evicted: u64,
 }
 
+/// The share of rows after `part`, where more room would have spared either so many reads.
+const fn step(part: u64, rows: u64, pages: u64) -> u64 {
+    const fn is_clear(more: u64, less: u64) -> bool {
+        more > less + less / CLEAR_PART + CHANCE
+    }
+    if is_clear(rows, pages) {
+        let next = part + if rows > 2 * pages { 2 } else { 1 };
+        if next < PART_MAX { next } else { PART_MAX }
+    } else if is_clear(pages, rows) && part > 1 {
+        part - if pages > 2 * rows && part > 2 { 2 } else { 1 }
+    } else {
+        part
+    }
+}
+
 /// The share of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
@@ -67,26 +88,25 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Weighs the two again, where enough was read since; rows take so many bytes each.
-    pub(crate) fn weigh(&mut self, now: Counts, row_bytes: u64) {
+    /// Weighs the two again, where enough was read since; rows take so many bytes each, and so many are
+    /// remembered.
+    pub(crate) fn weigh(&mut self, now: Counts, row_bytes: u64, remembered: u64) {
         let before = self.weighed;
         let misses = now.misses.saturating_sub(before.misses);
         if misses < MISSES {
             return;
         }
         self.weighed = now;
-        // As long as no row goes, nobody knows what fewer of them would cost, unless hardly any comes.
+        // As long as few rows went, nobody knows what fewer of them would cost, unless hardly any comes.
         let is_idle = (now.demoted - before.demoted) * IDLE_PART < misses;
-        if now.evicted == before.evicted && !is_idle {
+        let is_known = now.evicted != before.evicted && now.evicted >= remembered;
+        if !is_known && !is_idle {
             return;
         }
         // What is remembered of rows lay in more or less than that part of the tier.
-        let scale = |rows: u64| rows * 4096 / (row_bytes.max(1) * ROWS_A_SLOT as u64);
-        let gain = Gain {
-            rows: scale(now.missed_rows - before.missed_rows) * balance::DEVICE_WORTH,
-            pages: (now.missed_pages - before.missed_pages) * balance::DEVICE_WORTH,
-        };
-        self.part = balance::step(self.part, gain).min(PART_MAX);
+        let rows = now.missed_rows - before.missed_rows;
+        let rows = rows * 4096 / (row_bytes.max(1) * ROWS_A_SLOT as u64);
+        self.part = step(self.part, rows, now.missed_pages - before.missed_pages);
     }
 
     /// How many pages group `group` may have: as many as its share is, and of the rest of a page one group in
@@ -105,57 +125,71 @@ impl Share {
 mod tests {
     use super::*;
 
-    fn weighed(share: &mut Share, rows: u64, pages: u64, evicted: u64) -> u64 {
+    const REMEMBERED: u64 = 5_000;
+
+    fn weighed(share: &mut Share, rows: u64, pages: u64) -> u64 {
         let now = share.weighed;
         let now = Counts {
             misses: now.misses + MISSES,
             missed_rows: now.missed_rows + rows,
             missed_pages: now.missed_pages + pages,
-            demoted: now.demoted + evicted,
-            evicted: now.evicted + evicted,
+            demoted: now.demoted + REMEMBERED,
+            evicted: now.evicted + REMEMBERED,
         };
-        share.weigh(now, 256);
+        share.weigh(now, 256, REMEMBERED);
         share.part
     }
 
     #[test]
     fn slots_go_to_whoever_gains_clearly_more() {
         let mut share = Share::default();
-        assert_eq!(weighed(&mut share, 0, 0, 5000), PART_FIRST);
-        assert_eq!(weighed(&mut share, 100, 90, 5000), PART_FIRST);
-        assert_eq!(weighed(&mut share, 200, 10, 5000), PART_FIRST + 4);
-        assert_eq!(weighed(&mut share, 10, 200, 5000), PART_FIRST);
+        assert_eq!(weighed(&mut share, 0, 0), PART_FIRST);
+        assert_eq!(weighed(&mut share, 115, 100), PART_FIRST);
+        assert_eq!(weighed(&mut share, 130, 100), PART_FIRST + 1);
+        assert_eq!(weighed(&mut share, 230, 100), PART_FIRST + 3);
+        assert_eq!(weighed(&mut share, 100, 300), PART_FIRST + 1);
         for _ in 0..20 {
-            weighed(&mut share, 200, 10, 5000);
+            weighed(&mut share, 200, 50);
         }
         assert_eq!(share.part, PART_MAX);
         assert!((0..100).all(|group| share.width(group) == WIDTH_MAX));
-        for _ in 0..20 {
-            weighed(&mut share, 0, 200, 5000);
+        for _ in 0..40 {
+            weighed(&mut share, 0, 200);
         }
         assert_eq!(share.part, 1);
         assert_eq!((0..64).map(|group| share.width(group)).sum::<usize>(), WAYS);
+        assert_eq!(share.slots(640), 10);
     }
 
     #[test]
-    fn rows_of_which_none_goes_keep_their_share_as_long_as_some_come() {
+    fn rows_of_which_few_went_keep_their_share_as_long_as_some_come() {
         let mut share = Share::default();
-        let came = |share: &Share, rows: u64| Counts {
+        let came = |share: &Share, rows: u64, evicted: u64| Counts {
             misses: share.weighed.misses + MISSES,
             missed_pages: share.weighed.missed_pages + 500,
             demoted: share.weighed.demoted + rows,
+            evicted: share.weighed.evicted + evicted,
             ..share.weighed
         };
-        let now = came(&share, 1000);
-        share.weigh(now, 256);
+        let now = came(&share, 1000, 0);
+        share.weigh(now, 256, REMEMBERED);
+        let now = came(&share, 1000, REMEMBERED - 1);
+        share.weigh(now, 256, REMEMBERED);
         assert_eq!(share.part, PART_FIRST);
-        let now = came(&share, 10);
-        share.weigh(now, 256);
+        let now = came(&share, 1000, 1);
+        share.weigh(now, 256, REMEMBERED);
         assert!(share.part < PART_FIRST);
+        let (part, now) = (share.part, came(&share, 1000, 0));
+        share.weigh(now, 256, REMEMBERED);
+        assert_eq!(share.part, part);
+        // Hardly any comes: they are not known to need it.
+        let now = came(&share, 10, 0);
+        share.weigh(now, 256, REMEMBERED);
+        assert!(share.part < part);
         // Too few reads to tell.
         let now = Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
         let part = share.part;
-        share.weigh(now, 256);
+        share.weigh(now, 256, REMEMBERED);
         assert_eq!(share.part, part);
     }
 }

@@ -107,6 +107,12 @@ impl ScmTier {
         }
     }
 
+    /// Rows that were read from flash soon after they went, of those that lay in the last so many bytes.
+    pub(crate) fn rows_missed(&self) -> (u64, u64) {
+        let missed = self.rows.as_ref().map_or(0, |rows| rows.counters.missed.load(Relaxed));
+        (missed, (pages_remembered(self.map.slots()) * PAGE_BYTES) as u64)
+    }
+
     /// Puts rows here that left DRAM, those of which `is_current` says that their keys were not written since.
     pub(crate) fn put_rows<'a>(
         &self,
@@ -174,8 +180,9 @@ impl ScmTier {
         };
         let counts = counters.statistics();
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
-        desk.share.weigh(now, each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64));
-        counters.slots_max.store(desk.share.slots(self.map.slots()), Relaxed);
+        let (each, slots) = (each.unwrap_or(ROW_BYTES_FIRST), self.map.slots());
+        desk.share.weigh(now, each.max(WORD_BYTES as u64), rows_remembered(slots) as u64);
+        counters.slots_max.store(desk.share.slots(slots), Relaxed);
         let mut scratch = std::mem::take(&mut desk.scratch);
         for _ in 0..NARROWED {
             let group = desk.next_group;

@@ -1,0 +1,173 @@
+//! Rows in a tier of memory below DRAM: they answer what left the rows above, and never what was written
+//! over.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use base::Rng;
+use common::MEMORY;
+use terracedb::{Db, Keyspace, RowSetStatistics, Scm};
+
+const KEYS: u64 = 200_000;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).unwrap()
+}
+
+/// Over memory that ends with the process, as that behind CXL does.
+fn open(folder: &tempfile::TempDir) -> (Db, Keyspace) {
+    let scm = Scm::new("emulated:cxl-dram", 24 << 20).unwrap();
+    let db = Db::builder(folder.path()).memory(MEMORY).scm(scm).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    (db, keyspace)
+}
+
+fn key(number: u64) -> [u8; 8] {
+    // Neighbours are asked for apart: their page is seldom of use twice.
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn value(number: u64, version: u64) -> Vec<u8> {
+    let mut value = vec![0; 300 + (number % 200) as usize];
+    // A part of it packs.
+    Rng::new(number << 20 | version).fill(&mut value[..250]);
+    value
+}
+
+fn rows(db: &Db) -> RowSetStatistics {
+    db.statistics().scm.unwrap().counts.rows
+}
+
+/// Some 80 MB, merged.
+fn fill(db: &Db, keyspace: &Keyspace) {
+    for number in 0..KEYS {
+        keyspace.put(key(number), value(number, 0)).unwrap();
+    }
+    db.compact().unwrap();
+}
+
+#[test]
+fn what_left_the_rows_above_is_answered_below() {
+    let folder = folder();
+    let (db, keyspace) = open(&folder);
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    fill(&db, &keyspace);
+    let mut get = |gets: u64| {
+        for _ in 0..gets {
+            let number = rng.below(KEYS);
+            let found = keyspace.get(key(number)).unwrap().unwrap();
+            assert_eq!(found, value(number, 0), "seed {seed}");
+        }
+    };
+    get(300_000);
+    let (before, scm) = (rows(&db), db.statistics().hits.scm);
+    get(100_000);
+    let (counts, statistics) = (rows(&db), db.statistics());
+    let hits = counts.hits - before.hits;
+    assert!(hits > 5_000, "seed {seed}: {counts:?}");
+    // They count as the tier's, and so do its pages.
+    assert!(statistics.hits.scm - scm >= hits);
+    assert!(counts.rows > 10_000 && counts.slots <= counts.slots_max + 64, "{counts:?}");
+    assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+    // Many at once.
+    let numbers: Vec<u64> = (0..KEYS).step_by(7).collect();
+    for some in numbers.chunks(500) {
+        let keys: Vec<_> = some.iter().map(|number| key(*number)).collect();
+        for (number, found) in some.iter().zip(keyspace.multi_get(&keys).unwrap()) {
+            assert_eq!(found.unwrap().unwrap(), value(*number, 0));
+        }
+    }
+}
+
+/// Threads that each have their keys put, delete, expire and read them, whatever flushes, merges and range
+/// deletes do meanwhile: each reads what it wrote last, and a snapshot what it saw.
+#[test]
+fn each_reads_what_it_wrote_last() {
+    const WRITERS: u64 = 3;
+    let folder = folder();
+    let (db, keyspace) = open(&folder);
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    fill(&db, &keyspace);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (db, keyspace, done) = (&db, &keyspace, &done);
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let mut rng = Rng::new(rng.next_u64());
+                scope.spawn(move || {
+                    let mut model: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+                    let far = SystemTime::now() + Duration::from_secs(3600);
+                    for version in 1..120_000u64 {
+                        let number = rng.below(KEYS / WRITERS) * WRITERS + writer;
+                        let wanted = |model: &BTreeMap<u64, Option<u64>>, number: u64| {
+                            let version = model.get(&number).copied().unwrap_or(Some(0))?;
+                            Some(value(number, version))
+                        };
+                        match rng.below(40) {
+                            0 => {
+                                keyspace.put(key(number), value(number, version)).unwrap();
+                                model.insert(number, Some(version));
+                            }
+                            1 => {
+                                keyspace.delete(key(number)).unwrap();
+                                model.insert(number, None);
+                            }
+                            2 => {
+                                let value = value(number, version);
+                                keyspace.put_expiring_at(key(number), value, far).unwrap();
+                                model.insert(number, Some(version));
+                            }
+                            3 if rng.one_in(1000) => {
+                                // Of one key, and it makes rows of all keys go.
+                                let (from, mut to) = (key(number), key(number).to_vec());
+                                to.push(0);
+                                keyspace.delete_range(&from[..]..&to[..]).unwrap();
+                                model.insert(number, None);
+                            }
+                            4 if rng.one_in(20) => {
+                                let snapshot = db.snapshot();
+                                let before = wanted(&model, number);
+                                keyspace.put(key(number), value(number, version)).unwrap();
+                                model.insert(number, Some(version));
+                                let found = snapshot.get(keyspace, key(number)).unwrap();
+                                assert_eq!(found.map(Vec::from), before, "seed {seed}");
+                            }
+                            _ => {
+                                let found = keyspace.get(key(number)).unwrap().map(Vec::from);
+                                assert!(found == wanted(&model, number), "{number}, seed {seed}");
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(move || {
+            while !done.load(Relaxed) {
+                db.flush().unwrap();
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+    let counts = rows(&db);
+    assert!(counts.hits > 1_000 && counts.demoted > 5_000, "seed {seed}: {counts:?}");
+    assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+}
