@@ -3,9 +3,10 @@
 //! Both remember what of theirs went last, as much as lay in the same number of bytes, however much either
 //! has: what is asked for again soon after it went would have been a hit with that much more memory. Rows are
 //! weighed by what their miss cost: a device read, the use of a page in the tier below, or the search of a
-//! cached page; pages by the first two. Where the tier holds rows, too, one that is kept here leaves room there
-//! to another, and what went there for want of room counts as well. What the tier costs beside the device was measured lately. Every so
-//! many misses the one that would have gained clearly more gets some chunks of the other's.
+//! cached page; pages by the first two. Where the tier holds rows, too, one that is kept here leaves room
+//! there to another, and what went there for want of room counts as well. What the tier costs beside the
+//! device was measured lately. Every so many misses the one that would have gained clearly more gets some
+//! chunks of the other's.
 //!
 //! What others need is taken from whichever has more than its part. The decision ([`step`]) is a
 //! pure function.

@@ -26,8 +26,8 @@ pub use live_files::LiveFile;
 pub use page_cache::{PageCache, Stage};
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{
-    Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead, ScmStatistics,
-    ScmTier,
+    Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead,
+    ScmStatistics, ScmTier,
 };
 pub use shard::Cached;
 pub use statistics::{CacheStatistics, KindStatistics};

@@ -8,9 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
-use cache::{
-    PageCache, Placement, Prior, RowCache, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier,
-};
+use cache::{PageCache, Placement, Prior, RowCache, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier};
 use media::scm::{Facts, Place};
 use media::{Calibration, FoundCalibration};
 use parking_lot::Mutex;

@@ -150,7 +150,10 @@ fn rows_that_pages_below_could_give_are_not_put() {
         let _ = it.rows.cache.fill(&it.rows.owner, hash, vacancy, row);
     }
     it.work();
-    assert_eq!(it.counts(), RowSetStatistics { slots_max: it.counts().slots_max, ..Default::default() });
+    assert_eq!(
+        it.counts(),
+        RowSetStatistics { slots_max: it.counts().slots_max, ..Default::default() }
+    );
     assert!(it.rows.cache.statistics().evicted > 1_000);
 }
 

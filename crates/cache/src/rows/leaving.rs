@@ -96,7 +96,8 @@ mod tests {
         let bucket = index.bucket(1).unwrap();
         let words: Vec<_> = (0..100).map(AtomicU64::new).collect();
         let mut leaving = Leaving::default();
-        let told: Vec<_> = (0..WORDS_MAX / 100).map(|n| leaving.leave(n as u64, bucket, &words)).collect();
+        let told: Vec<_> =
+            (0..WORDS_MAX / 100).map(|n| leaving.leave(n as u64, bucket, &words)).collect();
         assert_eq!(told.iter().filter(|it| **it == Leave::Wakes).count(), 1);
         assert!(!told.contains(&Leave::Full));
         assert_eq!(leaving.leave(7, bucket, &words), Leave::Full);

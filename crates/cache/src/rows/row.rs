@@ -89,8 +89,7 @@ impl Row<'_> {
     /// Writes the row of owner `owner` to `words`, which are as many as it takes.
     pub(crate) fn write(&self, owner: u32, words: &[AtomicU64]) {
         let from_device = matches!(self.from, RowFrom::Device | RowFrom::BelowRow);
-        let flags =
-            [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
+        let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
         let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);
         let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;
         let header = [self.seqno.get() << 8 | flags, self.as_of.get(), u64::from(owner) | lengths];
@@ -161,10 +160,16 @@ impl<'a> RowRef<'a> {
         row_words(self.key_len, self.value_len, self.expiry > 0)
     }
 
-    /// What is known of it, for a reader at `at` of the row of `key` of this owner, whose floor is `floor`; none
-    /// where it is another's, or no use to that reader.
+    /// What is known of it, for a reader at `at` of the row of `key` of this owner, whose floor is `floor`;
+    /// none where it is another's, or no use to that reader.
     #[inline]
-    pub(crate) fn hit(&self, owner: &RowOwner, floor: u64, key: &[u8], at: Seqno) -> Option<RowHit> {
+    pub(crate) fn hit(
+        &self,
+        owner: &RowOwner,
+        floor: u64,
+        key: &[u8],
+        at: Seqno,
+    ) -> Option<RowHit> {
         if !self.is(owner.number, key) || self.seqno > at.get() || self.as_of < floor {
             return None;
         }

@@ -33,8 +33,8 @@
 //! row.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
 use base::{Account, Reclaim, Result, Seqno};

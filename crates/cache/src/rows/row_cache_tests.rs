@@ -52,7 +52,14 @@ impl Rows {
         self.cache.vacancy(&self.owner, self.hash(key))
     }
 
-    pub(in crate::rows) fn fill_in(&self, vacancy: Vacancy, key: u64, seqno: u64, as_of: u64, len: usize) -> bool {
+    pub(in crate::rows) fn fill_in(
+        &self,
+        vacancy: Vacancy,
+        key: u64,
+        seqno: u64,
+        as_of: u64,
+        len: usize,
+    ) -> bool {
         let (key_bytes, value) = (key.to_be_bytes(), value(key, seqno, len));
         let (seqno, as_of) = (Seqno::new(seqno), Seqno::new(as_of));
         let (expiry, from) = (0, RowFrom::Device);

@@ -51,7 +51,8 @@ impl ScmTier {
             Error::invalid("size of an SCM tier").expected("at least 18 pages").got(pages)
         })?;
         let slots = layout.sets * WAYS;
-        let bytes = slots as u64 * SLOT_SIXTEENTHS / 16 + Self::bytes_beside(backing.facts(), layout.sets);
+        let bytes =
+            slots as u64 * SLOT_SIXTEENTHS / 16 + Self::bytes_beside(backing.facts(), layout.sets);
         let charge = account.charge(bytes)?;
         let prior = options.prior.unwrap_or_else(|| Prior::of_kind(backing.facts()));
         let mut writer = backing.writer(account, prior.writes)?;

@@ -7,10 +7,11 @@
 //! elsewhere.
 //!
 //! Invariant: a shared reference to a slot's bytes exists only under a pin, a mutable one only under
-//! the one filling, one to atomic words only while it is lent, and a state is never two of these. So no byte of the region is read and written at once by
-//! safe code of this process; what other processes do is ruled out by the lock on the region's file, and
-//! bytes that the medium changes by itself are what checksums are for (I8). Where it takes them away
-//! zeros are read: [`Pinned::is_lost`] is to be asked before what was read counts.
+//! the one filling, one to atomic words only while it is lent, and a state is never two of these. So no
+//! byte of the region is read and written at once by safe code of this process but as atomic words; what
+//! other processes do is ruled out by the lock on the region's file, and bytes that the medium changes by
+//! itself are what checksums are for (I8). Where it takes them away zeros are read: [`Pinned::is_lost`] is
+//! to be asked before what was read counts.
 //!
 //! Concurrency: lock-free, one compare-exchange for a pin and one decrement for its end. Cost: 1 B of
 //! DRAM a slot, charged (I10). Where the region is emulated, a pin waits as long as reading all of the

@@ -120,7 +120,14 @@ impl Rows {
     }
 
     /// Leaves a row in DRAM of one that was found below, where it may.
-    fn rise(&self, view: &View, key: &[u8], probe: Probe, at: Seqno, (hit, stored): (RowHit, &[u8])) {
+    fn rise(
+        &self,
+        view: &View,
+        key: &[u8],
+        probe: Probe,
+        at: Seqno,
+        (hit, stored): (RowHit, &[u8]),
+    ) {
         let Some(vacancy) = probe.vacancy.filter(|_| self.are_kept) else { return };
         self.balance.missed();
         // A writer that forgot it above may have yet to forget it below.

@@ -29,8 +29,8 @@ use arena::WORD_BYTES;
 use base::Seqno;
 use media::scm::Lent;
 
-pub use counters::RowSetStatistics;
 pub(super) use counters::RowSetCounters;
+pub use counters::RowSetStatistics;
 use group::{Group, page_of};
 pub(super) use set::Scratch;
 use set::{Put, RowSet, check_of};
@@ -181,7 +181,7 @@ impl RowSets {
                     RowSet(&words).may_have(hash)
                 })
             };
-            // Nothing to forget. That the version changed tells whoever puts a row next what was forgotten above.
+            // Nothing to forget. Whoever puts a row next sees by the version what was forgotten above.
             if !may_have && group.touch(version) {
                 return;
             }

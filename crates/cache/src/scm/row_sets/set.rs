@@ -110,7 +110,10 @@ impl Header {
     }
 
     const fn word(self) -> u64 {
-        self.low as u64 | (self.count as u64) << 16 | (self.hand as u64) << 32 | (self.dead as u64) << 48
+        self.low as u64
+            | (self.count as u64) << 16
+            | (self.hand as u64) << 32
+            | (self.dead as u64) << 48
     }
 
     /// Words between the entries and the rows.

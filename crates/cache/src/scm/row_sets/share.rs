@@ -17,8 +17,8 @@ const ROWS_A_SLOT: usize = 16;
 /// The two are weighed after so many reads of flash.
 const MISSES: u64 = 16_384;
 
-/// One gains clearly more where that is a part in so many, and more than chance makes of a few. What rows gain
-/// by room is long more than what pages do, and seldom by a quarter: that would leave them at half of it.
+/// One gains clearly more where that is a part in so many, and more than chance makes of a few. What rows
+/// gain by room is long more than what pages do, but seldom by a quarter.
 const CLEAR_PART: u64 = 8;
 
 /// See [`CLEAR_PART`].
@@ -187,7 +187,8 @@ mod tests {
         share.weigh(now, 256, REMEMBERED);
         assert!(share.part < part);
         // Too few reads to tell.
-        let now = Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
+        let now =
+            Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
         let part = share.part;
         share.weigh(now, 256, REMEMBERED);
         assert_eq!(share.part, part);

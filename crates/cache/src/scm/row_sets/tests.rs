@@ -134,7 +134,10 @@ fn rows_are_what_was_put_last_or_went() {
             }
         }
     }
-    assert!(wrote > 5_000 && kept > 1_000 && found > 5_000 && narrowed > 20, "{wrote} {kept} {found}");
+    assert!(
+        wrote > 5_000 && kept > 1_000 && found > 5_000 && narrowed > 20,
+        "{wrote} {kept} {found}"
+    );
     let counts = rows.counters.statistics();
     assert_eq!((counts.damaged, counts.refused_written), (0, 0), "seed {seed}");
     // Splitting loses a row where a page would overflow, and only then.

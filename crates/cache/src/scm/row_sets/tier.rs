@@ -113,7 +113,8 @@ impl ScmTier {
         (missed, (pages_remembered(self.map.slots()) * PAGE_BYTES) as u64)
     }
 
-    /// Puts rows here that left DRAM, those of which `is_current` says that their keys were not written since.
+    /// Puts rows here that left DRAM, those of which `is_current` says that their keys were not written
+    /// since.
     pub(crate) fn put_rows<'a>(
         &self,
         leaving: impl Iterator<Item = (u64, &'a [AtomicU64])>,
@@ -128,7 +129,9 @@ impl ScmTier {
                 continue;
             }
             let group = rows.number(hash);
-            if rows.width(group) < desk.share.width(group) && !rows.has_room(self, hash, words.len()) {
+            if rows.width(group) < desk.share.width(group)
+                && !rows.has_room(self, hash, words.len())
+            {
                 self.widen(rows, &mut desk, group, &mut scratch, now);
             }
             let (new, gone) = (NewRow { hash, words }, |hash| self.gone_rows.remember(hash));

@@ -69,8 +69,8 @@ impl Deref for Lent<'_> {
     type Target = [AtomicU64; SLOT_WORDS];
 
     fn deref(&self) -> &Self::Target {
-        // SAFETY: a whole page of the region, mapped as long as `slots`, aligned to a page, of which any bytes
-        // are words; while this use is counted nobody reads or writes it but as atomic words.
+        // SAFETY: a whole page of the region, mapped as long as `slots`, aligned to a page, of which any
+        // bytes are words; while this use is counted nobody reads or writes it but as atomic words.
         unsafe { self.words.as_ref() }
     }
 }
