@@ -276,11 +276,12 @@ fn curves_to_json(statistics: &Statistics) -> Value {
         let points = curve.points.iter().map(point).collect::<Vec<_>>();
         json!({ "accesses": curve.accesses, "points": points })
     };
-    // Lookups past the memtables. Those of keys without a value have their pages in the curve, too.
+    // Lookups past the memtables. Those of keys without a value have their pages in the curve, too, and those
+    // that a row answers, in DRAM or below, have none.
     let operations = hits.row + hits.page + hits.scm + hits.flash + hits.absent_searched;
     json!({
         "operations": operations,
-        "row_hits": hits.row,
+        "row_hits": hits.row + statistics.scm.as_ref().map_or(0, |scm| scm.counts.rows.hits),
         "rows": curve(&statistics.row_curve),
         "pages": curve(&statistics.page_curve),
     })

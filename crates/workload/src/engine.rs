@@ -82,6 +82,8 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
             + rows.refused_budget
             + rows.refused_written
             + rows.refused_place,
+        rows_refused_busy: rows.refused_busy,
+        rows_refused_written: rows.refused_written,
         rows_dropped: rows.evicted + rows.dropped,
         rows_missed: rows.missed,
         pages_missed: rows.missed_pages,

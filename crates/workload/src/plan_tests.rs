@@ -21,14 +21,23 @@ struct Exact {
 
 impl Exact {
     fn miss_ratio(stream: &[u64], capacity: usize) -> f64 {
-        let ghost = Ghost::new(policy::remembered(capacity));
-        let (new, main, heat) = Default::default();
-        let mut cache = Self { capacity, new, main, heat, ghost };
+        let mut cache = Self::new(capacity);
         let misses = stream.iter().filter(|key| !cache.ask(**key)).count();
         misses as f64 / stream.len() as f64
     }
 
+    fn new(capacity: usize) -> Self {
+        let ghost = Ghost::new(policy::remembered(capacity));
+        let (new, main, heat) = Default::default();
+        Self { capacity, new, main, heat, ghost }
+    }
+
     fn ask(&mut self, key: u64) -> bool {
+        self.ask_telling(key, &mut |_| {})
+    }
+
+    /// Tells of what goes.
+    fn ask_telling(&mut self, key: u64, gone: &mut dyn FnMut(u64)) -> bool {
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(3);
             return true;
@@ -45,6 +54,7 @@ impl Exact {
                 }
                 policy::Fate::Goes { remembered } => {
                     self.heat.remove(&oldest);
+                    gone(oldest);
                     if remembered {
                         self.ghost.remember(oldest);
                     }
@@ -272,4 +282,149 @@ fn a_trace_without_reads_is_refused() {
     let mut open =
         || Format::TwitterCsv.read("trace", Box::new(Cursor::new(puts.as_bytes().to_vec())));
     assert!(survey(&mut open, &Layout::default()).is_err());
+}
+
+/// Rows in DRAM and in the tier below, as `cache::scm` keeps them: those that leave DRAM go below, those that
+/// are found below come up and stay, and a hand passes for what goes.
+fn misses_of_both(stream: &[u64], dram: usize, scm: usize) -> usize {
+    let (mut above, mut below) = (Exact::new(dram), HashMap::<u64, u8>::new());
+    let (mut order, mut misses) = (VecDeque::new(), 0);
+    for (at, key) in stream.iter().enumerate() {
+        let mut left = Vec::new();
+        if above.ask_telling(*key, &mut |gone| left.push(gone)) {
+            continue;
+        }
+        match below.get_mut(key) {
+            Some(heat) => *heat = (*heat + 1).min(3),
+            None => misses += usize::from(at >= stream.len() / 2),
+        }
+        for key in left {
+            if below.contains_key(&key) {
+                continue;
+            }
+            while below.len() >= scm {
+                let oldest = order.pop_front().unwrap();
+                match below.get_mut(&oldest) {
+                    Some(heat) if *heat > 0 => {
+                        *heat -= 1;
+                        order.push_back(oldest);
+                    }
+                    _ => drop(below.remove(&oldest)),
+                }
+            }
+            below.insert(key, 0);
+            order.push_back(key);
+        }
+    }
+    misses
+}
+
+#[test]
+fn rows_above_and_below_find_what_one_cache_does() {
+    for skew in [0.99, 0.8] {
+        let (zipf, mut rng) = (Zipf::new(40_000, skew).unwrap(), Rng::new(5));
+        let stream: Vec<_> =
+            (0..500_000).map(|_| key_hash(&zipf.draw(&mut rng).to_le_bytes())).collect();
+        let half = stream.len() / 2;
+        for (dram, scm) in [(3200, 800), (1600, 800), (1600, 1600), (1600, 6400), (800, 6400)] {
+            let mut one = Exact::new(demand::held_rows(f64::from(dram), f64::from(scm)) as usize);
+            let hits: Vec<_> = stream.iter().map(|key| one.ask(*key)).collect();
+            let told = hits[half..].iter().filter(|hit| !**hit).count() as f64 / half as f64;
+            let exact = misses_of_both(&stream, dram as usize, scm as usize) as f64 / half as f64;
+            println!("rows, {skew}: {dram} + {scm} of 40,000: {told:.4}, {exact:.4}");
+            assert!(
+                (told - exact).abs() < 0.012,
+                "{skew}: {dram} + {scm}: {told}, exactly {exact}"
+            );
+        }
+    }
+}
+
+/// Misses in 1000 lookups at 1, 4, 16, 64 and 256 MiB.
+fn curve(misses: [f64; 5]) -> MissCurve {
+    let sizes = [1u64, 4, 16, 64, 256].into_iter().zip(misses);
+    let points = sizes.map(|(mib, misses)| Point { bytes: mib << 20, misses }).collect();
+    MissCurve { accesses: 1000, points }
+}
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+#[test]
+fn rows_below_spare_reads_of_flash_where_they_find_more_than_pages() {
+    let rows = curve([500.0, 350.0, 200.0, 100.0, 50.0]);
+    let pages = curve([990.0, 980.0, 960.0, 900.0, 700.0]);
+    let demand = Demand::measured(1000, &rows, &pages, 0);
+    let (dram, scm) = (16.0 * MIB, 64.0 * MIB);
+    let least = |splits: &mut dyn Iterator<Item = Reads>| {
+        splits.min_by(|one, other| one.flash.total_cmp(&other.flash)).unwrap()
+    };
+    let best = least(&mut demand.splits(dram, scm, true));
+    let before = least(&mut demand.splits(dram, scm, true).filter(|it| it.scm_row_bytes == 0.0));
+    assert!(best.flash < 0.85 * before.flash, "{best:?}, {before:?}");
+    assert!(best.scm_rows > 0.0 && best.scm_row_bytes <= scm * 14.0 / 16.0);
+    for reads in demand.splits(dram, scm, true) {
+        let sum: f64 = reads.ends.iter().sum();
+        assert!(
+            (sum - 1.0).abs() < 1e-9 && reads.ends.iter().all(|part| *part >= 0.0),
+            "{reads:?}"
+        );
+        assert!(reads.ends[2] >= reads.scm_rows && reads.scm_rows >= 0.0, "{reads:?}");
+    }
+    // 16 MiB of rows in DRAM, and 56 of the tier: as good as 40.9 MiB of rows, half way from 16 to 64.
+    let most = demand.splits(dram, scm, true).find(|it| it.row_bytes == dram).unwrap();
+    assert_eq!(most.scm_row_bytes, 56.0 * MIB);
+    let part = (0.85 * 0.86 * 56.0 - 16.0) / 48.0;
+    assert!((most.scm_rows - 0.1 * part).abs() < 1e-9, "{most:?}");
+    assert!((most.scm + most.flash - (0.2 - 0.1 * part)).abs() < 1e-9, "{most:?}");
+    // The plan takes them, and does more with them.
+    let planned = Mix { dram, scm }.outcome(&demand, &prices(), &prices().servers[0]).unwrap();
+    assert!(planned.reads.scm_row_bytes > 0.0);
+    let blocks = Prices { scm: Tier { stalls: false, ..prices().scm }, ..prices() };
+    let planned = Mix { dram, scm }.outcome(&demand, &blocks, &blocks.servers[0]).unwrap();
+    assert_eq!((planned.reads.scm_row_bytes, planned.reads.scm_rows), (0.0, 0.0));
+}
+
+#[test]
+fn rows_lie_below_only_in_memory_and_only_where_there_are_rows() {
+    let (dram, scm) = (16.0 * MIB, 64.0 * MIB);
+    let pages = curve([990.0, 950.0, 850.0, 600.0, 200.0]);
+    let demand = Demand::measured(1000, &curve([500.0, 350.0, 200.0, 100.0, 50.0]), &pages, 0);
+    let each = |demand: &Demand, scm: f64, stay_below: bool| -> Vec<_> {
+        let fit = demand.behind.iter().filter(|it| it.row_bytes <= dram);
+        fit.map(|it| it.reads(dram - it.row_bytes, scm, stay_below)).collect()
+    };
+    for (scm, stay_below) in [(scm, false), (0.0, true), (0.0, false)] {
+        let splits: Vec<_> = demand.splits(dram, scm, stay_below).collect();
+        assert_eq!(splits, each(&demand, scm, stay_below));
+    }
+    let no_rows = Demand::measured(1000, &MissCurve::default(), &pages, 0);
+    let splits: Vec<_> = no_rows.splits(dram, scm, true).collect();
+    assert_eq!(splits, each(&no_rows, scm, true));
+    assert_eq!(splits.len(), 1);
+}
+
+#[test]
+fn a_row_below_costs_the_processor_a_row_and_waits_for_less_than_a_page() {
+    let behind = |mib: f64, row_misses: f64| Behind {
+        row_bytes: mib * MIB,
+        row_misses,
+        lookups: row_misses,
+        pages: curve([0.0; 5]),
+    };
+    // Rows answer half in 16 MiB of DRAM, and the other half with 32 of the tier.
+    let behind = vec![behind(16.0, 0.5), behind(16.0 + 32.0 * 0.86 / 2.0, 0.0)];
+    let demand = Demand { operations: 1000, behind, ..Demand::default() };
+    let mix = Mix { dram: 16.0 * MIB, scm: 64.0 * MIB };
+    let mut cheap = prices();
+    cheap.scm.cpu = 0.0;
+    let outcome = mix.outcome(&demand, &cheap, &cheap.servers[0]).unwrap();
+    // Of all that answer as much, the one with the fewest rows below.
+    assert_eq!(outcome.reads.scm_row_bytes, 32.0 * MIB);
+    assert!((outcome.reads.scm_rows - 0.5).abs() < 1e-9);
+    assert!((outcome.reads.ends[2] - 0.5).abs() < 1e-9);
+    assert!((outcome.cpu - (0.6 + 0.5 * 0.4 / 2.0)).abs() < 1e-9, "{outcome:?}");
+    // As far as the tier's pages a second go, it is a page.
+    cheap.scm.pages = 1000.0;
+    let bound = mix.outcome(&demand, &cheap, &cheap.servers[0]).unwrap();
+    assert_eq!((bound.limit, bound.throughput.round()), (Limit::Scm, 2000.0));
 }

@@ -17,6 +17,10 @@ pub struct ScmCounts {
     pub rows_demoted: u64,
     /// See `rows_demoted`.
     pub rows_refused: u64,
+    /// Of them since too many waited, and since their keys were written on the way.
+    pub rows_refused_busy: u64,
+    /// See `rows_refused_busy`.
+    pub rows_refused_written: u64,
     /// Rows that went for others, or with slots that pages took.
     pub rows_dropped: u64,
     /// Rows, and pages of as much room, that were read from flash soon after they went.
@@ -81,6 +85,10 @@ impl ScmCounts {
             hits_rows: self.hits_rows.saturating_sub(earlier.hits_rows),
             rows_demoted: self.rows_demoted.saturating_sub(earlier.rows_demoted),
             rows_refused: self.rows_refused.saturating_sub(earlier.rows_refused),
+            rows_refused_busy: self.rows_refused_busy.saturating_sub(earlier.rows_refused_busy),
+            rows_refused_written: self
+                .rows_refused_written
+                .saturating_sub(earlier.rows_refused_written),
             rows_dropped: self.rows_dropped.saturating_sub(earlier.rows_dropped),
             rows_missed: self.rows_missed.saturating_sub(earlier.rows_missed),
             pages_missed: self.pages_missed.saturating_sub(earlier.pages_missed),

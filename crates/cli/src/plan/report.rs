@@ -82,6 +82,8 @@ fn mix_to_json(mix: &Planned, prices: &Prices) -> Value {
         "dram_bytes": mix.mix.dram,
         "scm_bytes": mix.mix.scm,
         "row_bytes": reads.row_bytes,
+        "scm_row_bytes": reads.scm_row_bytes,
+        "scm_row_hit_ratio": reads.scm_rows,
         "hit_ratio": { "row": row, "dram": dram, "scm": scm, "flash": flash },
         "pages_per_op": { "dram": reads.dram, "scm": reads.scm, "flash": reads.flash },
         "mean_us": latency,

@@ -1,13 +1,36 @@
 //! What a workload asks of memory.
 //!
-//! DRAM holds rows and pages, the tier below it pages. Both are as good as one cache of some size
-//! (`cache::curve::held`), so the curve of pages, taken at two sizes, tells the hits of each.
+//! DRAM holds rows and pages, the tier below it pages, and rows, too, where it is memory. Pages of both are
+//! as good as one cache of some size (`cache::curve::held`), so the curve of pages, taken at two sizes, tells
+//! the hits of each; and so are rows of both (`held_rows`).
 //! docs/planning.md says how far that holds.
 
 use cache::curve::{MissCurve, held};
 
 /// What a page takes in DRAM beside its own 4 KiB, as a part of it: its slot, and its place in the index.
 const PAGE_OVERHEAD: f64 = 0.03;
+
+/// Of a page of rows in the tier, the part that rows take: the rest are entries of 8 B, and room that no row
+/// fits into.
+const FILL: f64 = 0.86;
+
+/// Slots of each set of the tier, and how many of them rows may have (`cache::scm`).
+const SLOTS: u32 = 16;
+const ROW_SLOTS_MAX: u32 = 14;
+
+/// What rows in the tier add to those in DRAM, as a part of what they take: those that were found and came up
+/// lie in both, and those that left DRAM last are seldom asked for soon.
+const ADDED: f64 = 0.5;
+
+/// What rows in the tier find by themselves, as a part of what they take: it keeps them by a simpler policy
+/// than that of the curves.
+const ALONE: f64 = 0.85;
+
+/// The size of one cache that finds as many rows as do `dram` bytes of them with `scm` below. Fitted to a
+/// simulation of both (the test `rows_above_and_below_find_what_one_cache_does`).
+pub(super) fn held_rows(dram: f64, scm: f64) -> f64 {
+    (dram + ADDED * scm).max(ALONE * scm)
+}
 
 /// The same workload behind row caches of several sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,14 +63,18 @@ pub struct Behind {
 pub struct Reads {
     /// The memory of rows, bytes; the rest of DRAM is for pages.
     pub row_bytes: f64,
+    /// What rows take of the tier below, bytes; the rest of it is for pages.
+    pub scm_row_bytes: f64,
+    /// Operations that a row in the tier below answers, as a part of 1.
+    pub scm_rows: f64,
     /// Pages used in DRAM, by an operation.
     pub dram: f64,
     /// Pages used or read below.
     pub scm: f64,
     /// Pages read from flash.
     pub flash: f64,
-    /// Operations by the farthest place they go to, as parts of 1: a row, pages in DRAM, the tier below,
-    /// flash.
+    /// Operations by the farthest place they go to, as parts of 1: a row in DRAM, pages in DRAM, the tier
+    /// below, its rows or pages, flash.
     pub ends: [f64; 4],
 }
 
@@ -56,23 +83,50 @@ impl Behind {
     /// hits cost little more than DRAM's, DRAM serves those that are not there.
     #[must_use]
     pub fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
-        let misses = |bytes: f64| self.lookups * self.pages.miss_ratio(bytes);
+        Between { less: self, more: self, part: 0.0 }.reads(dram, scm, stay_below)
+    }
+}
+
+/// A workload behind rows of a size between two that are known: everything changes evenly from one to the
+/// other, as on a curve.
+struct Between<'a> {
+    less: &'a Behind,
+    more: &'a Behind,
+    /// Of the way from `less` to `more`.
+    part: f64,
+}
+
+impl Between<'_> {
+    fn of(&self, what: impl Fn(&Behind) -> f64) -> f64 {
+        let less = what(self.less);
+        less + (what(self.more) - less) * self.part
+    }
+
+    fn row_misses(&self) -> f64 {
+        self.of(|it| it.row_misses.clamp(0.0, 1.0))
+    }
+
+    /// As [`Behind::reads`].
+    fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
+        let misses = |bytes: f64| self.of(|it| it.lookups * it.pages.miss_ratio(bytes));
         let sizes = held(dram / (1.0 + PAGE_OVERHEAD), scm, stay_below);
         let [past_dram, flash] = sizes.map(misses);
-        let past_dram = if stay_below && scm > 0.0 { self.lookups } else { past_dram };
+        let lookups = self.of(|it| it.lookups);
+        let past_dram = if stay_below && scm > 0.0 { lookups } else { past_dram };
         let scm = (past_dram - flash).max(0.0);
         // An operation that reads two pages from one place ends there once, which is rare: the second is
         // metadata of a hundred data pages.
-        let searched = self.row_misses.clamp(0.0, 1.0);
+        let searched = self.row_misses();
         let ends_flash = flash.min(searched);
         let ends_scm = scm.min(searched - ends_flash);
         let ends_dram = searched - ends_flash - ends_scm;
         Reads {
-            row_bytes: self.row_bytes,
-            dram: (self.lookups - past_dram).max(0.0),
+            row_bytes: self.of(|it| it.row_bytes),
+            dram: (lookups - past_dram).max(0.0),
             scm,
             flash,
             ends: [1.0 - searched, ends_dram, ends_scm, ends_flash],
+            ..Reads::default()
         }
     }
 }
@@ -86,20 +140,55 @@ impl Reads {
 }
 
 impl Demand {
-    /// Every way to split `dram` bytes between rows and pages, with `scm` bytes below.
+    /// Every way to split `dram` bytes between rows and pages, with `scm` bytes below; and where pages stay
+    /// below, every way to split these, too, by slots of a set, most rows first.
     pub fn splits(&self, dram: f64, scm: f64, stay_below: bool) -> impl Iterator<Item = Reads> {
         let dram = (dram - self.meta_bytes).max(0.0);
         let fits = move |behind: &&Behind| behind.row_bytes <= dram;
-        self.behind
-            .iter()
-            .filter(fits)
-            .map(move |it| it.reads(dram - it.row_bytes, scm, stay_below))
+        let row_slots = if stay_below && scm > 0.0 { ROW_SLOTS_MAX } else { 0 };
+        self.behind.iter().filter(fits).flat_map(move |rows| {
+            let with_rows = (1..=row_slots).rev().filter_map(move |slots| {
+                let scm_rows = scm * f64::from(slots) / f64::from(SLOTS);
+                self.with_rows_below(rows, dram - rows.row_bytes, [scm_rows, scm - scm_rows])
+            });
+            with_rows.chain([rows.reads(dram - rows.row_bytes, scm, stay_below)])
+        })
+    }
+
+    /// With `rows` in DRAM, `dram` bytes of pages there, and so many bytes below for rows and for pages,
+    /// which stay there; none where these rows would answer nothing.
+    fn with_rows_below(
+        &self,
+        rows: &Behind,
+        dram: f64,
+        [scm_row_bytes, scm]: [f64; 2],
+    ) -> Option<Reads> {
+        let both = self.between(held_rows(rows.row_bytes, scm_row_bytes * FILL))?;
+        let row = 1.0 - rows.row_misses.clamp(0.0, 1.0);
+        let scm_rows = 1.0 - row - both.row_misses();
+        if scm_rows <= 0.0 {
+            return None;
+        }
+        let reads = both.reads(dram, scm, true);
+        let [_, ends_dram, ends_scm, ends_flash] = reads.ends;
+        let ends = [row, ends_dram, ends_scm + scm_rows, ends_flash];
+        Some(Reads { row_bytes: rows.row_bytes, scm_row_bytes, scm_rows, ends, ..reads })
+    }
+
+    /// Behind `row_bytes` of rows; more than are known are of no use.
+    fn between(&self, row_bytes: f64) -> Option<Between<'_>> {
+        let at = self.behind.partition_point(|it| it.row_bytes <= row_bytes);
+        let less = self.behind.get(at.saturating_sub(1))?;
+        let more = self.behind.get(at).unwrap_or(less);
+        let step = more.row_bytes - less.row_bytes;
+        let part = if step > 0.0 { ((row_bytes - less.row_bytes) / step).max(0.0) } else { 0.0 };
+        Some(Between { less, more, part })
     }
 
     /// Of an open store: the curves of its rows and of its pages. Of `operations` lookups that memtables did
-    /// not answer, `rows.accesses` were of rows that are kept or may be. With another size of rows as many
-    /// pages more or fewer are asked for as lookups pass the rows, and these are found as often as the
-    /// others.
+    /// not answer, `rows.accesses` were of rows that are kept or may be, and rows, in DRAM or below, answered
+    /// `row_hits`. With another size of rows as many pages more or fewer are asked for as lookups pass the
+    /// rows, and these are found as often as the others.
     #[must_use]
     pub fn measured(operations: u64, rows: &MissCurve, pages: &MissCurve, row_hits: u64) -> Self {
         let all = operations.max(1) as f64;

@@ -10,12 +10,17 @@ use super::prices::{Prices, Server, Tier};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
+/// Of the wait for a page below, the part that a look for a row there waits: for the entries of a page of
+/// rows, one read where the search of a page takes four, as the prices' sources have it. A row that is found
+/// is one read more.
+const ROW_LOOK: f64 = 0.25;
+
 /// DRAM and SCM for caches, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
     /// Rows, pages, and what finds them.
     pub dram: f64,
-    /// Pages.
+    /// Pages, and where they stay below, rows.
     pub scm: f64,
 }
 
@@ -94,9 +99,20 @@ impl Mix {
 fn speed(reads: Reads, prices: &Prices, server: &Server) -> Outcome {
     let Prices { dram, scm, flash, processor, .. } = prices;
     let [row, ..] = reads.ends;
-    let (mut cpu, mut waits) = (row * processor.row + (1.0 - row) * processor.page, 0.0);
-    for (tier, pages) in [(dram, reads.dram), (scm, reads.scm), (flash, reads.flash)] {
-        cpu += pages * tier.cpu;
+    let answered = row + reads.scm_rows;
+    let (mut cpu, mut waits) = (answered * processor.row + (1.0 - answered) * processor.page, 0.0);
+    // Whatever no row in DRAM answers looks for one below, where there are any.
+    let looks = if reads.scm_row_bytes > 0.0 { 1.0 - row } else { 0.0 };
+    // The price of a tier is that of its pages: a row costs the processor and the tier as much as one.
+    let scm_accesses = reads.scm + reads.scm_rows;
+    let scm_waits = reads.scm + ROW_LOOK * (looks + reads.scm_rows);
+    let tiers = [
+        (dram, reads.dram, reads.dram),
+        (scm, scm_accesses, scm_waits),
+        (flash, reads.flash, reads.flash),
+    ];
+    for (tier, accesses, pages) in tiers {
+        cpu += accesses * tier.cpu;
         *(if tier.stalls { &mut cpu } else { &mut waits }) += pages * tier.latency;
     }
     let latency = cpu + waits;
@@ -105,7 +121,7 @@ fn speed(reads: Reads, prices: &Prices, server: &Server) -> Outcome {
     let limits = [
         (Limit::Latency, per_second(latency) * server.cores * processor.in_flight),
         (Limit::Processor, per_second(cpu) * server.cores),
-        (Limit::Scm, given(scm.pages, reads.scm)),
+        (Limit::Scm, given(scm.pages, scm_accesses)),
         (Limit::Flash, given(flash.pages, reads.flash)),
     ];
     let least = limits.into_iter().min_by(|one, other| one.1.total_cmp(&other.1));

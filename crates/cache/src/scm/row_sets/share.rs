@@ -5,6 +5,8 @@
 //! read from flash soon after it went would have been here with that much more room. Rows take slots as they
 //! need them, up to their share; where their share gets smaller slots go back to pages.
 
+use base::limits::PAGE_BYTES;
+
 use super::WIDTH_MAX;
 use crate::scm::slot_map::WAYS;
 
@@ -27,12 +29,10 @@ const CHANCE: u64 = 16;
 /// Parts of all slots.
 const PARTS: u64 = 64;
 
-/// Rows' share at first, and at most.
-const PART_FIRST: u64 = PARTS / 2;
+/// Rows' share at first, at least, and at most.
+const PART_FIRST: u64 = PARTS / 4;
+const PART_MIN: u64 = 1;
 const PART_MAX: u64 = PARTS * WIDTH_MAX as u64 / WAYS as u64;
-
-/// Where at most one read of flash in so many left a row here, rows are not known to need their share.
-const IDLE_PART: u64 = 64;
 
 /// How many rows are remembered of a tier of so many slots.
 pub(crate) const fn rows_remembered(slots: usize) -> usize {
@@ -53,22 +53,37 @@ pub(crate) struct Counts {
     pub(crate) missed_rows: u64,
     /// See `missed_rows`.
     pub(crate) missed_pages: u64,
-    /// Rows that came, and rows that went for others.
-    pub(crate) demoted: u64,
-    /// See `demoted`.
+    /// Rows that were found here.
+    pub(crate) hits: u64,
+    /// Rows that went for others.
     pub(crate) evicted: u64,
 }
 
-/// The share of rows after `part`, where more room would have spared either so many reads.
-const fn step(part: u64, rows: u64, pages: u64) -> u64 {
+/// What rows have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Slots of so many.
+    pub(crate) slots: u64,
+    /// See `slots`.
+    pub(crate) of: u64,
+    /// The bytes that a row takes.
+    pub(crate) row_bytes: u64,
+}
+
+/// The share of rows after `part`, where more room would have spared either so many reads, and rows have
+/// `used` of it.
+const fn step(part: u64, rows: u64, pages: u64, used: u64) -> u64 {
     const fn is_clear(more: u64, less: u64) -> bool {
         more > less + less / CLEAR_PART + CHANCE
     }
     if is_clear(rows, pages) {
         let next = part + if rows > 2 * pages { 2 } else { 1 };
         if next < PART_MAX { next } else { PART_MAX }
-    } else if is_clear(pages, rows) && part > 1 {
-        part - if pages > 2 * rows && part > 2 { 2 } else { 1 }
+    } else if is_clear(pages, rows) {
+        // What they do not use is theirs no longer.
+        let part = if used < part { used } else { part };
+        let next = part.saturating_sub(if pages > 2 * rows { 2 } else { 1 });
+        if next > PART_MIN { next } else { PART_MIN }
     } else {
         part
     }
@@ -88,25 +103,26 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Weighs the two again, where enough was read since; rows take so many bytes each, and so many are
-    /// remembered.
-    pub(crate) fn weigh(&mut self, now: Counts, row_bytes: u64, remembered: u64) {
+    /// Weighs the two again, where enough was read since.
+    pub(crate) fn weigh(&mut self, now: Counts, held: Held) {
         let before = self.weighed;
-        let misses = now.misses.saturating_sub(before.misses);
-        if misses < MISSES {
+        if now.misses.saturating_sub(before.misses) < MISSES {
             return;
         }
         self.weighed = now;
-        // As long as few rows went, nobody knows what fewer of them would cost, unless hardly any comes.
-        let is_idle = (now.demoted - before.demoted) * IDLE_PART < misses;
-        let is_known = now.evicted != before.evicted && now.evicted >= remembered;
-        if !is_known && !is_idle {
-            return;
-        }
-        // What is remembered of rows lay in more or less than that part of the tier.
-        let rows = now.missed_rows - before.missed_rows;
-        let rows = rows * 4096 / (row_bytes.max(1) * ROWS_A_SLOT as u64);
-        self.part = step(self.part, rows, now.missed_pages - before.missed_pages);
+        let remembered = pages_remembered(held.of as usize) as u64;
+        let rows = if now.evicted >= remembered * ROWS_A_SLOT as u64 {
+            // What is remembered of rows lay in more or less than that part of the tier.
+            let missed = now.missed_rows - before.missed_rows;
+            missed * PAGE_BYTES as u64 / (held.row_bytes.max(1) * ROWS_A_SLOT as u64)
+        } else {
+            // Until as many rows went, less of them is known than of pages. What their slots are used for on
+            // average is more than what the last of them are for: of what is asked for by Zipf's law, so
+            // long as there are about as many as in DRAM, a quarter to a third.
+            (now.hits - before.hits) * remembered * 3 / (4 * held.slots.max(1))
+        };
+        let pages = now.missed_pages - before.missed_pages;
+        self.part = step(self.part, rows, pages, (held.slots * PARTS).div_ceil(held.of.max(1)));
     }
 
     /// How many pages group `group` may have: as many as its share is, and of the rest of a page one group in
@@ -125,18 +141,25 @@ impl Share {
 mod tests {
     use super::*;
 
-    const REMEMBERED: u64 = 5_000;
+    const SLOTS: u64 = 6_400;
+    const HELD: Held = Held { slots: SLOTS / 2, of: SLOTS, row_bytes: 256 };
+    /// As many rows as are remembered.
+    const MANY: u64 = rows_remembered(SLOTS as usize) as u64;
 
-    fn weighed(share: &mut Share, rows: u64, pages: u64) -> u64 {
+    fn after(share: &Share, rows: u64, pages: u64, evicted: u64) -> Counts {
         let now = share.weighed;
-        let now = Counts {
+        Counts {
             misses: now.misses + MISSES,
             missed_rows: now.missed_rows + rows,
             missed_pages: now.missed_pages + pages,
-            demoted: now.demoted + REMEMBERED,
-            evicted: now.evicted + REMEMBERED,
-        };
-        share.weigh(now, 256, REMEMBERED);
+            hits: now.hits + 1000,
+            evicted: now.evicted + evicted,
+        }
+    }
+
+    fn weighed(share: &mut Share, rows: u64, pages: u64) -> u64 {
+        let now = after(share, rows, pages, MANY);
+        share.weigh(now, Held { slots: share.slots(SLOTS as usize), ..HELD });
         share.part
     }
 
@@ -148,7 +171,7 @@ mod tests {
         assert_eq!(weighed(&mut share, 130, 100), PART_FIRST + 1);
         assert_eq!(weighed(&mut share, 230, 100), PART_FIRST + 3);
         assert_eq!(weighed(&mut share, 100, 300), PART_FIRST + 1);
-        for _ in 0..20 {
+        for _ in 0..40 {
             weighed(&mut share, 200, 50);
         }
         assert_eq!(share.part, PART_MAX);
@@ -156,41 +179,33 @@ mod tests {
         for _ in 0..40 {
             weighed(&mut share, 0, 200);
         }
-        assert_eq!(share.part, 1);
+        assert_eq!(share.part, PART_MIN);
         assert_eq!((0..64).map(|group| share.width(group)).sum::<usize>(), WAYS);
         assert_eq!(share.slots(640), 10);
     }
 
     #[test]
-    fn rows_of_which_few_went_keep_their_share_as_long_as_some_come() {
+    fn until_many_rows_went_what_they_are_used_for_counts() {
+        // A thousand hits in a quarter of the slots: 93 in a part in 32 of all, by three quarters.
         let mut share = Share::default();
-        let came = |share: &Share, rows: u64, evicted: u64| Counts {
-            misses: share.weighed.misses + MISSES,
-            missed_pages: share.weighed.missed_pages + 500,
-            demoted: share.weighed.demoted + rows,
-            evicted: share.weighed.evicted + evicted,
-            ..share.weighed
-        };
-        let now = came(&share, 1000, 0);
-        share.weigh(now, 256, REMEMBERED);
-        let now = came(&share, 1000, REMEMBERED - 1);
-        share.weigh(now, 256, REMEMBERED);
+        let held = Held { slots: SLOTS / 4, ..HELD };
+        let now = after(&share, 0, 90, 10);
+        share.weigh(now, held);
         assert_eq!(share.part, PART_FIRST);
-        let now = came(&share, 1000, 1);
-        share.weigh(now, 256, REMEMBERED);
-        assert!(share.part < PART_FIRST);
-        let (part, now) = (share.part, came(&share, 1000, 0));
-        share.weigh(now, 256, REMEMBERED);
-        assert_eq!(share.part, part);
-        // Hardly any comes: they are not known to need it.
-        let now = came(&share, 10, 0);
-        share.weigh(now, 256, REMEMBERED);
-        assert!(share.part < part);
+        let now = after(&share, 0, 130, 10);
+        share.weigh(now, held);
+        assert_eq!(share.part, PART_FIRST - 1);
+        // What they have no use for goes at once.
+        let now = after(&share, 0, 1_000, 10);
+        share.weigh(now, Held { slots: SLOTS / 8, ..HELD });
+        assert_eq!(share.part, PARTS / 8 - 2);
+        let now = after(&share, 0, 20, 10);
+        share.weigh(now, held);
+        assert_eq!(share.part, PARTS / 8);
         // Too few reads to tell.
         let now =
             Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
-        let part = share.part;
-        share.weigh(now, 256, REMEMBERED);
-        assert_eq!(share.part, part);
+        share.weigh(now, held);
+        assert_eq!(share.part, PARTS / 8);
     }
 }

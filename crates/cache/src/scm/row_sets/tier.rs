@@ -9,7 +9,7 @@ use base::Seqno;
 use base::limits::PAGE_BYTES;
 use media::scm::{Facts, Lent, Persistence};
 
-use super::share::{Counts, pages_remembered, rows_remembered};
+use super::share::{Counts, Held, pages_remembered, rows_remembered};
 use super::{NewRow, Outcome, Pages, RowSets};
 use crate::rows::{RowHit, RowOwner};
 use crate::scm::background::Desk;
@@ -178,13 +178,13 @@ impl ScmTier {
             misses: of(&self.counters.misses),
             missed_rows: of(&counters.missed),
             missed_pages: of(&counters.missed_pages),
-            demoted: of(&counters.demoted),
+            hits: of(&counters.hits),
             evicted: of(&counters.evicted) + of(&counters.dropped),
         };
-        let counts = counters.statistics();
+        let (counts, slots) = (counters.statistics(), self.map.slots());
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
-        let (each, slots) = (each.unwrap_or(ROW_BYTES_FIRST), self.map.slots());
-        desk.share.weigh(now, each.max(WORD_BYTES as u64), rows_remembered(slots) as u64);
+        let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
+        desk.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
         counters.slots_max.store(desk.share.slots(slots), Relaxed);
         let mut scratch = std::mem::take(&mut desk.scratch);
         for _ in 0..NARROWED {
