@@ -203,10 +203,12 @@ impl Rows {
 mod tests {
     use std::cell::Cell;
 
+    use base::{EntryKind, Trailer};
     use media::MemoryMedium;
 
     use super::*;
     use crate::Db;
+    use crate::batch::WriteSize;
 
     /// A get takes its view, a memtable is sealed and a range delete goes into the next one, and only then
     /// the get takes its number: it may find what was deleted meanwhile, and leaves no row of it.
@@ -235,6 +237,60 @@ mod tests {
         let rows = db.statistics().rows;
         keyspace.get("x").unwrap();
         assert_eq!(db.statistics().rows.rows, rows.rows + 1);
+    }
+
+    /// A writer put a version in a memtable and forgot the key above, but not below yet: a reader finds the
+    /// row there, which its number still sees, and leaves none above.
+    #[test]
+    fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
+        let scm = crate::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
+        let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).scm(scm);
+        let db = db.open().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        for key in ["a", "b"] {
+            keyspace.put(key, "old").unwrap();
+        }
+        db.flush().unwrap();
+        let (store, tree) = (keyspace.store(), keyspace.tree());
+        let (rows, owner) = (&store.reader.rows.cache, tree.rows());
+        let (at, expiry) = (store.ring.visible(), 0);
+        let fill = |key: &[u8], value: &[u8]| {
+            let hash = owner.hash(key_hash(key));
+            let row = Row {
+                key,
+                value,
+                packed: false,
+                seqno: at,
+                as_of: at,
+                expiry,
+                from: RowFrom::Device,
+            };
+            let _ = rows.fill(owner, hash, rows.vacancy(owner, hash).unwrap(), row);
+        };
+        let is_above = |key: &[u8]| {
+            let hash = owner.hash(key_hash(key));
+            rows.get(owner, key, hash, at, &mut Vec::new()).is_some()
+        };
+        fill(b"a", b"old");
+        fill(b"b", b"old");
+        // Until they leave for the tier below.
+        for number in (0u64..200_000).take_while(|_| is_above(b"a") || is_above(b"b")) {
+            fill(&number.to_be_bytes(), &[7; 1900]);
+        }
+        while rows.write_below() {}
+        let newer = Seqno::new(at.get() + 1);
+        let view = tree.view_owned();
+        let memtable = view.memtable_for(newer);
+        let size = WriteSize { entries: 1, bytes: 4, ranges: 0, range_bytes: 0 };
+        memtable.reserve(size).unwrap();
+        let trailer = Trailer::new(newer, EntryKind::Put);
+        memtable.insert(b"a", trailer, b"new", || store.snapshots.horizon(&store.ring));
+        for (key, rises) in [(b"a", false), (b"b", true)] {
+            let probe = store.reader.rows.probe(owner, key);
+            let found = store.reader.rows.get(&view, key, probe, at, None).unwrap();
+            assert_eq!((&found.value.bytes[..], found.is_below), (&b"old"[..], true));
+            assert_eq!(is_above(key), rises, "{key:?}");
+        }
     }
 
     /// A batch in a memtable after the view's, one of whose keys has a row: whoever reads both keys would see

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 
 use arena::WORD_BYTES;
 use base::Seqno;
-use media::scm::Lent;
+use media::scm::{Lent, SLOT_WORDS};
 
 pub(super) use counters::RowSetCounters;
 pub use counters::RowSetStatistics;
@@ -45,6 +45,9 @@ const TRIES: usize = 4;
 
 /// Pages of a group at most: two are left to pages, metadata among them.
 const WIDTH_MAX: usize = WAYS - 2;
+
+/// A group gets another page once rows take so much of those it has.
+const FULL_PERCENT: usize = 85;
 
 /// See the module.
 #[derive(Debug)]
@@ -212,11 +215,16 @@ impl RowSets {
         }
     }
 
-    /// Whether a row of `words` words with this hash finds room without one going.
-    pub(super) fn has_room(&self, pages: &impl Pages, hash: u64, words: usize) -> bool {
-        let width = self.group(hash).map_or(0, Group::width);
-        width > 0
-            && pages.words(self.slot_of(hash, width)).is_some_and(|it| RowSet(&it).has_room(words))
+    /// Whether a row of `words` words with this hash needs another page in its group: its own one has no
+    /// room, and the others have not much. Pages that are added before that hold half of what they could.
+    pub(super) fn needs_page(&self, pages: &impl Pages, hash: u64, words: usize) -> bool {
+        let (group, width) = (self.number(hash), self.group(hash).map_or(0, Group::width));
+        let set = |page| pages.words(Self::slot(group, page));
+        if width == 0 || set(page_of(hash, width)).is_some_and(|it| RowSet(&it).has_room(words)) {
+            return width == 0;
+        }
+        let used: usize = (0..width).filter_map(set).map(|it| RowSet(&it).len().1).sum();
+        used * 100 >= width * SLOT_WORDS * FULL_PERCENT
     }
 
     /// Puts a row here where `is_current` says that its key was not written since it left DRAM; tells of the

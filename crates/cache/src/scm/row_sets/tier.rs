@@ -130,7 +130,7 @@ impl ScmTier {
             }
             let group = rows.number(hash);
             if rows.width(group) < desk.share.width(group)
-                && !rows.has_room(self, hash, words.len())
+                && rows.needs_page(self, hash, words.len())
             {
                 self.widen(rows, &mut desk, group, &mut scratch, now);
             }
