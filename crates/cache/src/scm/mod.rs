@@ -1,4 +1,5 @@
-//! The second tier: pages as stored, in slots of storage-class memory or of a small fast device.
+//! The second tier: pages as stored, in slots of storage-class memory or of a small fast device, and where
+//! that is memory which ends with the process, single rows in some of the slots (`row_sets`).
 //!
 //! A page that leaves DRAM, or is read from flash, may be put below; one that is asked for below is used
 //! where it lies, or read from there, and may be copied up again. Where it goes is [`Placement`]'s
