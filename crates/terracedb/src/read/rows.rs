@@ -271,13 +271,28 @@ mod tests {
             let hash = owner.hash(key_hash(key));
             rows.get(owner, key, hash, at, &mut Vec::new()).is_some()
         };
-        fill(b"a", b"old");
-        fill(b"b", b"old");
-        // Until they leave for the tier below.
-        for number in (0u64..200_000).take_while(|_| is_above(b"a") || is_above(b"b")) {
-            fill(&number.to_be_bytes(), &[7; 1900]);
+        let is_below = |key: &[u8]| {
+            let hash = owner.hash(key_hash(key));
+            rows.get_below(owner, key, hash, at, &mut Vec::new()).is_some()
+        };
+        // Until both left for the tier below: now and then one's bucket changes on its way.
+        let mut numbers = 0u64..;
+        for _ in 0..20 {
+            fill(b"a", b"old");
+            fill(b"b", b"old");
+            for number in numbers.by_ref().take(40_000) {
+                fill(&number.to_be_bytes(), &[7; 1900]);
+                if is_below(b"a") && is_below(b"b") {
+                    break;
+                }
+                if number % 64 == 0 {
+                    rows.write_below();
+                }
+            }
+            if is_below(b"a") && is_below(b"b") {
+                break;
+            }
         }
-        while rows.write_below() {}
         let newer = Seqno::new(at.get() + 1);
         let view = tree.view_owned();
         let memtable = view.memtable_for(newer);
