@@ -391,6 +391,7 @@ fn scm_rows_to_json(rows: &RowSetStatistics) -> Value {
         "missed_pages": rows.missed_pages,
         "refused": {
             "busy": rows.refused_busy,
+            "cold": rows.refused_cold,
             "budget": rows.refused_budget,
             "written": rows.refused_written,
             "place": rows.refused_place,

@@ -22,7 +22,10 @@ use base::Rng;
 use common::MEMORY;
 use terracedb::{Db, Keyspace, RowSetStatistics, Scm};
 
-const KEYS: u64 = 200_000;
+const KEYS: u64 = 600_000;
+/// Keys that are asked for one after the other, again and again: more than there are rows in DRAM, a third of
+/// all on every page.
+const ASKED: u64 = 210_000;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).unwrap()
@@ -42,9 +45,9 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn value(number: u64, version: u64) -> Vec<u8> {
-    let mut value = vec![0; 300 + (number % 200) as usize];
+    let mut value = vec![0; 120 + (number % 100) as usize];
     // A part of it packs.
-    Rng::new(number << 20 | version).fill(&mut value[..250]);
+    Rng::new(number << 20 | version).fill(&mut value[..110]);
     value
 }
 
@@ -52,7 +55,7 @@ fn rows(db: &Db) -> RowSetStatistics {
     db.statistics().scm.unwrap().counts.rows
 }
 
-/// Some 80 MB, merged.
+/// Some 100 MB, merged: more than lies in DRAM and below.
 fn fill(db: &Db, keyspace: &Keyspace) {
     for number in 0..KEYS {
         keyspace.put(key(number), value(number, 0)).unwrap();
@@ -64,29 +67,25 @@ fn fill(db: &Db, keyspace: &Keyspace) {
 fn what_left_the_rows_above_is_answered_below() {
     let folder = folder();
     let (db, keyspace) = open(&folder);
-    let (mut rng, seed) = Rng::from_env();
-    println!("TERRACE_SEED={seed}");
     fill(&db, &keyspace);
-    let mut get = |gets: u64| {
-        for _ in 0..gets {
-            let number = rng.below(KEYS);
+    let get_all = || {
+        for number in 0..ASKED {
             let found = keyspace.get(key(number)).unwrap().unwrap();
-            assert_eq!(found, value(number, 0), "seed {seed}");
+            assert_eq!(found, value(number, 0));
         }
     };
-    get(300_000);
+    get_all();
     let (before, scm) = (rows(&db), db.statistics().hits.scm);
-    get(100_000);
+    get_all();
     let (counts, statistics) = (rows(&db), db.statistics());
     let hits = counts.hits - before.hits;
-    // Pages are worth as much where all is asked for evenly, so that rows have few slots.
-    assert!(hits > 50, "seed {seed}: {counts:?}");
+    assert!(hits > 5_000, "{counts:?}");
     // They count as the tier's, and so do its pages.
     assert!(statistics.hits.scm - scm >= hits);
-    assert!(counts.rows > 500 && counts.slots <= counts.slots_max + 64, "{counts:?}");
-    assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+    assert!(counts.rows > 1_000 && counts.slots <= counts.slots_max + 64, "{counts:?}");
+    assert_eq!(counts.damaged, 0, "{counts:?}");
     // Many at once.
-    let numbers: Vec<u64> = (0..KEYS).step_by(7).collect();
+    let numbers: Vec<u64> = (0..ASKED).step_by(7).collect();
     for some in numbers.chunks(500) {
         let keys: Vec<_> = some.iter().map(|number| key(*number)).collect();
         for (number, found) in some.iter().zip(keyspace.multi_get(&keys).unwrap()) {
@@ -114,8 +113,10 @@ fn each_reads_what_it_wrote_last() {
                 scope.spawn(move || {
                     let mut model: BTreeMap<u64, Option<u64>> = BTreeMap::new();
                     let far = SystemTime::now() + Duration::from_secs(3600);
-                    for version in 1..120_000u64 {
-                        let number = rng.below(KEYS / WRITERS) * WRITERS + writer;
+                    for version in 1..=2 * ASKED / WRITERS {
+                        // Those that are written now, at any time, are read again within a turn.
+                        let turn = version % (ASKED / WRITERS);
+                        let number = turn * WRITERS + writer;
                         let wanted = |model: &BTreeMap<u64, Option<u64>>, number: u64| {
                             let version = model.get(&number).copied().unwrap_or(Some(0))?;
                             Some(value(number, version))
@@ -134,7 +135,7 @@ fn each_reads_what_it_wrote_last() {
                                 keyspace.put_expiring_at(key(number), value, far).unwrap();
                                 model.insert(number, Some(version));
                             }
-                            3 if rng.one_in(1000) => {
+                            3 if version < 20_000 && rng.one_in(100) => {
                                 // Of one key, and it makes rows of all keys go.
                                 let (from, mut to) = (key(number), key(number).to_vec());
                                 to.push(0);
@@ -169,6 +170,6 @@ fn each_reads_what_it_wrote_last() {
         results.into_iter().for_each(|result| result.unwrap());
     });
     let counts = rows(&db);
-    assert!(counts.hits > 100 && counts.demoted > 5_000, "seed {seed}: {counts:?}");
+    assert!(counts.hits > 3_000 && counts.demoted > 5_000, "seed {seed}: {counts:?}");
     assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
 }

@@ -78,10 +78,12 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
     ScmCounts {
         hits_rows: rows.hits,
         rows_demoted: rows.demoted,
-        rows_refused: rows.refused_busy
+        rows_refused: rows.refused_cold
+            + rows.refused_busy
             + rows.refused_budget
             + rows.refused_written
             + rows.refused_place,
+        rows_refused_cold: rows.refused_cold,
         rows_refused_busy: rows.refused_busy,
         rows_refused_written: rows.refused_written,
         rows_dropped: rows.evicted + rows.dropped,

@@ -33,11 +33,11 @@ impl Exact {
     }
 
     fn ask(&mut self, key: u64) -> bool {
-        self.ask_telling(key, &mut |_| {})
+        self.ask_telling(key, &mut |_, _| {})
     }
 
-    /// Tells of what goes.
-    fn ask_telling(&mut self, key: u64, gone: &mut dyn FnMut(u64)) -> bool {
+    /// Tells of what goes, and from which queue.
+    fn ask_telling(&mut self, key: u64, gone: &mut dyn FnMut(u64, policy::Queue)) -> bool {
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(3);
             return true;
@@ -54,7 +54,7 @@ impl Exact {
                 }
                 policy::Fate::Goes { remembered } => {
                     self.heat.remove(&oldest);
-                    gone(oldest);
+                    gone(oldest, queue);
                     if remembered {
                         self.ghost.remember(oldest);
                     }
@@ -285,21 +285,23 @@ fn a_trace_without_reads_is_refused() {
 }
 
 /// Rows in DRAM and in the tier below, as `cache::scm` keeps them: those that leave DRAM go below, those that
-/// are found below come up and stay, and a hand passes for what goes.
+/// are found below come up and stay, and a hand passes for what goes for those that were asked for twice.
 fn misses_of_both(stream: &[u64], dram: usize, scm: usize) -> usize {
     let (mut above, mut below) = (Exact::new(dram), HashMap::<u64, u8>::new());
     let (mut order, mut misses) = (VecDeque::new(), 0);
     for (at, key) in stream.iter().enumerate() {
         let mut left = Vec::new();
-        if above.ask_telling(*key, &mut |gone| left.push(gone)) {
+        if above.ask_telling(*key, &mut |gone, queue| left.push((gone, queue))) {
             continue;
         }
         match below.get_mut(key) {
             Some(heat) => *heat = (*heat + 1).min(3),
             None => misses += usize::from(at >= stream.len() / 2),
         }
-        for key in left {
-            if below.contains_key(&key) {
+        for (key, queue) in left {
+            // What was asked for once takes the place of nothing.
+            let is_cold = queue == policy::Queue::New && below.len() >= scm;
+            if is_cold || below.contains_key(&key) {
                 continue;
             }
             while below.len() >= scm {

@@ -17,9 +17,12 @@ pub struct ScmCounts {
     pub rows_demoted: u64,
     /// See `rows_demoted`.
     pub rows_refused: u64,
-    /// Of them since too many waited, and since their keys were written on the way.
+    /// Of them since they were asked for once and others would have had to go, since too many waited, and
+    /// since their keys were written on the way.
+    pub rows_refused_cold: u64,
+    /// See `rows_refused_cold`.
     pub rows_refused_busy: u64,
-    /// See `rows_refused_busy`.
+    /// See `rows_refused_cold`.
     pub rows_refused_written: u64,
     /// Rows that went for others, or with slots that pages took.
     pub rows_dropped: u64,
@@ -85,6 +88,7 @@ impl ScmCounts {
             hits_rows: self.hits_rows.saturating_sub(earlier.hits_rows),
             rows_demoted: self.rows_demoted.saturating_sub(earlier.rows_demoted),
             rows_refused: self.rows_refused.saturating_sub(earlier.rows_refused),
+            rows_refused_cold: self.rows_refused_cold.saturating_sub(earlier.rows_refused_cold),
             rows_refused_busy: self.rows_refused_busy.saturating_sub(earlier.rows_refused_busy),
             rows_refused_written: self
                 .rows_refused_written

@@ -95,11 +95,11 @@ fn rows_that_leave_are_found_below_and_come_up_again() {
     read_all();
     let counts = it.counts();
     // Some are not let in above: nothing is asked for again yet.
-    assert!(counts.demoted > 12_000 && counts.rows > 12_000, "{counts:?}");
+    assert!(counts.demoted > 10_000 && counts.rows > 10_000, "{counts:?}");
     // A quarter of the tier is theirs at first, and nothing else asks for it.
     assert!(counts.slots <= counts.slots_max && counts.slots_max <= 7168, "{counts:?}");
     let [above, below] = read_all();
-    assert!(above + below > 15_000 && below > 10_000, "{above} {below}");
+    assert!(below > 10_000, "{above} {below}");
     // A row that comes up and leaves again is there still, and is not written again.
     let counts = it.counts();
     assert!(counts.kept > 100, "{counts:?}");

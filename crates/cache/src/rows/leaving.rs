@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use arena::{Bucket, WORD_BYTES};
 use base::{Account, Charge};
 
+use super::policy::Queue;
+
 /// Words of rows that wait at once, at most: 256 KiB, a thousand rows of 250 bytes, which leave in some 25 ms
 /// beside readers that keep all processors busy.
 const WORDS_MAX: usize = 32 << 10;
@@ -23,12 +25,20 @@ pub(super) struct Leaving {
     rows: Vec<Left>,
 }
 
+/// A row that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    pub(super) hash: u64,
+    /// Its bucket once it was gone: it changes as its key is written.
+    pub(super) bucket: Bucket,
+    /// Which it left.
+    pub(super) queue: Queue,
+}
+
 /// A row that left.
 #[derive(Clone, Copy, Debug)]
 struct Left {
-    hash: u64,
-    /// Its bucket once it was gone: it changes as its key is written.
-    bucket: Bucket,
+    row: Leaver,
     /// Where it begins among the words, and how many they are.
     at: usize,
     len: usize,
@@ -53,13 +63,13 @@ impl Leaving {
     }
 
     /// Has the row in `words` wait.
-    pub(super) fn leave(&mut self, hash: u64, bucket: Bucket, words: &[AtomicU64]) -> Leave {
+    pub(super) fn leave(&mut self, row: Leaver, words: &[AtomicU64]) -> Leave {
         let (at, len) = (self.words.len(), words.len());
         if at + len > WORDS_MAX || self.rows.len() >= ROWS_MAX {
             return Leave::Full;
         }
         self.words.extend(words.iter().map(|word| AtomicU64::new(word.load(Relaxed))));
-        self.rows.push(Left { hash, bucket, at, len });
+        self.rows.push(Left { row, at, len });
         if self.rows.len() == WAKE_AT { Leave::Wakes } else { Leave::Waits }
     }
 
@@ -67,15 +77,10 @@ impl Leaving {
         self.rows.len()
     }
 
-    /// The rows, with their hashes.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (u64, &[AtomicU64])> {
+    /// The rows, as they lie in words.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (Leaver, &[AtomicU64])> {
         let words = |row: &Left| self.words.get(row.at..row.at + row.len).unwrap_or_default();
-        self.rows.iter().map(move |row| (row.hash, words(row)))
-    }
-
-    /// The bucket that row `number` left.
-    pub(super) fn bucket(&self, number: usize) -> Option<Bucket> {
-        self.rows.get(number).map(|row| row.bucket)
+        self.rows.iter().map(move |row| (row.row, words(row)))
     }
 
     pub(super) fn clear(&mut self) {
@@ -94,20 +99,21 @@ mod tests {
     fn rows_wait_until_they_are_too_many() {
         let index = TagBuckets::new(&Account::unlimited("test"), 100).unwrap();
         let bucket = index.bucket(1).unwrap();
+        let row = |hash| Leaver { hash, bucket, queue: Queue::Main };
         let words: Vec<_> = (0..100).map(AtomicU64::new).collect();
         let mut leaving = Leaving::default();
         let told: Vec<_> =
-            (0..WORDS_MAX / 100).map(|n| leaving.leave(n as u64, bucket, &words)).collect();
+            (0..WORDS_MAX / 100).map(|n| leaving.leave(row(n as u64), &words)).collect();
         assert_eq!(told.iter().filter(|it| **it == Leave::Wakes).count(), 1);
         assert!(!told.contains(&Leave::Full));
-        assert_eq!(leaving.leave(7, bucket, &words), Leave::Full);
+        assert_eq!(leaving.leave(row(7), &words), Leave::Full);
         assert_eq!((leaving.len(), leaving.rows().count()), (WORDS_MAX / 100, WORDS_MAX / 100));
-        let (hash, row) = leaving.rows().nth(3).unwrap();
-        assert_eq!((hash, row[99].load(Relaxed), leaving.bucket(3)), (3, 99, Some(bucket)));
+        let (third, lies) = leaving.rows().nth(3).unwrap();
+        assert_eq!((third.hash, lies[99].load(Relaxed), third.bucket), (3, 99, bucket));
         leaving.clear();
-        assert_eq!((leaving.leave(7, bucket, &words), leaving.bucket(1)), (Leave::Waits, None));
+        assert_eq!((leaving.leave(row(7), &words), leaving.rows().count()), (Leave::Waits, 1));
         let short = &words[..4];
-        let more = (0..).take_while(|n| leaving.leave(*n, bucket, short) != Leave::Full).count();
+        let more = (0..).take_while(|n| leaving.leave(row(*n), short) != Leave::Full).count();
         assert_eq!(more + 1, ROWS_MAX);
     }
 }

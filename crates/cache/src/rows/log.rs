@@ -16,7 +16,7 @@ use arena::{Awaited, Bucket, Heat, Place, Removed, TagBuckets, Words};
 use base::{Account, Charge};
 
 use super::ghost::Ghost;
-use super::leaving::{Leave, Leaving};
+use super::leaving::{Leave, Leaver, Leaving};
 use super::policy::{self, Admission, Fate, Queue};
 use super::row::{Row, RowFrom, RowRef};
 use super::row_cache::ROW_BYTES_LEAST;
@@ -301,10 +301,10 @@ impl RowLog {
             match fate {
                 Fate::Stays(heat) if self.keep(shared, place, *hash, heat) => self.counts.kept += 1,
                 Fate::Goes { remembered: true } => {
-                    self.evict(shared, place, *hash);
+                    self.evict(shared, place, *hash, queue);
                     self.remember(shared, *hash);
                 }
-                _ => self.evict(shared, place, *hash),
+                _ => self.evict(shared, place, *hash, queue),
             }
         }
         self.rows = rows;
@@ -312,7 +312,7 @@ impl RowLog {
         Some(())
     }
 
-    fn evict(&mut self, shared: Shared<'_>, place: Place, hash: u64) {
+    fn evict(&mut self, shared: Shared<'_>, place: Place, hash: u64, queue: Queue) {
         let removed = shared.index.remove(hash, place);
         if removed == Removed::Nothing {
             return;
@@ -320,7 +320,7 @@ impl RowLog {
         self.counts.evicted += 1;
         self.shadow.remember(hash);
         if let (Some(below), Removed::Entry(bucket)) = (shared.below, removed) {
-            self.leave(shared, below, (hash, bucket), place);
+            self.leave(shared, below, (hash, bucket, queue), place);
         }
     }
 
@@ -329,14 +329,14 @@ impl RowLog {
         &mut self,
         shared: Shared<'_>,
         below: &ScmTier,
-        (hash, bucket): (u64, Bucket),
+        (hash, bucket, queue): (u64, Bucket, Queue),
         place: Place,
     ) {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
         let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
         let left = match self.leaving_charge {
-            Some(_) => self.leaving.leave(hash, bucket, words),
+            Some(_) => self.leaving.leave(Leaver { hash, bucket, queue }, words),
             None => Leave::Full,
         };
         match left {

@@ -43,10 +43,11 @@ use parking_lot::Mutex;
 use super::leaving::Leaving;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
+use super::policy::Queue;
 use super::row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
 use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
-use crate::scm::ScmTier;
+use crate::scm::{NewRow, ScmTier};
 
 /// A cache of single rows, shared by any number of threads and stores.
 pub struct RowCache {
@@ -134,9 +135,13 @@ impl RowCache {
         let mut leaving = self.leaving.lock();
         self.log.lock().take_leaving(&mut leaving);
         let waited = leaving.len();
-        below.put_rows(leaving.rows(), |hash, number| {
-            leaving.bucket(number).is_some_and(|bucket| self.index.is_unchanged(hash, bucket))
+        let rows = leaving.rows().map(|(row, words)| {
+            // What was asked for once takes the place of nothing below.
+            let pushes = row.queue == Queue::Main;
+            let is_current = move || self.index.is_unchanged(row.hash, row.bucket);
+            (NewRow { hash: row.hash, words, pushes }, is_current)
         });
+        below.put_rows(rows);
         leaving.clear();
         waited > 0
     }

@@ -46,6 +46,7 @@ pub use tier::{ScmHit, ScmPage, ScmRead, ScmTier};
 pub use write_budget::WriteBudget;
 
 pub(crate) use costs::DRAM_HIT_NANOS;
+pub(crate) use row_sets::NewRow;
 pub(crate) use tier::Leaving;
 
 #[cfg(test)]

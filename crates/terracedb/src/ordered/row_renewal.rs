@@ -61,7 +61,9 @@ impl RowRenewal {
         let Some((expiry, value)) = said else { return self.cache.give_up(hash) };
         let form = self.packing.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
-        let row = Row { key, value, packed, seqno, as_of: at, expiry, from: RowFrom::Dram };
+        // Its page is written now, and in no cache.
+        let from = RowFrom::Device;
+        let row = Row { key, value, packed, seqno, as_of: at, expiry, from };
         // Refusals are counted there; nobody waits for what leaves the memtable without a row.
         if self.cache.renew(tree.rows(), hash, awaited, row).is_err() {
             self.cache.give_up(hash);

@@ -22,12 +22,15 @@ pub struct RowSetStatistics {
     pub evicted: u64,
     /// Went with slots that pages took.
     pub dropped: u64,
-    /// Asked for soon after they went, and read from flash: what a little more room would have kept.
+    /// Asked for soon after they went or were not let in for others, and read from flash: what a little more
+    /// room would have kept.
     pub missed: u64,
     /// Pages of as much room that went and were read from flash soon after.
     pub missed_pages: u64,
-    /// Not let in: too many waited.
+    /// Not let in: too many waited, or the tier was off or slower than flash.
     pub refused_busy: u64,
+    /// Not let in: asked for once, and others would have had to go.
+    pub refused_cold: u64,
     /// Not let in: the budget of writes was used up.
     pub refused_budget: u64,
     /// Not let in: their keys were written meanwhile.
@@ -54,6 +57,7 @@ pub(crate) struct RowSetCounters {
     pub(crate) missed: AtomicU64,
     pub(crate) missed_pages: AtomicU64,
     pub(crate) refused_busy: AtomicU64,
+    pub(crate) refused_cold: AtomicU64,
     pub(crate) refused_budget: AtomicU64,
     pub(crate) refused_written: AtomicU64,
     pub(crate) refused_place: AtomicU64,
@@ -80,6 +84,20 @@ impl RowSetCounters {
         self.slots.fetch_add(more, Relaxed);
     }
 
+    /// Rows that left DRAM and came, were here, or were not let in.
+    pub(super) fn offered(&self) -> u64 {
+        let all = [
+            &self.demoted,
+            &self.kept,
+            &self.refused_busy,
+            &self.refused_cold,
+            &self.refused_budget,
+            &self.refused_written,
+            &self.refused_place,
+        ];
+        all.iter().map(|counter| counter.load(Relaxed)).sum()
+    }
+
     pub(crate) fn statistics(&self) -> RowSetStatistics {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         let now = |counter: &AtomicI64| counter.load(Relaxed).max(0) as u64;
@@ -95,6 +113,7 @@ impl RowSetCounters {
             missed: of(&self.missed),
             missed_pages: of(&self.missed_pages),
             refused_busy: of(&self.refused_busy),
+            refused_cold: of(&self.refused_cold),
             refused_budget: of(&self.refused_budget),
             refused_written: of(&self.refused_written),
             refused_place: of(&self.refused_place),

@@ -33,7 +33,7 @@ pub(super) use counters::RowSetCounters;
 pub use counters::RowSetStatistics;
 use group::{Group, page_of};
 pub(super) use set::Scratch;
-use set::{Put, RowSet, check_of};
+use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, check_of};
 pub(super) use share::{Share, pages_remembered, rows_remembered};
 
 use super::slot_map::WAYS;
@@ -63,9 +63,11 @@ pub(super) trait Pages {
 }
 
 /// A row that is to be put here.
-pub(super) struct NewRow<'a> {
-    pub(super) hash: u64,
-    pub(super) words: &'a [AtomicU64],
+pub(crate) struct NewRow<'a> {
+    pub(crate) hash: u64,
+    pub(crate) words: &'a [AtomicU64],
+    /// Whether others may go for it.
+    pub(crate) pushes: bool,
 }
 
 /// What became of a row that was to be put.
@@ -77,6 +79,8 @@ pub(super) enum Outcome {
     Written(usize),
     /// Its key was written since it left DRAM.
     Late,
+    /// Others would have to go for it.
+    Cold,
     /// There is no page for it.
     NoRoom,
 }
@@ -88,9 +92,9 @@ impl RowSets {
         Self { groups, counters: RowSetCounters::default() }
     }
 
-    /// What it takes, bytes.
+    /// What it takes, with what changes it, bytes.
     pub(super) const fn bytes_of(groups: usize) -> u64 {
-        (groups * size_of::<Group>()) as u64
+        (groups * size_of::<Group>() + SCRATCH_BYTES) as u64
     }
 
     pub(super) fn groups(&self) -> usize {
@@ -232,7 +236,7 @@ impl RowSets {
     pub(super) fn put(
         &self,
         pages: &impl Pages,
-        NewRow { hash, words: new }: NewRow<'_>,
+        NewRow { hash, words: new, pushes }: NewRow<'_>,
         is_current: impl FnOnce() -> bool,
         scratch: &mut Scratch,
         mut gone: impl FnMut(u64),
@@ -249,7 +253,7 @@ impl RowSets {
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {
-            RowSet(words).put(hash, (&row, new, check), scratch, |row| {
+            RowSet(words).put(hash, (&row, new, check), pushes, scratch, |row| {
                 count(&self.counters.evicted);
                 self.counters.went(1);
                 gone(row.hash(&mut bytes));
@@ -267,6 +271,7 @@ impl RowSets {
                 Outcome::Written(bytes)
             }
             None if !is_current => Outcome::Late,
+            Some(Put::Cold) => Outcome::Cold,
             Some(Put::Refused) | None => Outcome::NoRoom,
         }
     }

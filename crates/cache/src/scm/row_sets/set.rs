@@ -20,7 +20,7 @@ use arena::WORD_BYTES;
 use base::hash64;
 use media::scm::SLOT_WORDS;
 
-use crate::rows::RowRef;
+use crate::rows::{ROW_BYTES_MAX, RowRef};
 
 /// The words of a page, which many look at.
 pub(super) type Words = [AtomicU64; SLOT_WORDS];
@@ -40,6 +40,9 @@ const SLACK_WORDS: usize = 3;
 
 /// What an entry, and the header, cost beside the row: a cache line each.
 const ENTRY_BYTES: usize = 2 * 64;
+
+/// What putting a row writes at most: it, its entry and the header, and all others once, moved together.
+pub(super) const PUT_BYTES_MAX: usize = ROW_BYTES_MAX + ENTRY_BYTES + SLOT_WORDS * WORD_BYTES;
 
 /// What a row has in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,18 +125,15 @@ impl Header {
     }
 }
 
-/// What is kept for its memory by who changes pages.
-#[derive(Debug)]
+/// What is kept for its memory by who changes pages: a page, and a value.
+#[derive(Debug, Default)]
 pub(in crate::scm) struct Scratch {
-    page: Box<[u64; SLOT_WORDS]>,
+    page: Vec<u64>,
     pub(super) bytes: Vec<u8>,
 }
 
-impl Default for Scratch {
-    fn default() -> Self {
-        Self { page: Box::new([0; SLOT_WORDS]), bytes: Vec::new() }
-    }
-}
+/// What a [`Scratch`] takes at most, bytes.
+pub(super) const SCRATCH_BYTES: usize = SLOT_WORDS * WORD_BYTES + ROW_BYTES_MAX;
 
 /// What became of a row that was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,8 @@ pub(super) enum Put {
         /// Rows of its key that went for it.
         replaced: usize,
     },
+    /// Others would have to go for it.
+    Cold,
     /// There is no room for one like it.
     Refused,
 }
@@ -256,11 +258,13 @@ impl<'a> RowSet<'a> {
         header.room() + header.dead > words
     }
 
-    /// Puts `row`, which has this hash and check, and lies in `words`; tells of those that go for it.
+    /// Puts `row`, which has this hash and check, and lies in `words`; others go for it only where it
+    /// `pushes`, and are told of. At most [`PUT_BYTES_MAX`] are written.
     pub(super) fn put(
         self,
         hash: u64,
         (row, words, check): (&RowRef<'_>, &[AtomicU64], u32),
+        pushes: bool,
         scratch: &mut Scratch,
         mut gone: impl FnMut(&RowRef<'_>),
     ) -> Put {
@@ -294,6 +298,10 @@ impl<'a> RowSet<'a> {
                     return Put::Refused;
                 }
                 continue;
+            }
+            if !pushes {
+                self.set_header(header);
+                return Put::Cold;
             }
             let Some(number) = self.coldest(&mut header) else {
                 self.set_header(header);
@@ -338,6 +346,7 @@ impl<'a> RowSet<'a> {
     /// Moves rows together at the end; the bytes written. A row that is none goes.
     fn compact(self, header: &mut Header, scratch: &mut Scratch) -> usize {
         let (mut low, mut count) = (SLOT_WORDS, 0);
+        scratch.page.resize(SLOT_WORDS, 0);
         for number in 0..header.count {
             let entry = self.entry(number);
             let Some(row) = self.row(entry) else { continue };

@@ -29,8 +29,11 @@ const CHANCE: u64 = 16;
 /// Parts of all slots.
 const PARTS: u64 = 64;
 
-/// Rows' share at first, at least, and at most.
-const PART_FIRST: u64 = PARTS / 4;
+/// Rows' share at first, and at least as long as some leave DRAM. What leaves it is seldom asked for again soon:
+/// few slots of rows are used for nothing, whatever many would be used for.
+const PART_FIRST: u64 = PARTS / 8;
+
+/// Rows' share at least, and at most.
 const PART_MIN: u64 = 1;
 const PART_MAX: u64 = PARTS * WIDTH_MAX as u64 / WAYS as u64;
 
@@ -53,10 +56,12 @@ pub(crate) struct Counts {
     pub(crate) missed_rows: u64,
     /// See `missed_rows`.
     pub(crate) missed_pages: u64,
+    /// Rows that left DRAM and came, or might have.
+    pub(crate) offered: u64,
     /// Rows that were found here.
     pub(crate) hits: u64,
-    /// Rows that went for others.
-    pub(crate) evicted: u64,
+    /// Rows that went, or were not let in for want of room.
+    pub(crate) went: u64,
 }
 
 /// What rows have.
@@ -82,8 +87,7 @@ const fn step(part: u64, rows: u64, pages: u64, used: u64) -> u64 {
     } else if is_clear(pages, rows) {
         // What they do not use is theirs no longer.
         let part = if used < part { used } else { part };
-        let next = part.saturating_sub(if pages > 2 * rows { 2 } else { 1 });
-        if next > PART_MIN { next } else { PART_MIN }
+        part.saturating_sub(if pages > 2 * rows { 2 } else { 1 })
     } else {
         part
     }
@@ -111,7 +115,7 @@ impl Share {
         }
         self.weighed = now;
         let remembered = pages_remembered(held.of as usize) as u64;
-        let rows = if now.evicted >= remembered * ROWS_A_SLOT as u64 {
+        let rows = if now.went >= remembered * ROWS_A_SLOT as u64 {
             // What is remembered of rows lay in more or less than that part of the tier.
             let missed = now.missed_rows - before.missed_rows;
             missed * PAGE_BYTES as u64 / (held.row_bytes.max(1) * ROWS_A_SLOT as u64)
@@ -122,7 +126,9 @@ impl Share {
             (now.hits - before.hits) * remembered * 3 / (4 * held.slots.max(1))
         };
         let pages = now.missed_pages - before.missed_pages;
-        self.part = step(self.part, rows, pages, (held.slots * PARTS).div_ceil(held.of.max(1)));
+        let least = if now.offered == before.offered { PART_MIN } else { PART_FIRST };
+        let used = (held.slots * PARTS).div_ceil(held.of.max(1));
+        self.part = step(self.part.max(least), rows, pages, used).max(least);
     }
 
     /// How many pages group `group` may have: as many as its share is, and of the rest of a page one group in
@@ -146,14 +152,15 @@ mod tests {
     /// As many rows as are remembered.
     const MANY: u64 = rows_remembered(SLOTS as usize) as u64;
 
-    fn after(share: &Share, rows: u64, pages: u64, evicted: u64) -> Counts {
+    fn after(share: &Share, rows: u64, pages: u64, went: u64) -> Counts {
         let now = share.weighed;
         Counts {
             misses: now.misses + MISSES,
             missed_rows: now.missed_rows + rows,
             missed_pages: now.missed_pages + pages,
+            offered: now.offered + 1,
             hits: now.hits + 1000,
-            evicted: now.evicted + evicted,
+            went: now.went + went,
         }
     }
 
@@ -179,33 +186,42 @@ mod tests {
         for _ in 0..40 {
             weighed(&mut share, 0, 200);
         }
+        assert_eq!(share.part, PART_FIRST);
+        assert_eq!((0..64).map(|group| share.width(group)).sum::<usize>(), 64 * WAYS / 8);
+        assert_eq!(share.slots(640), 80);
+    }
+
+    #[test]
+    fn where_no_rows_leave_pages_have_all_but_a_few_slots_and_rows_get_them_back() {
+        let mut share = Share::default();
+        for _ in 0..20 {
+            let now = Counts { offered: share.weighed.offered, ..after(&share, 0, 200, MANY) };
+            share.weigh(now, HELD);
+        }
         assert_eq!(share.part, PART_MIN);
-        assert_eq!((0..64).map(|group| share.width(group)).sum::<usize>(), WAYS);
-        assert_eq!(share.slots(640), 10);
+        assert_eq!(weighed(&mut share, 0, 200), PART_FIRST);
     }
 
     #[test]
     fn until_many_rows_went_what_they_are_used_for_counts() {
         // A thousand hits in a quarter of the slots: 93 in a part in 32 of all, by three quarters.
-        let mut share = Share::default();
-        let held = Held { slots: SLOTS / 4, ..HELD };
+        let (mut share, held) = (Share::default(), Held { slots: SLOTS / 4, ..HELD });
+        share.part = PARTS / 4;
         let now = after(&share, 0, 90, 10);
         share.weigh(now, held);
-        assert_eq!(share.part, PART_FIRST);
+        assert_eq!(share.part, PARTS / 4);
         let now = after(&share, 0, 130, 10);
         share.weigh(now, held);
-        assert_eq!(share.part, PART_FIRST - 1);
+        assert_eq!(share.part, PARTS / 4 - 1);
         // What they have no use for goes at once.
+        share.part = PARTS / 2;
         let now = after(&share, 0, 1_000, 10);
-        share.weigh(now, Held { slots: SLOTS / 8, ..HELD });
-        assert_eq!(share.part, PARTS / 8 - 2);
-        let now = after(&share, 0, 20, 10);
         share.weigh(now, held);
-        assert_eq!(share.part, PARTS / 8);
+        assert_eq!(share.part, PARTS / 4 - 2);
         // Too few reads to tell.
         let now =
             Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
         share.weigh(now, held);
-        assert_eq!(share.part, PARTS / 8);
+        assert_eq!(share.part, PARTS / 4 - 2);
     }
 }

@@ -102,7 +102,7 @@ fn rows_are_what_was_put_last_or_went() {
                     _ => (len, as_of),
                 };
                 let words = owned.words(key, &value(key, len), as_of);
-                let new = NewRow { hash: owned.hash(key), words: &words };
+                let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
                 let gone = |hash| _ = model.remove(&hashes[&hash]);
                 match rows.put(&memory, new, || true, &mut scratch, gone) {
                     Outcome::Kept => {
@@ -110,12 +110,12 @@ fn rows_are_what_was_put_last_or_went() {
                         kept += 1;
                     }
                     Outcome::Written(bytes) => {
-                        assert!(bytes >= len && bytes <= 2 * PAGE_BYTES, "{bytes}, seed {seed}");
+                        assert!(bytes >= len && bytes <= PUT_BYTES_MAX, "{bytes}, seed {seed}");
                         model.insert(key, (len, as_of));
                         wrote += 1;
                     }
                     Outcome::NoRoom => assert_eq!(rows.width(rows.number(owned.hash(key))), 0),
-                    Outcome::Late => panic!("it is current"),
+                    Outcome::Late | Outcome::Cold => panic!("it is current and may push"),
                 }
             }
             40..50 => {
@@ -156,7 +156,7 @@ fn what_is_asked_for_outlives_what_is_not() {
     }
     let mut put = |key: u64| {
         let words = owned.words(key, &value(key, 200), 5);
-        let new = NewRow { hash: owned.hash(key), words: &words };
+        let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     (0..40).for_each(|key| _ = put(key));
@@ -167,6 +167,28 @@ fn what_is_asked_for_outlives_what_is_not() {
     let hot = (0..20).filter(|key| owned.find(&rows, &memory, *key).is_some()).count();
     let cold = (20..40).filter(|key| owned.find(&rows, &memory, *key).is_some()).count();
     assert!(hot >= 17 && cold == 0, "{hot} {cold}");
+}
+
+#[test]
+fn what_was_asked_for_once_pushes_out_nothing() {
+    let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
+    let mut scratch = Scratch::default();
+    assert!(memory.0.lend(RowSets::slot(0, 0)));
+    rows.widen(&memory, 0, &mut scratch);
+    let mut put = |key: u64, pushes: bool| {
+        let words = owned.words(key, &value(key, 200), 5);
+        let new = NewRow { hash: owned.hash(key), words: &words, pushes };
+        rows.put(&memory, new, || true, &mut scratch, |_| {})
+    };
+    let fit = (0..).take_while(|key| put(*key, false) != Outcome::Cold).count() as u64;
+    // 29 words and an entry each.
+    assert_eq!(fit, 17);
+    assert!(rows.needs_page(&memory, owned.hash(fit), 28));
+    // Those that are there are kept, and others do push.
+    assert_eq!((put(3, false), put(fit, false)), (Outcome::Kept, Outcome::Cold));
+    assert!((0..fit).all(|key| owned.find(&rows, &memory, key).is_some()));
+    assert!(matches!(put(fit, true), Outcome::Written(_)));
+    assert_eq!(rows.counters.statistics().rows, fit);
 }
 
 #[test]
@@ -184,7 +206,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
     for at in 0..SLOT_WORDS {
         for bit in [0, 17, 40, 63] {
             rows.forget(&memory, owned.hash(7));
-            let new = NewRow { hash: owned.hash(7), words: &words };
+            let new = NewRow { hash: owned.hash(7), words: &words, pushes: true };
             rows.put(&memory, new, || true, &mut scratch, |_| {});
             assert!(owned.find(&rows, &memory, 7).is_some());
             page(at, 1 << bit);
@@ -229,7 +251,7 @@ fn any_bytes_are_taken() {
                 assert_eq!(found, value(key, found.len()), "of the other page, seed {seed}");
             }
             let row = owned.words(key, &value(key, rng.below(900) as usize), 5);
-            let new = NewRow { hash: owned.hash(key), words: &row };
+            let new = NewRow { hash: owned.hash(key), words: &row, pushes: true };
             let put = rows.put(&memory, new, || true, &mut scratch, |_| {});
             if let (Outcome::Written(_), Some(found)) = (put, owned.find(&rows, &memory, key)) {
                 assert_eq!(found, value(key, found.len()), "seed {seed}");

@@ -10,7 +10,7 @@ use base::limits::PAGE_BYTES;
 use media::scm::{Facts, Lent, Persistence};
 
 use super::share::{Counts, Held, pages_remembered, rows_remembered};
-use super::{NewRow, Outcome, Pages, RowSets};
+use super::{NewRow, Outcome, PUT_BYTES_MAX, Pages, RowSets};
 use crate::rows::{RowHit, RowOwner};
 use crate::scm::background::Desk;
 use crate::scm::shared_ghost::SharedGhost;
@@ -20,6 +20,9 @@ use crate::scm::tier::{REMEMBERED, ScmTier};
 
 /// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
 const NARROWED: usize = 64;
+
+/// What is written for one row at most, bytes: a page that is added for it, which others move to, and it.
+const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
 
 /// What a row takes before any lies here, bytes.
 const ROW_BYTES_FIRST: u64 = 256;
@@ -33,8 +36,8 @@ impl Pages for ScmTier {
 impl ScmTier {
     /// What a tier on such a medium of `sets` sets takes beside its map, bytes.
     pub(in crate::scm) const fn bytes_beside(facts: &Facts, sets: usize) -> u64 {
-        let groups = if Self::has_rows(facts) { sets } else { 0 };
-        Self::ghost_bytes(facts, sets * WAYS) + RowSets::bytes_of(groups)
+        let rows = if Self::has_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
+        Self::ghost_bytes(facts, sets * WAYS) + rows
     }
 
     /// What the ghosts of a tier of `slots` slots take, bytes.
@@ -71,8 +74,7 @@ impl ScmTier {
         at: Seqno,
         value: &mut Vec<u8>,
     ) -> Option<RowHit> {
-        let hit = self.rows_in_use()?.find(self, owner, row, at, value)?;
-        self.is_there().then_some(hit)
+        self.rows_in_use()?.find(self, owner, row, at, value)
     }
 
     /// As [`crate::RowCache::forget`], after what lies above was forgotten.
@@ -82,7 +84,7 @@ impl ScmTier {
         }
     }
 
-    /// A row that left DRAM goes nowhere: too many wait.
+    /// A row that left DRAM goes nowhere: too many wait, or none is let in.
     pub(crate) fn row_is_late(&self) {
         if let Some(rows) = &self.rows {
             count(&rows.counters.refused_busy);
@@ -113,31 +115,38 @@ impl ScmTier {
         (missed, (pages_remembered(self.map.slots()) * PAGE_BYTES) as u64)
     }
 
-    /// Puts rows here that left DRAM, those of which `is_current` says that their keys were not written
-    /// since.
+    /// Puts rows here that left DRAM, those that are still current: whose keys were not written since.
     pub(crate) fn put_rows<'a>(
         &self,
-        leaving: impl Iterator<Item = (u64, &'a [AtomicU64])>,
-        is_current: impl Fn(u64, usize) -> bool,
+        leaving: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
     ) {
-        let Some(rows) = self.rows_in_use() else { return };
+        let Some(rows) = self.rows_in_use() else {
+            // Off, or slower than flash.
+            return leaving.for_each(|_| self.row_is_late());
+        };
         let (mut desk, now) = (self.desk.lock(), self.now());
         let mut scratch = std::mem::take(&mut desk.scratch);
-        for (number, (hash, words)) in leaving.enumerate() {
-            if desk.budget.left(now) < PAGE_BYTES as u64 {
+        for (new, is_current) in leaving {
+            if desk.budget.left(now) < ROW_WRITES_MAX as u64 {
                 count(&rows.counters.refused_budget);
                 continue;
             }
-            let group = rows.number(hash);
+            let group = rows.number(new.hash);
             if rows.width(group) < desk.share.width(group)
-                && rows.needs_page(self, hash, words.len())
+                && rows.needs_page(self, new.hash, new.words.len())
             {
                 self.widen(rows, &mut desk, group, &mut scratch, now);
             }
-            let (new, gone) = (NewRow { hash, words }, |hash| self.gone_rows.remember(hash));
-            match rows.put(self, new, || is_current(hash, number), &mut scratch, gone) {
+            let hash = new.hash;
+            let gone = |hash| self.gone_rows.remember(hash);
+            match rows.put(self, new, is_current, &mut scratch, gone) {
                 Outcome::Kept => count(&rows.counters.kept),
                 Outcome::Late => count(&rows.counters.refused_written),
+                Outcome::Cold => {
+                    count(&rows.counters.refused_cold);
+                    // With more room it would be here.
+                    self.gone_rows.remember(hash);
+                }
                 Outcome::NoRoom => count(&rows.counters.refused_place),
                 Outcome::Written(bytes) => self.spend_on_rows(rows, &mut desk, now, bytes),
             }
@@ -178,8 +187,9 @@ impl ScmTier {
             misses: of(&self.counters.misses),
             missed_rows: of(&counters.missed),
             missed_pages: of(&counters.missed_pages),
+            offered: counters.offered(),
             hits: of(&counters.hits),
-            evicted: of(&counters.evicted) + of(&counters.dropped),
+            went: of(&counters.evicted) + of(&counters.dropped) + of(&counters.refused_cold),
         };
         let (counts, slots) = (counters.statistics(), self.map.slots());
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
