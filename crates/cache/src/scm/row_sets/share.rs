@@ -58,8 +58,6 @@ pub(crate) struct Counts {
     pub(crate) missed_pages: u64,
     /// Rows that left DRAM and came, or might have.
     pub(crate) offered: u64,
-    /// Rows that were found here.
-    pub(crate) hits: u64,
     /// Rows that went, or were not let in for want of room.
     pub(crate) went: u64,
 }
@@ -114,21 +112,19 @@ impl Share {
             return;
         }
         self.weighed = now;
-        let remembered = pages_remembered(held.of as usize) as u64;
-        let rows = if now.went >= remembered * ROWS_A_SLOT as u64 {
-            // What is remembered of rows lay in more or less than that part of the tier.
-            let missed = now.missed_rows - before.missed_rows;
-            missed * PAGE_BYTES as u64 / (held.row_bytes.max(1) * ROWS_A_SLOT as u64)
-        } else {
-            // Until as many rows went, less of them is known than of pages. What their slots are used for on
-            // average is more than what the last of them are for: of what is asked for by Zipf's law, so
-            // long as there are about as many as in DRAM, a quarter to a third.
-            (now.hits - before.hits) * remembered * 3 / (4 * held.slots.max(1))
-        };
+        let is_idle = now.offered == before.offered;
+        if !is_idle && now.went < rows_remembered(held.of as usize) as u64 {
+            // As long as few went nobody knows what more room would do for them.
+            self.part = self.part.max(PART_FIRST);
+            return;
+        }
+        // What is remembered of rows lay in more or less than that part of the tier.
+        let rows = now.missed_rows - before.missed_rows;
+        let rows = rows * PAGE_BYTES as u64 / (held.row_bytes.max(1) * ROWS_A_SLOT as u64);
         let pages = now.missed_pages - before.missed_pages;
-        let least = if now.offered == before.offered { PART_MIN } else { PART_FIRST };
+        let least = if is_idle { PART_MIN } else { PART_FIRST };
         let used = (held.slots * PARTS).div_ceil(held.of.max(1));
-        self.part = step(self.part.max(least), rows, pages, used).max(least);
+        self.part = step(self.part, rows, pages, used).max(least);
     }
 
     /// How many pages group `group` may have: as many as its share is, and of the rest of a page one group in
@@ -159,7 +155,6 @@ mod tests {
             missed_rows: now.missed_rows + rows,
             missed_pages: now.missed_pages + pages,
             offered: now.offered + 1,
-            hits: now.hits + 1000,
             went: now.went + went,
         }
     }
@@ -203,25 +198,23 @@ mod tests {
     }
 
     #[test]
-    fn until_many_rows_went_what_they_are_used_for_counts() {
-        // A thousand hits in a quarter of the slots: 93 in a part in 32 of all, by three quarters.
-        let (mut share, held) = (Share::default(), Held { slots: SLOTS / 4, ..HELD });
-        share.part = PARTS / 4;
-        let now = after(&share, 0, 90, 10);
-        share.weigh(now, held);
-        assert_eq!(share.part, PARTS / 4);
-        let now = after(&share, 0, 130, 10);
-        share.weigh(now, held);
-        assert_eq!(share.part, PARTS / 4 - 1);
+    fn until_many_rows_went_their_share_stays() {
+        let mut share = Share::default();
+        let now = after(&share, 500, 0, MANY - 1);
+        share.weigh(now, HELD);
+        assert_eq!(share.part, PART_FIRST);
+        let now = after(&share, 500, 0, 1);
+        share.weigh(now, HELD);
+        assert_eq!(share.part, PART_FIRST + 2);
         // What they have no use for goes at once.
         share.part = PARTS / 2;
-        let now = after(&share, 0, 1_000, 10);
-        share.weigh(now, held);
+        let now = after(&share, 0, 1_000, 0);
+        share.weigh(now, Held { slots: SLOTS / 4, ..HELD });
         assert_eq!(share.part, PARTS / 4 - 2);
         // Too few reads to tell.
         let now =
             Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
-        share.weigh(now, held);
+        share.weigh(now, HELD);
         assert_eq!(share.part, PARTS / 4 - 2);
     }
 }

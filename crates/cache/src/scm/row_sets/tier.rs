@@ -188,7 +188,6 @@ impl ScmTier {
             missed_rows: of(&counters.missed),
             missed_pages: of(&counters.missed_pages),
             offered: counters.offered(),
-            hits: of(&counters.hits),
             went: of(&counters.evicted) + of(&counters.dropped) + of(&counters.refused_cold),
         };
         let (counts, slots) = (counters.statistics(), self.map.slots());
