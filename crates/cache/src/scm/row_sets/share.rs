@@ -29,8 +29,8 @@ const CHANCE: u64 = 16;
 /// Parts of all slots.
 const PARTS: u64 = 64;
 
-/// Rows' share at first, and at least as long as some leave DRAM. What leaves it is seldom asked for again soon:
-/// few slots of rows are used for nothing, whatever many would be used for.
+/// Rows' share at first, and at least as long as some leave DRAM. What leaves it is seldom asked for again
+/// soon: few slots of rows are used for nothing, whatever many would be used for.
 const PART_FIRST: u64 = PARTS / 8;
 
 /// Rows' share at least, and at most.
