@@ -10,10 +10,13 @@ use crate::metadata::packages;
 /// begin with.
 const SHUTTLE: &str = "shuttle";
 
-/// The crates whose unsafe code Miri can interpret, and which of their tests: those that make no
+/// The crates whose unsafe code or orderings Miri can check, and which of their tests: those that make no
 /// system calls.
-const MIRI_CRATES: [(&str, &[&str]); 2] =
-    [("terrace-arena", &[]), ("terrace-media", &["--lib", "scm::slots"])];
+const MIRI_CRATES: [(&str, &[&str]); 3] = [
+    ("terrace-arena", &[]),
+    ("terrace-media", &["--lib", "scm::slots"]),
+    ("terrace-cache", &["--lib", "row_sets::group"]),
+];
 
 /// Runs the default tests, on shuttle's scheduler too where a crate asks for it: minutes, no
 /// setting needed.

@@ -372,7 +372,8 @@ fn rows_below_spare_reads_of_flash_where_they_find_more_than_pages() {
         );
         assert!(reads.ends[2] >= reads.scm_rows && reads.scm_rows >= 0.0, "{reads:?}");
     }
-    // 16 MiB of rows in DRAM, and 56 of the tier: as good as 60.8 MiB of rows, nearly all the way from 16 to 64.
+    // 16 MiB of rows in DRAM, and 56 of the tier:
+    // as good as 60.8 MiB of rows, nearly all the way from 16 to 64.
     let most = demand.splits(dram, scm, true).find(|it| it.row_bytes == dram).unwrap();
     assert_eq!(most.scm_row_bytes, 56.0 * MIB);
     let part = 0.93 * 0.86 * 56.0 / 48.0;

@@ -6,9 +6,9 @@
 use arena::{CHUNK_WORDS, WORD_BYTES, Words};
 use base::{Account, Charge};
 
-/// The words of a segment.
-pub(super) const SEGMENT_WORDS: usize = 8192;
-const _: () = assert!(CHUNK_WORDS.is_multiple_of(SEGMENT_WORDS) || CHUNK_WORDS < SEGMENT_WORDS);
+/// The words of a segment: 64 KiB, or a chunk where that is less, as it is under Miri.
+pub(super) const SEGMENT_WORDS: usize = if CHUNK_WORDS < 8192 { CHUNK_WORDS } else { 8192 };
+const _: () = assert!(CHUNK_WORDS.is_multiple_of(SEGMENT_WORDS));
 
 /// The segments of a chunk.
 pub(super) const CHUNK_SEGMENTS: usize = CHUNK_WORDS / SEGMENT_WORDS;

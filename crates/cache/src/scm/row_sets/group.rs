@@ -103,6 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic, and much of it")]
     fn rows_spread_evenly_and_those_that_move_go_to_the_page_that_is_added() {
         let hashes: Vec<u64> = (0..40_000u64).map(|n| base::hash64(n, b"row")).collect();
         for width in 1..15 {
@@ -129,5 +130,43 @@ mod tests {
         let (version, width) = group.look().unwrap();
         assert_eq!(width, 3);
         assert!(group.touch(version) && !group.is_still(version) && !group.touch(version));
+    }
+
+    #[test]
+    fn who_reads_beside_changes_believes_no_half_of_one() {
+        const CHANGES: u32 = if cfg!(miri) { 200 } else { 100_000 };
+        let (group, words) = (Group::default(), [AtomicU32::new(0), AtomicU32::new(0)]);
+        let over = AtomicU32::new(0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for change in 1..=CHANGES {
+                    let _locked = group.lock();
+                    for word in &words {
+                        word.store(change, Relaxed);
+                    }
+                }
+                over.store(1, Release);
+            });
+            threads.spawn(|| {
+                while over.load(Acquire) == 0 {
+                    if let Some((version, _)) = group.look() {
+                        group.touch(version);
+                    }
+                    spin_loop();
+                }
+            });
+            let mut last = 0;
+            while last < CHANGES {
+                let Some((version, _)) = group.look() else {
+                    yield_now();
+                    continue;
+                };
+                let [first, second] = [&words[1], &words[0]].map(|word| word.load(Relaxed));
+                if group.is_still(version) {
+                    assert!(first == second && first >= last, "{last}, then {first} and {second}");
+                    last = first;
+                }
+            }
+        });
     }
 }
