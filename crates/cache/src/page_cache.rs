@@ -29,7 +29,7 @@ use crate::shard::{
     BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, place_of,
     warm,
 };
-use crate::turns::Turns;
+use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
@@ -366,8 +366,8 @@ impl PageCache {
     }
 
     /// What became of pages that were asked for again and again, so far.
-    pub(crate) fn turns(&self) -> Turns {
-        let mut turns = Turns::default();
+    pub(crate) fn turns(&self) -> KindTurns {
+        let mut turns = KindTurns::default();
         self.shards.iter().for_each(|shard| turns += shard.0.lock().turns());
         turns
     }

@@ -16,7 +16,7 @@ use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
 use crate::scm::{Leaving, ScmTier};
-use crate::turns::Turns;
+use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -37,9 +37,9 @@ pub(crate) struct Shard {
     shadow: Ghost,
     pub(crate) missed: u64,
     pub(crate) missed_below: u64,
-    /// Turns of data pages of the main queue: those for which they stayed, since they had been asked for, and
+    /// Turns of pages of the main queue: those for which they stayed, since they had been asked for, and
     /// those at which they went.
-    turns: Turns,
+    turns: KindTurns,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
@@ -161,7 +161,7 @@ impl Shard {
             shadow: Ghost::new(shadow),
             missed: 0,
             missed_below: 0,
-            turns: Turns::default(),
+            turns: KindTurns::default(),
             given_back: 0,
             moved: 0,
             blocks: 0,
@@ -398,24 +398,25 @@ impl Shard {
                 Queue::Main => self.main.oldest()?,
             };
             let slot = self.slots.get(number as usize)?.as_ref()?;
-            let heat = slot.frame.heat().min(u32::from(Heat::MAX)) as Heat;
-            let fate = match policy::fate(queue, heat) {
+            let before = slot.frame.heat().min(u32::from(Heat::MAX)) as Heat;
+            let fate = match policy::fate(queue, before) {
                 // Who holds it reads it now.
-                _ if !slot.frame.is_unique() => Fate::Stays(heat),
+                _ if !slot.frame.is_unique() => Fate::Stays(before),
                 fate => fate,
             };
-            let counts = queue == Queue::Main && slot.kind == PageKind::Data;
+            let (kind, counts) = (slot.kind, queue == Queue::Main);
             let remembered = match fate {
                 Fate::Stays(heat) => {
-                    self.turns.stayed += u64::from(counts);
                     slot.frame.set_heat(u32::from(heat));
+                    let was_asked = kind == PageKind::Data || before == heat_of(kind);
+                    self.turns.of(kind).stayed += u64::from(counts && was_asked);
                     self.dequeue(number);
                     self.enqueue(number, Queue::Main);
                     continue;
                 }
                 Fate::Goes { remembered } => remembered,
             };
-            self.turns.left += u64::from(counts);
+            self.turns.of(kind).left += u64::from(counts);
             let slot = self.take(number, shared)?;
             self.counts(slot.kind).evicted += 1;
             let key = slot.key()?;
@@ -477,8 +478,8 @@ impl Shard {
         self.shadow.rows()
     }
 
-    /// See [`Turns`].
-    pub(crate) const fn turns(&self) -> Turns {
+    /// See [`KindTurns`].
+    pub(crate) const fn turns(&self) -> KindTurns {
         self.turns
     }
 

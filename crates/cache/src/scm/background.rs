@@ -18,7 +18,7 @@ use super::slot_map::{Entry, tag_of};
 use super::statistics::count;
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
-use crate::turns::Turns;
+use crate::turns::KindTurns;
 use crate::{PageCache, PageKey};
 
 /// Pages written in one step, at most.
@@ -55,7 +55,7 @@ pub(crate) struct Desk {
     quiet_since: Duration,
     /// When it was reckoned last which pages may be copied up, and what had become of them by then; and
     /// whether reads go past the tier.
-    reckoned: (Duration, Turns),
+    reckoned: (Duration, KindTurns),
     judged: Judgement,
     /// How many slots are for rows, the group that is looked at next, slots that come back from rows once
     /// nobody reads there, and what is kept for its memory.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::placement::ALL;
 use super::statistics::Counters;
 use super::{Costs, Prior};
-use crate::turns::Turns;
+use crate::PageKind;
+use crate::turns::{KindTurns, Turns};
 
 /// A use of a page in DRAM beside the same page below: both decompress or search it.
 pub(crate) const DRAM_HIT_NANOS: u32 = 400;
@@ -36,8 +37,8 @@ pub(crate) struct Measured {
     flash: AtomicU32,
     /// [`Costs::worthy_heat`] of these, or 0 for none: what readers ask for all the time.
     worthy: AtomicU8,
-    /// The part of all pages that may be copied up, in 256ths.
-    share: AtomicU32,
+    /// The part of all pages of data, and of metadata, that may be copied up, in 256ths.
+    share: [AtomicU32; 2],
     /// In tests that say what things cost.
     #[cfg(test)]
     fixed: std::sync::OnceLock<Costs>,
@@ -53,7 +54,7 @@ impl Measured {
             write: AtomicU32::new(prior.write_nanos),
             flash: AtomicU32::new(FLASH_NANOS),
             worthy: AtomicU8::new(0),
-            share: AtomicU32::new(ALL),
+            share: [const { AtomicU32::new(ALL) }; 2],
             #[cfg(test)]
             fixed: std::sync::OnceLock::new(),
         }
@@ -97,23 +98,38 @@ impl Measured {
         self.write.load(Relaxed)
     }
 
-    /// As [`Costs::worthy_heat`], as it was reckoned last, of a page with this hash.
-    pub(crate) fn worthy_heat(&self, hash: u64) -> Option<u8> {
-        let may = u32::from((hash >> 40) as u8) < self.share.load(Relaxed);
-        Some(self.worthy.load(Relaxed)).filter(|heat| may && *heat > 0)
+    /// As [`Costs::worthy_heat`], as it was reckoned last, of a page with this hash. Metadata, which serves a
+    /// hundred data pages, is always worth it, but where not even the hottest data is: there it is as far as
+    /// it is used.
+    pub(crate) fn worthy_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
+        let worthy = Some(self.worthy.load(Relaxed)).filter(|heat| *heat > 0);
+        let [data, meta] = &self.share;
+        let may = |share: &AtomicU32| u32::from((hash >> 40) as u8) < share.load(Relaxed);
+        match kind {
+            PageKind::Data => worthy.filter(|_| may(data)),
+            PageKind::Meta => (worthy.is_some() || may(meta)).then_some(1),
+        }
     }
 
     /// Reckons anew which pages may be copied up, by what became of them in DRAM after `before`; from when on
     /// it counts the next time.
-    pub(crate) fn reckon_share(&self, counters: &Counters, before: Turns, now: Turns) -> Turns {
-        let left = now.left.saturating_sub(before.left);
-        if left < LEFT_LEAST {
-            return before;
+    pub(crate) fn reckon_share(
+        &self,
+        counters: &Counters,
+        before: KindTurns,
+        now: KindTurns,
+    ) -> KindTurns {
+        let costs = self.costs(counters);
+        let next = |share: &AtomicU32, before: Turns, now: Turns, kind| {
+            let Some(uses) = now.uses_since(before, kind, LEFT_LEAST) else { return before };
+            share.store(Costs::next_share(share.load(Relaxed), costs.paid(uses)), Relaxed);
+            now
+        };
+        let [data, meta] = &self.share;
+        KindTurns {
+            data: next(data, before.data, now.data, PageKind::Data),
+            meta: next(meta, before.meta, now.meta, PageKind::Meta),
         }
-        let uses = now.stayed.saturating_sub(before.stayed) * u64::from(ALL) / left;
-        let paid = self.costs(counters).paid(u32::try_from(uses).unwrap_or(u32::MAX));
-        self.share.store(Costs::next_share(self.share.load(Relaxed), paid), Relaxed);
-        now
     }
 
     /// Reckons anew what pays.
@@ -152,6 +168,7 @@ fn follow(average: &AtomicU32, took: Duration, beside: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use PageKind::{Data, Meta};
 
     const SSD: Prior = Prior { read_nanos: 10_000, write_nanos: 10_400, writes: 32 };
 
@@ -174,20 +191,30 @@ mod tests {
         let (measured, counters) = (Measured::new(SSD), Counters::default());
         measured.reckon(&counters);
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let go_up = || (0..1000).filter(|n| measured.worthy_heat(spread(*n)).is_some()).count();
-        assert_eq!(go_up(), 1000);
-        let mut before = Turns::default();
-        let mut after = |stayed, left| {
-            let now = Turns { stayed: before.stayed + stayed, left: before.left + left };
-            before = measured.reckon_share(&counters, before, now);
+        let near = Measured::new(Prior { read_nanos: 10, ..SSD });
+        near.reckon(&counters);
+        let measured_of = |kind| if kind == Data { &measured } else { &near };
+        let go_up = |kind| {
+            let measured = measured_of(kind);
+            (0..1000).filter(|n| measured.worthy_heat(kind, spread(*n)).is_some()).count()
+        };
+        let mut before = KindTurns::default();
+        let mut after = |kind, stayed, left| {
+            let mut now = before;
+            *now.of(kind) += Turns { stayed, left };
+            before = measured_of(kind).reckon_share(&counters, before, now);
             before == now
         };
-        assert!(!after(0, LEFT_LEAST - 1), "too few to say anything");
-        assert_eq!(go_up(), 1000);
-        assert!((0..40).all(|_| after(50, 1000)));
-        assert!((30..100).contains(&go_up()), "{}", go_up());
-        assert!((0..40).all(|_| after(5000, 1000)));
-        assert_eq!(go_up(), 1000);
+        // Metadata stays for one turn without being asked for.
+        for (kind, first) in [(Data, 0), (Meta, 1000)] {
+            assert_eq!(go_up(kind), 1000);
+            assert!(!after(kind, 0, LEFT_LEAST - 1), "too few to say anything");
+            assert_eq!(go_up(kind), 1000);
+            assert!((0..40).all(|_| after(kind, first + 50, 1000)));
+            assert!((30..100).contains(&go_up(kind)), "{}", go_up(kind));
+            assert!((0..40).all(|_| after(kind, first + 2_000_000, 1000)));
+            assert_eq!(go_up(kind), 1000);
+        }
     }
 
     #[test]

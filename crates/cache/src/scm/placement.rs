@@ -141,7 +141,7 @@ impl Placement {
     pub const fn goes_up(self, kind: PageKind, heat: u8, worthy: Option<u8>) -> bool {
         match (self, kind) {
             (Self::DramFirst, _) => heat >= 2,
-            (Self::ScmFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => true,
+            (Self::ScmFirst, _) | (Self::ByKind, PageKind::Meta) => true,
             (Self::ByKind, _) => false,
             (Self::Adaptive, _) => match worthy {
                 Some(worthy) => heat >= worthy,
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
         assert!(up(ByKind, Data).is_empty());
         assert!(up(Adaptive, Data).is_empty());
-        assert_eq!(up(Adaptive, Meta), [1, 2, 3]);
+        assert!(up(Adaptive, Meta).is_empty() && Adaptive.goes_up(Meta, 1, Some(1)));
         let heats = (1..=3).filter(|heat| Adaptive.goes_up(Data, *heat, SSD.worthy_heat()));
         assert_eq!(heats.collect::<Vec<_>>(), [2, 3]);
         assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));

@@ -34,15 +34,16 @@ type Set = ([Option<(u64, u8)>; WAYS], usize);
 /// The hash of a slot that is being written.
 const TAKEN: u64 = u64::MAX;
 
-/// Turns of data pages of the main queue in DRAM, and which part of pages may rise by them, in 256ths.
+/// Turns of pages of one kind of the main queue in DRAM, and which part of them may rise by these, in 256ths.
 struct Rising {
-    stayed: u64,
-    left: u64,
+    /// Those for which they stayed, and those at which they left.
+    turns: (u64, u64),
     /// As of when it was reckoned last.
     before: (u64, u64),
-    at: Duration,
     share: u32,
 }
+
+const NO_TURNS: Rising = Rising { turns: (0, 0), before: (0, 0), share: ALL };
 
 /// Bytes written by the second, and pages of the map that are to be.
 struct Writes {
@@ -108,7 +109,9 @@ pub(super) struct Reference {
     /// Who finds a page on a device puts it into DRAM; one in memory is copied up afterwards.
     is_device: bool,
     rises: Vec<(PageKey, PageKind)>,
-    rising: Rising,
+    /// Of data and of metadata.
+    rising: [Rising; 2],
+    reckoned: Duration,
     writes: Writes,
     fullness: u32,
     /// Files that are gone.
@@ -137,7 +140,8 @@ impl Reference {
             staged: Vec::new(),
             is_device: false,
             rises: Vec::new(),
-            rising: Rising { stayed: 0, left: 0, before: (0, 0), at: Duration::ZERO, share: ALL },
+            rising: [NO_TURNS; 2],
+            reckoned: Duration::ZERO,
             writes: Writes {
                 rate: None,
                 // The first page, which takes the place over.
@@ -199,13 +203,22 @@ impl Reference {
         self.sets.iter().map(|(set, _)| set.iter().flatten().count() as u64).sum()
     }
 
+    /// The part of this kind's pages that may be copied up now, in 256ths.
+    pub(super) const fn share_that_rises(&self, kind: PageKind) -> u32 {
+        self.rising[kind as usize].share
+    }
+
     pub(super) fn bytes_written(&self) -> u64 {
         self.writes.by_second.values().sum()
     }
 
-    fn worthy(&self, hash: u64) -> Option<u8> {
-        let may = u32::from((hash >> 40) as u8) < self.rising.share;
-        self.costs.worthy_heat().filter(|_| may)
+    fn worthy(&self, kind: PageKind, hash: u64) -> Option<u8> {
+        let may = u32::from((hash >> 40) as u8) < self.rising[kind as usize].share;
+        match (kind, self.costs.worthy_heat()) {
+            (PageKind::Data, worthy) => worthy.filter(|_| may),
+            (PageKind::Meta, Some(_)) => Some(1),
+            (PageKind::Meta, None) => may.then_some(1),
+        }
     }
 
     fn look(&mut self, key: PageKey, kind: PageKind) -> Found {
@@ -214,7 +227,7 @@ impl Reference {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
             return Found::Dram;
         }
-        let worthy = self.worthy(key.hash());
+        let worthy = self.worthy(kind, key.hash());
         let Some((_, heat)) = self.slot(key.hash()) else { return Found::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
@@ -234,7 +247,7 @@ impl Reference {
     }
 
     fn fill(&mut self, key: PageKey, kind: PageKind) {
-        let goes_down = self.placement.on_miss(kind, self.worthy(key.hash())) == Tier::Scm;
+        let goes_down = self.placement.on_miss(kind, self.worthy(kind, key.hash())) == Tier::Scm;
         if goes_down && self.wants(key, kind, false) {
             self.staged.push((key, kind));
         } else {
@@ -249,14 +262,16 @@ impl Reference {
         self.write(now);
         self.writes.write_map(now);
         self.fullness = self.writes.fullness(now.as_secs());
-        let Rising { stayed, left, before, at, share } = &mut self.rising;
-        if now - *at >= Duration::from_millis(100) {
-            *at = now;
-            let went = *left - before.1;
-            if went >= 256 {
-                let uses = (*stayed - before.0) * 256 / went;
-                *share = Costs::next_share(*share, self.costs.paid(uses as u32));
-                *before = (*stayed, *left);
+        if now - self.reckoned >= Duration::from_millis(100) {
+            self.reckoned = now;
+            for (kind, Rising { turns, before, share }) in self.rising.iter_mut().enumerate() {
+                let (stayed, left) = (turns.0 - before.0, turns.1 - before.1);
+                if left >= 256 {
+                    let first = if kind == PageKind::Meta as usize { left } else { 0 };
+                    let uses = stayed.saturating_sub(first) * 256 / left;
+                    *share = Costs::next_share(*share, self.costs.paid(uses as u32));
+                    *before = *turns;
+                }
             }
         }
     }
@@ -304,15 +319,17 @@ impl Reference {
                 Queue::Main => self.main.pop_front(),
             }
             .unwrap();
-            let counts = queue == Queue::Main && page.kind == PageKind::Data;
+            let turns = &mut self.rising[page.kind as usize].turns;
+            let counts = u64::from(queue == Queue::Main);
             match policy::fate(queue, page.heat) {
                 Fate::Stays(heat) => {
-                    self.rising.stayed += u64::from(counts);
+                    let was_asked = page.kind == PageKind::Data || page.heat == 8;
+                    turns.0 += counts * u64::from(was_asked);
                     page.heat = heat;
                     self.main.push_back(page);
                 }
                 Fate::Goes { remembered } => {
-                    self.rising.left += u64::from(counts);
+                    turns.1 += counts;
                     if remembered {
                         self.dram_ghost.remember(page.key.hash());
                     }

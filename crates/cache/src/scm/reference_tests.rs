@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::{ManualClock, Rng};
 use media::{Medium, MemoryMedium};
 
+use super::placement::ALL;
 use super::reference::{Found, Reference};
 use super::tests::{MIB, above, blocks, fill, key, look, memory, options, skewed, timed};
 use super::*;
@@ -30,12 +31,12 @@ struct Pair {
     reference: Reference,
     files: BTreeMap<u64, LiveFile>,
     counts: [u64; 3],
+    /// One page in so many is of metadata.
+    meta_part: u64,
 }
 
-/// One page in forty is of metadata, and none of those that runs are made of here.
-const fn kind_of(page: u64) -> PageKind {
-    if page % 40 == 39 { PageKind::Meta } else { PageKind::Data }
-}
+/// Of metadata, where nothing else is said; none of those that runs are made of here.
+const META_PART: u64 = 40;
 
 /// Pages of a file, as [`key`] has them.
 const FILE_PAGES: u64 = 1024;
@@ -64,12 +65,14 @@ impl Pair {
         let reference = reference.with(is_device, write_budget);
         let kind = if is_device { "device" } else { "memory" };
         let name = format!("{name} {} {kind} {costs:?}", placement.name());
-        Self { name, clock, tier, cache, reference, files: BTreeMap::new(), counts: [0; 3] }
+        let (files, counts) = (BTreeMap::new(), [0; 3]);
+        Self { name, clock, tier, cache, reference, files, counts, meta_part: META_PART }
     }
 
     /// Asks both for `pages` pages from this one on, together.
     fn access(&mut self, first: u64, pages: u64) {
-        let kind = kind_of(first);
+        let is_meta = first % self.meta_part == self.meta_part - 1;
+        let kind = if is_meta { PageKind::Meta } else { PageKind::Data };
         let run: Vec<PageKey> = (first..first + pages).map(key).collect();
         let mut found = Found::Dram;
         for key in &run {
@@ -186,6 +189,24 @@ fn every_access_is_as_the_reference_says_between_scans_and_runs_of_pages() {
             }
         }
         pair.finish(1000);
+    });
+}
+
+/// So that it goes before it was asked for often enough to have been copied up where a use below costs little.
+#[test]
+fn every_access_is_as_the_reference_says_where_dram_holds_a_part_of_the_metadata() {
+    let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(8000));
+    println!("TERRACE_SEED={seed}");
+    each(|placement, costs, is_device| {
+        let mut pair = Pair::new(&format!("metadata {seed}"), placement, costs, is_device);
+        pair.meta_part = 2;
+        for _ in 0..30_000 {
+            pair.access(zipfian.draw(&mut rng), 1);
+            pair.clock.advance(Duration::from_millis(2));
+        }
+        pair.finish(100);
+        let share = pair.reference.share_that_rises(PageKind::Meta);
+        assert!(costs.worthy_heat().is_some() || share < ALL, "{}: {share}", pair.name);
     });
 }
 

@@ -287,7 +287,8 @@ impl ScmTier {
         }
         count(hits);
         let asked = self.map.ask(slot);
-        let goes_up = self.placement.goes_up(kind, asked.heat, self.measured.worthy_heat(hash));
+        let worthy = self.measured.worthy_heat(kind, hash);
+        let goes_up = self.placement.goes_up(kind, asked.heat, worthy);
         Some(match held {
             Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, tag, goes_up, slot: place }),
             Held::InPlace(page) => {
@@ -378,7 +379,7 @@ impl ScmTier {
 
     /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
     pub(crate) fn takes_first(&self, key: PageKey, kind: PageKind) -> bool {
-        let worthy = || self.measured.worthy_heat(key.hash());
+        let worthy = || self.measured.worthy_heat(kind, key.hash());
         !self.is_off() && !self.is_slow() && self.placement.on_miss(kind, worthy()) == Tier::Scm
     }
 
