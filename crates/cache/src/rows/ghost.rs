@@ -12,6 +12,9 @@ pub struct Ghost {
 
 const WAYS: usize = 4;
 
+/// A memory of so many more or fewer, as a part of it, is nearly as large.
+const NEARLY: usize = 8;
+
 impl Ghost {
     /// A memory of about `rows` rows.
     #[must_use]
@@ -39,6 +42,13 @@ impl Ghost {
             for print in old.sets.iter().filter_map(|set| set.get(way)) {
                 self.put(*print);
             }
+        }
+    }
+
+    /// The same, but where it remembers nearly as many.
+    pub fn fit(&mut self, rows: usize) {
+        if self.rows().abs_diff(rows.next_multiple_of(WAYS)) > self.rows() / NEARLY {
+            self.resize(rows);
         }
     }
 
@@ -106,5 +116,11 @@ mod tests {
         (1..20).for_each(|number| ghost.remember(number << 32));
         ghost.resize(1000);
         assert!((1..20).filter(|number| ghost.recall(number << 32)).count() >= kept);
+        for (rows, then) in
+            [(1100, 1000), (900, 1000), (1200, 1200), (1, 4), (1, 4), (0, 0), (0, 0)]
+        {
+            ghost.fit(rows);
+            assert_eq!(ghost.rows(), then);
+        }
     }
 }

@@ -22,6 +22,12 @@ impl SharedGhost {
         Ghost::bytes_of(entries / PARTS) * PARTS as u64
     }
 
+    /// Remembers about `entries` from now on; those it remembers stay as far as they fit. Nothing is done where
+    /// it remembers nearly as many.
+    pub(super) fn fit(&self, entries: usize) {
+        self.0.iter().for_each(|part| part.lock().fit(entries / PARTS));
+    }
+
     fn part(&self, hash: u64) -> Option<&Mutex<Ghost>> {
         self.0.get((hash >> 60) as usize % PARTS)
     }

@@ -49,8 +49,8 @@ pub struct ScmTier {
     pub(super) detour: Detour,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
     alone: [Aside; 2],
-    /// What left DRAM and was refused.
-    ghost: SharedGhost,
+    /// What left DRAM and was refused: [`REMEMBERED`] pages for each slot that is not rows'.
+    pub(super) ghost: SharedGhost,
     /// Rows among the pages; none where it holds none.
     pub(super) rows: Option<RowSets>,
     /// Of these what went last, and of pages.
@@ -137,7 +137,7 @@ pub(crate) struct Leaving {
     pub(crate) is_demoted: bool,
 }
 
-/// Pages that the ghost remembers, for each slot.
+/// Pages that the ghost remembers, for each slot of pages.
 pub(super) const REMEMBERED: usize = 2;
 
 /// Of so many uses of a page where it lies, one is timed.

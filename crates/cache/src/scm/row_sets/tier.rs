@@ -195,6 +195,8 @@ impl ScmTier {
         let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
         desk.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
         counters.slots_max.store(desk.share.slots(slots), Relaxed);
+        // What comes back within the time that a page stays is as much less as there are fewer of them.
+        self.ghost.fit(slots.saturating_sub(counts.slots as usize) * REMEMBERED);
         let mut scratch = std::mem::take(&mut desk.scratch);
         for _ in 0..NARROWED {
             let group = desk.next_group;
