@@ -10,8 +10,9 @@ use crate::PageKind;
 /// What became of pages of one kind that were asked for twice, or copied up, when it was their turn to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turns {
-    /// They stayed: they had been asked for again. Data as often as that, up to three times each; metadata,
-    /// which stays for more turns than it is asked for, at most once a turn, and at its first one in any case.
+    /// They stayed: they had been asked for again. Data as often as that, up to three times each;
+    /// metadata, which stays for more turns than it is asked for, at most once a turn, and at its first
+    /// one in any case.
     pub(crate) stayed: u64,
     /// They went.
     pub(crate) left: u64,

@@ -114,8 +114,8 @@ fn each_reads_what_it_wrote_last() {
                     let mut model: BTreeMap<u64, Option<u64>> = BTreeMap::new();
                     let far = SystemTime::now() + Duration::from_secs(3600);
                     for version in 1..=3 * ASKED / WRITERS {
-                        // Those that are written now, at any time, are read again within a turn; rows that are asked for
-                        // in two turns go below.
+                        // Those that are written now, at any time, are read again within
+                        // a turn; rows that were asked for in two turns go below.
                         let turn = version % (ASKED / WRITERS);
                         let number = turn * WRITERS + writer;
                         let wanted = |model: &BTreeMap<u64, Option<u64>>, number: u64| {

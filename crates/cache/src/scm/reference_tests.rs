@@ -192,7 +192,7 @@ fn every_access_is_as_the_reference_says_between_scans_and_runs_of_pages() {
     });
 }
 
-/// So that it goes before it was asked for often enough to have been copied up where a use below costs little.
+/// So that it goes before it was asked for often enough to pay where a use below costs little.
 #[test]
 fn every_access_is_as_the_reference_says_where_dram_holds_a_part_of_the_metadata() {
     let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(8000));

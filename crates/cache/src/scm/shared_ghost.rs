@@ -22,8 +22,8 @@ impl SharedGhost {
         Ghost::bytes_of(entries / PARTS) * PARTS as u64
     }
 
-    /// Remembers about `entries` from now on; those it remembers stay as far as they fit. Nothing is done where
-    /// it remembers nearly as many.
+    /// Remembers about `entries` from now on; those it remembers stay as far as they fit. Nothing is done
+    /// where it remembers nearly as many.
     pub(super) fn fit(&self, entries: usize) {
         self.0.iter().for_each(|part| part.lock().fit(entries / PARTS));
     }
