@@ -104,6 +104,10 @@ fn rows_that_leave_are_found_below_and_come_up_again() {
     let counts = it.counts();
     assert!(counts.kept > 100, "{counts:?}");
     assert_eq!(counts.damaged, 0);
+    // Of pages that are refused as many are remembered as of a tier of the slots that are left.
+    let (all, remembered) = (it.tier.statistics().slots, it.tier.refused_remembered());
+    let left = 2 * (all - counts.slots) as usize;
+    assert!(counts.slots >= all / 8 && remembered.abs_diff(left) <= left / 16, "{remembered}");
     assert!(it.tier.statistics().bytes_written > counts.bytes_written);
 }
 

@@ -28,6 +28,12 @@ impl SharedGhost {
         self.0.iter().for_each(|part| part.lock().fit(entries / PARTS));
     }
 
+    /// As many as it remembers.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.0.iter().map(|part| part.lock().rows()).sum()
+    }
+
     fn part(&self, hash: u64) -> Option<&Mutex<Ghost>> {
         self.0.get((hash >> 60) as usize % PARTS)
     }

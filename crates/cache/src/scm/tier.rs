@@ -457,6 +457,12 @@ impl ScmTier {
         self.ghost.remember(hash);
     }
 
+    /// How many pages it remembers of those that were refused.
+    #[cfg(test)]
+    pub(crate) fn refused_remembered(&self) -> usize {
+        self.ghost.entries()
+    }
+
     /// The counts so far.
     #[must_use]
     pub fn statistics(&self) -> ScmStatistics {
