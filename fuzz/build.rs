@@ -15,9 +15,9 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("job", "compact/golden/job-2.hex", 12),
     ("job", "compact/golden/outcome-2.hex", 12),
     // The Begin record, and the batch behind it.
-    ("log_record", "log/golden/segment.hex", 4096),
-    ("log_record", "log/golden/segment.hex", 4096 + 37),
-    ("log_segment", "log/golden/segment.hex", 0),
+    ("log_record", "wal/golden/segment.hex", 4096),
+    ("log_record", "wal/golden/segment.hex", 4096 + 37),
+    ("log_segment", "wal/golden/segment.hex", 0),
     ("table_file", "table/golden/table.hex", 0),
     ("table_file", "table/golden/table_2.hex", 0),
     ("table_file", "table/golden/table_3.hex", 0),

@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use log::{Content, SegmentHeader, parse_record};
+use wal::{Content, SegmentHeader, parse_record};
 use terrace_fuzz::{seal_crc, seal_record};
 
 const SEED: u32 = 9;
 
 fuzz_target!(|bytes: &[u8]| {
-    assert!(parse_record(SEED, bytes).is_err() || log::record_bytes(bytes).is_some());
+    assert!(parse_record(SEED, bytes).is_err() || wal::record_bytes(bytes).is_some());
     let mut page = bytes.to_vec();
     page.resize(4096, 0);
     seal_crc(&mut page, 0, 4092);

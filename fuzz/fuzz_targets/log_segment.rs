@@ -5,7 +5,7 @@
 
 use base::{Account, ErrorKind};
 use libfuzzer_sys::fuzz_target;
-use log::{Entry, Recover, SegmentHeader};
+use wal::{LogEntry, Recover, SegmentHeader};
 use terrace_fuzz::{medium_of, seal_crc, seal_record};
 
 const NAME: &str = "log-0-0000000001";
@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         let capacity = header.capacity.min(1 << 20) as usize;
         file.resize(file.len().max(capacity), 0);
         let mut at = PAGE;
-        while at + log::FIXED_BYTES <= bytes.len() {
+        while at + wal::FIXED_BYTES <= bytes.len() {
             at = match seal_record(header.seed(), &mut file[at..]) {
                 Some(whole) => at + whole,
                 None => (at + 1).next_multiple_of(PAGE),
@@ -35,10 +35,10 @@ fuzz_target!(|bytes: &[u8]| {
     let length = file.len() as u64;
     let medium = medium_of(NAME, file);
     let mut last = 0;
-    let _ = log::inspect(&*medium, NAME, &mut |entry| {
-        if let Entry::Begin { offset, .. }
-        | Entry::Mark { offset, .. }
-        | Entry::Batch { offset, .. } = entry
+    let _ = wal::inspect(&*medium, NAME, &mut |entry| {
+        if let LogEntry::Begin { offset, .. }
+        | LogEntry::Mark { offset, .. }
+        | LogEntry::Batch { offset, .. } = entry
         {
             assert!(offset > last && offset < length);
             last = offset;
@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
     let check = |recover| {
         let account = Account::unlimited("fuzz");
-        log::check(&medium, store, &log::Start::new(), recover, &account)
+        wal::check(&medium, store, &wal::Start::new(), recover, &account)
     };
     let strict = check(Recover::Strict);
     let past = check(Recover::PastDamage);

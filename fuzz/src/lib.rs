@@ -44,11 +44,11 @@ pub fn seal_pages(file: &mut [u8]) -> Option<(StoreId, TableId)> {
 /// Gives the record that begins `bytes` the checksum it asks for in a segment of this `seed`; its
 /// length, where a record begins so.
 pub fn seal_record(seed: u32, bytes: &mut [u8]) -> Option<usize> {
-    let whole = log::record_bytes(bytes).filter(|whole| *whole <= bytes.len())?;
+    let whole = wal::record_bytes(bytes).filter(|whole| *whole <= bytes.len())?;
     let record = bytes.get_mut(..whole)?;
     let is_batch = record[7] >> 4 == 1;
     let mut cursor = base::Cursor::new("record", record);
-    cursor.take(log::FIXED_BYTES).ok()?;
+    cursor.take(wal::FIXED_BYTES).ok()?;
     if is_batch {
         cursor.varint().ok()?;
         for _ in 0..cursor.length(base::limits::KEYSPACES_MAX).ok()? {

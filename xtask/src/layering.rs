@@ -15,7 +15,7 @@ const LEVELS: [(&str, u8); 11] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
-    ("terrace-log", 2),
+    ("terrace-wal", 2),
     ("terrace-cache", 2),
     ("terrace-table", 3),
     ("terrace-compact", 4),

@@ -13,7 +13,7 @@ use std::slice;
 
 use base::Trailer;
 
-use crate::region::{Place, Region, UNIT_BYTES};
+use crate::region::{Region, RegionOffset, UNIT_BYTES};
 
 /// A version's place in the order of a map: key ascending, then newest first.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ struct Header {
 
 /// The place of an entry: it was written whole before the place was handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EntryAt(Place);
+pub(crate) struct EntryAt(RegionOffset);
 
 impl EntryAt {
     /// The most bytes an entry takes beyond its key and value.
@@ -83,14 +83,14 @@ impl EntryAt {
     /// The number that is stored; 0 stands for none.
     pub(crate) const fn number(this: Option<Self>) -> u32 {
         match this {
-            Some(Self(place)) => Place::number(Some(place)),
+            Some(Self(place)) => RegionOffset::number(Some(place)),
             None => 0,
         }
     }
 
     /// The entry of a stored number.
     pub(crate) fn of(number: u32) -> Option<Self> {
-        Place::of(number).map(Self)
+        RegionOffset::of(number).map(Self)
     }
 
     /// The key and trailer.

@@ -95,7 +95,7 @@ impl FrameMut {
     #[must_use]
     pub fn freeze(self) -> Frame {
         self.0.header().freeze();
-        Frame(Place::Pooled(self.0))
+        Frame(FrameMemory::Pooled(self.0))
     }
 
     /// Says what the frame holds, by which it is found once it is frozen ([`crate::FramePool::find`]).
@@ -147,10 +147,10 @@ impl fmt::Debug for FrameMut {
 
 /// A shared, read-only 4 KiB page. Cheap to clone; gives its memory back with the last clone.
 #[derive(Clone)]
-pub struct Frame(Place);
+pub struct Frame(FrameMemory);
 
 #[derive(Clone)]
-enum Place {
+enum FrameMemory {
     Pooled(Pooled),
     Heap(Arc<HeapFrame>),
 }
@@ -171,13 +171,13 @@ impl Frame {
     #[must_use]
     pub fn heap(account: &Account, page: &Page) -> Self {
         let charge = account.try_charge(size_of::<HeapFrame>() as u64);
-        Self(Place::Heap(Arc::new(HeapFrame { page: *page, _charge: charge })))
+        Self(FrameMemory::Heap(Arc::new(HeapFrame { page: *page, _charge: charge })))
     }
 
     pub(crate) fn chunk(&self) -> Option<&FrameChunk> {
         match &self.0 {
-            Place::Pooled(pooled) => Some(pooled.chunk()),
-            Place::Heap(_) => None,
+            FrameMemory::Pooled(pooled) => Some(pooled.chunk()),
+            FrameMemory::Heap(_) => None,
         }
     }
 
@@ -187,13 +187,13 @@ impl Frame {
     /// `data` is the place of a frame in use in `chunk`, and the handle was counted for it.
     #[inline]
     pub(crate) unsafe fn shared(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
-        Self(Place::Pooled(Pooled { data, chunk }))
+        Self(FrameMemory::Pooled(Pooled { data, chunk }))
     }
 
     fn header(&self) -> Option<&FrameHeader> {
         match &self.0 {
-            Place::Pooled(pooled) => Some(pooled.header()),
-            Place::Heap(_) => None,
+            FrameMemory::Pooled(pooled) => Some(pooled.header()),
+            FrameMemory::Heap(_) => None,
         }
     }
 
@@ -201,8 +201,8 @@ impl Frame {
     #[must_use]
     pub fn place(&self) -> Option<FramePlace> {
         match &self.0 {
-            Place::Pooled(pooled) => Some(pooled.chunk().place(pooled.slot())),
-            Place::Heap(_) => None,
+            FrameMemory::Pooled(pooled) => Some(pooled.chunk().place(pooled.slot())),
+            FrameMemory::Heap(_) => None,
         }
     }
 
@@ -240,8 +240,8 @@ impl Frame {
     pub fn block(&self) -> Option<&Bytes> {
         match &self.0 {
             // SAFETY: this handle stays for as long as the block is borrowed.
-            Place::Pooled(pooled) => unsafe { pooled.chunk().block(pooled.slot()) },
-            Place::Heap(_) => None,
+            FrameMemory::Pooled(pooled) => unsafe { pooled.chunk().block(pooled.slot()) },
+            FrameMemory::Heap(_) => None,
         }
     }
 
@@ -262,11 +262,11 @@ impl Frame {
 
     /// Hangs `block` on it, until it is thawed and the block taken, or it is free; false where it is of no
     /// pool, has a block, or there is no memory for places of blocks. `block` must not keep the frame.
-    pub fn hang(&self, block: Bytes) -> bool {
+    pub fn attach(&self, block: Bytes) -> bool {
         match &self.0 {
             // SAFETY: this handle stays meanwhile.
-            Place::Pooled(pooled) => unsafe { pooled.chunk().hang(pooled.slot(), block) },
-            Place::Heap(_) => false,
+            FrameMemory::Pooled(pooled) => unsafe { pooled.chunk().attach(pooled.slot(), block) },
+            FrameMemory::Heap(_) => false,
         }
     }
 
@@ -282,8 +282,8 @@ impl Frame {
     #[must_use]
     pub fn is_unique(&self) -> bool {
         match &self.0 {
-            Place::Pooled(pooled) => pooled.header().is_unique(),
-            Place::Heap(heap) => Arc::strong_count(heap) == 1,
+            FrameMemory::Pooled(pooled) => pooled.header().is_unique(),
+            FrameMemory::Heap(heap) => Arc::strong_count(heap) == 1,
         }
     }
 
@@ -293,7 +293,7 @@ impl Frame {
     /// The frame itself where it is shared or on the heap.
     pub fn try_thaw(self) -> Result<FrameMut, Self> {
         match self.0 {
-            Place::Pooled(pooled) if pooled.header().thaw() => Ok(FrameMut(pooled)),
+            FrameMemory::Pooled(pooled) if pooled.header().thaw() => Ok(FrameMut(pooled)),
             place => Err(Self(place)),
         }
     }
@@ -325,7 +325,7 @@ impl Deref for FrameBlock {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: a block stays on its frame, and its bytes where they are, for as long as there is a
-        // handle of the frame (`Hung`).
+        // handle of the frame (`AttachedBlocks`).
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -341,8 +341,8 @@ impl Deref for Frame {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Pooled(pooled) => pooled.page(),
-            Place::Heap(heap) => &heap.page,
+            FrameMemory::Pooled(pooled) => pooled.page(),
+            FrameMemory::Heap(heap) => &heap.page,
         }
     }
 }
@@ -356,8 +356,8 @@ impl AsRef<[u8]> for Frame {
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Place::Pooled(_) => "Frame(pooled)",
-            Place::Heap(_) => "Frame(heap)",
+            FrameMemory::Pooled(_) => "Frame(pooled)",
+            FrameMemory::Heap(_) => "Frame(heap)",
         })
     }
 }

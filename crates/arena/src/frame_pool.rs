@@ -22,11 +22,11 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 use bytes::Bytes;
 
+use crate::attached_blocks::AttachedBlocks;
 use crate::chunk::{CHUNK_BYTES, Chunk};
 use crate::frame::{Frame, FrameMut};
 use crate::frame_header::{FrameHeader, FrameName};
 use crate::frame_set::FrameSet;
-use crate::hung::Hung;
 use crate::prefetch::{LINE_BYTES, line};
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -93,7 +93,7 @@ pub(crate) struct FrameChunk {
     pub(crate) free: FrameSet,
     headers: [FrameHeader; FRAMES_PER_CHUNK],
     /// Made when the first block is hung on a frame.
-    hung: OnceLock<Hung>,
+    hung: OnceLock<AttachedBlocks>,
     _charge: Charge,
 }
 
@@ -307,12 +307,14 @@ impl FrameChunk {
     ///
     /// # Safety
     /// As [`FrameChunk::block`].
-    pub(crate) unsafe fn hang(&self, slot: usize, block: Bytes) -> bool {
+    pub(crate) unsafe fn attach(&self, slot: usize, block: Bytes) -> bool {
         if self.hung.get().is_none() {
             // SAFETY: the frame holds a strong count of the pool.
             let pool = unsafe { &*self.pool };
-            let Some(charge) = pool.account.try_charge(Hung::BYTES as u64) else { return false };
-            let _ = self.hung.set(Hung::new(charge));
+            let Some(charge) = pool.account.try_charge(AttachedBlocks::BYTES as u64) else {
+                return false;
+            };
+            let _ = self.hung.set(AttachedBlocks::new(charge));
         }
         // SAFETY: as the caller promises.
         self.hung.get().is_some_and(|hung| unsafe { hung.set(slot, block) })

@@ -5,6 +5,7 @@
 //! and structures that threads change at once, live in this crate and nowhere else. All of them
 //! are used through safe interfaces.
 
+mod attached_blocks;
 mod chunk;
 mod cursor;
 mod entry;
@@ -14,7 +15,6 @@ mod frame_header;
 mod frame_index;
 mod frame_pool;
 mod frame_set;
-mod hung;
 mod node;
 mod ordered_map;
 mod prefetch;
@@ -36,5 +36,5 @@ pub use ordered_map::{OrderedMap, ValueRef};
 pub use prefetch::{prefetch, prefetch_all};
 pub use publish::PublishRing;
 pub use region_pool::RegionPool;
-pub use tag_buckets::{Awaited, Bucket, Entry, Heat, Place, Removed, TagBuckets};
+pub use tag_buckets::{Awaited, Bucket, Heat, Position, Removed, TagBuckets, TagEntry};
 pub use words::{CHUNK_WORDS, WORD_BYTES, Words};

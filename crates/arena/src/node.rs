@@ -21,7 +21,7 @@ pub(crate) use lock::NodeLock;
 
 use crate::entry::{EntryAt, Position};
 use crate::prefetch;
-use crate::region::{Place, Region};
+use crate::region::{Region, RegionOffset};
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -88,17 +88,17 @@ impl Bound {
 
 /// The place of a node: it was made whole before the place was handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NodeAt(Place);
+pub(crate) struct NodeAt(RegionOffset);
 
 impl NodeAt {
     /// The number that is stored.
     pub(crate) const fn number(self) -> u32 {
-        Place::number(Some(self.0))
+        RegionOffset::number(Some(self.0))
     }
 
     /// The node of a stored number.
     pub(crate) fn of(number: u32) -> Option<Self> {
-        Place::of(number).map(Self)
+        RegionOffset::of(number).map(Self)
     }
 
     /// The node.

@@ -13,7 +13,7 @@
 //! involved are `SeqCst`, so both cannot miss. A batch enters the ring when its first seqno lies
 //! within one ring of the visible one, so no two batches in the ring share a slot.
 //!
-//! Waiting is a short spin, yields ([`base::Patience`]), then a park on one of several condition variables;
+//! Waiting is a short spin, yields ([`base::Backoff`]), then a park on one of several condition variables;
 //! only those who wait for the batches just passed are woken. Cost at the head: two atomic exchanges.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use std::fmt;
 use base::Seqno;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, Padded, Patience, lock};
+use crate::sync::{Backoff, Condvar, Mutex, Padded, lock};
 
 /// How far, in seqnos, a batch's first may lie after the visible one.
 const SLOTS: usize = if cfg!(any(miri, all(test, feature = "shuttle"))) { 8 } else { 4096 };
@@ -132,7 +132,7 @@ struct Park {
 
 impl Park {
     fn wait(&self, ready: impl Fn() -> bool) {
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         loop {
             if ready() {
                 return;

@@ -36,9 +36,9 @@ const SMALL_STEP_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 64 << 10 };
 
 /// A place in a region, in units from its start. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(u32);
+pub(crate) struct RegionOffset(u32);
 
-impl Place {
+impl RegionOffset {
     /// The number that is stored; 0 stands for no place.
     pub(crate) const fn number(this: Option<Self>) -> u32 {
         match this {
@@ -142,7 +142,7 @@ impl Region {
         let region = Self {
             chunk,
             capacity,
-            // Place 0 is no place.
+            // RegionOffset 0 is no place.
             used: Padded(AtomicU64::new(1)),
             committed: Padded(AtomicU64::new(UNIT_BYTES as u64)),
             charged: AtomicU64::new(0),
@@ -256,7 +256,7 @@ impl Region {
     ///
     /// # Panics
     /// Where nothing was committed for it and the region is full.
-    pub(crate) fn alloc(&self, bytes: usize) -> Place {
+    pub(crate) fn alloc(&self, bytes: usize) -> RegionOffset {
         let units = bytes.div_ceil(UNIT_BYTES) as u64;
         let place = self.used.0.fetch_add(units, Relaxed);
         let end = (place + units) * UNIT_BYTES as u64;
@@ -266,18 +266,18 @@ impl Region {
             // they are put right where the budget has room.
             let _ = self.charge_to(end);
         }
-        Place(place as u32)
+        RegionOffset(place as u32)
     }
 
     /// Allocates `bytes` at a multiple of `align`; commit `align` more bytes for it.
-    pub(crate) fn alloc_aligned(&self, bytes: usize, align: usize) -> Place {
-        let Place(place) = self.alloc(bytes + align - UNIT_BYTES);
-        Place(place.next_multiple_of((align / UNIT_BYTES) as u32))
+    pub(crate) fn alloc_aligned(&self, bytes: usize, align: usize) -> RegionOffset {
+        let RegionOffset(place) = self.alloc(bytes + align - UNIT_BYTES);
+        RegionOffset(place.next_multiple_of((align / UNIT_BYTES) as u32))
     }
 
     /// The address of an allocated place, valid as long as the region.
     #[inline]
-    pub(crate) fn address(&self, Place(place): Place) -> NonNull<u8> {
+    pub(crate) fn address(&self, RegionOffset(place): RegionOffset) -> NonNull<u8> {
         // SAFETY: a place is only made by `alloc`, which keeps it within the chunk.
         unsafe { self.chunk.start().add(place as usize * UNIT_BYTES) }
     }

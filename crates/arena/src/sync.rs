@@ -6,7 +6,7 @@
 use std::sync::PoisonError;
 
 #[cfg(not(all(test, feature = "shuttle")))]
-pub(crate) use base::Patience;
+pub(crate) use base::Backoff;
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use std::{
     hint::spin_loop,
@@ -23,13 +23,13 @@ pub(crate) use shuttle::{
     thread::yield_now,
 };
 
-/// As [`base::Patience`], over shuttle's scheduler: a look again, then sleep.
+/// As [`base::Backoff`], over shuttle's scheduler: a look again, then sleep.
 #[cfg(all(test, feature = "shuttle"))]
 #[derive(Default)]
-pub(crate) struct Patience(bool);
+pub(crate) struct Backoff(bool);
 
 #[cfg(all(test, feature = "shuttle"))]
-impl Patience {
+impl Backoff {
     pub(crate) fn wait(&mut self) -> bool {
         spin_loop();
         !std::mem::replace(&mut self.0, true)

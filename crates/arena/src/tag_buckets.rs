@@ -27,7 +27,7 @@ mod waiting;
 use base::{Account, Charge, Result};
 
 use slot::Slot;
-pub use slot::{Awaited, Entry, Heat, Place};
+pub use slot::{Awaited, Heat, Position, TagEntry};
 
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
@@ -195,7 +195,7 @@ impl TagBuckets {
     /// Shows `ask` the places of entries whose tag is that of `hash`: a hint, for who will look for one
     /// soon.
     #[inline]
-    pub fn places(&self, hash: u64, ask: impl FnMut(Place)) {
+    pub fn places(&self, hash: u64, ask: impl FnMut(Position)) {
         let tag = tag_of(hash);
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let slots = slots.map(|word| Slot(word.load(Relaxed)));
@@ -219,7 +219,7 @@ impl TagBuckets {
     /// tell by its key, take any bytes, and may be called again. What it found counts only where
     /// this returns it.
     #[inline]
-    pub fn find<T>(&self, hash: u64, mut look: impl FnMut(Place) -> Option<T>) -> Option<T> {
+    pub fn find<T>(&self, hash: u64, mut look: impl FnMut(Position) -> Option<T>) -> Option<T> {
         let tag = tag_of(hash);
         for _ in 0..TRIES {
             let (version, slots) = self.words_of(self.number(hash)).split_first()?;
@@ -289,7 +289,7 @@ impl TagBuckets {
     /// whether it did. An entry of the same tag gives way, and in a full bucket the coldest one.
     ///
     /// What lies at `place` was written by this thread, and is not written again while it is in.
-    pub fn insert(&self, hash: u64, bucket: Bucket, place: Place, heat: Heat) -> bool {
+    pub fn insert(&self, hash: u64, bucket: Bucket, place: Position, heat: Heat) -> bool {
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let words = locked.words;
         let tag = tag_of(hash);
@@ -361,16 +361,16 @@ impl TagBuckets {
 
     /// The entry at `place`; `None` where there is none.
     #[must_use]
-    pub fn entry(&self, hash: u64, place: Place) -> Option<Entry> {
+    pub fn entry(&self, hash: u64, place: Position) -> Option<TagEntry> {
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
         let slot = slots.find(|slot| slot.place() == Some(place))?;
-        Some(Entry { heat: slot.heat(), is_stale: slot.is_stale() })
+        Some(TagEntry { heat: slot.heat(), is_stale: slot.is_stale() })
     }
 
     /// Moves the entry at `from` to `to`, stale or not; whether there was one. From then on no reader counts
     /// what it sees at `from`.
-    pub fn replace(&self, hash: u64, from: Place, (to, heat): (Place, Heat)) -> bool {
+    pub fn replace(&self, hash: u64, from: Position, (to, heat): (Position, Heat)) -> bool {
         let Some((mut locked, word)) = self.lock_entry(hash, from) else { return false };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
         let new = Slot::new(to, tag_of(hash), heat);
@@ -379,7 +379,7 @@ impl TagBuckets {
     }
 
     /// Removes the entry at `from`. From then on no reader counts what it sees there.
-    pub fn remove(&self, hash: u64, from: Place) -> Removed {
+    pub fn remove(&self, hash: u64, from: Position) -> Removed {
         let Some((mut locked, word)) = self.lock_entry(hash, from) else { return Removed::Nothing };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
         locked.set(word, 0);
@@ -397,7 +397,7 @@ impl TagBuckets {
     }
 
     /// Locks the bucket of the entry at `place`; none where there is none.
-    fn lock_entry(&self, hash: u64, place: Place) -> Option<(Locked<'_>, &AtomicU64)> {
+    fn lock_entry(&self, hash: u64, place: Position) -> Option<(Locked<'_>, &AtomicU64)> {
         let locked = self.lock_of(hash)?;
         let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(place);
         let word = locked.words.iter().skip(1).find(is_it)?;

@@ -43,11 +43,11 @@ pub(crate) struct BudgetState {
     reclaimed: AtomicU64,
     refused: AtomicU64,
     accounts: Mutex<Vec<Account>>,
-    reclaimers: Mutex<Arc<[Entry]>>,
+    reclaimers: Mutex<Arc<[Reclaimer]>>,
 }
 
 /// Someone who can give memory back, in the order of asking.
-type Entry = (ReclaimOrder, Weak<dyn Reclaim>);
+type Reclaimer = (ReclaimOrder, Weak<dyn Reclaim>);
 
 /// Holds memory that it can do without.
 ///

@@ -65,7 +65,7 @@ impl TaskHandle {
     /// True once the task is done.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.task.place.lock().0, Place::Finished { .. })
+        matches!(self.task.place.lock().0, RunState::Finished { .. })
     }
 
     /// Waits until the task is done, stepping `executor` if it has no threads.
@@ -78,7 +78,7 @@ impl TaskHandle {
                 continue;
             }
             let mut place = self.task.place.lock();
-            if let Place::Finished { panicked } = place.0 {
+            if let RunState::Finished { panicked } = place.0 {
                 return if panicked {
                     Err(Error::new(crate::ErrorKind::Poisoned, "background task panicked")
                         .at(self.task.name))
@@ -100,12 +100,12 @@ impl fmt::Debug for TaskHandle {
 
 struct TaskState {
     name: &'static str,
-    place: Mutex<(Place, Option<Box<dyn Task>>)>,
+    place: Mutex<(RunState, Option<Box<dyn Task>>)>,
     finished: Condvar,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RunState {
     Queued,
     Asleep,
     Running { woken: bool },
@@ -132,7 +132,7 @@ impl Pool {
     }
 
     fn spawn(self: &Arc<Self>, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
-        let place = Mutex::new((Place::Queued, Some(task)));
+        let place = Mutex::new((RunState::Queued, Some(task)));
         let task = Arc::new(TaskState { name, place, finished: Condvar::new() });
         self.enqueue(Arc::clone(&task));
         TaskHandle { pool: Arc::clone(self), task }
@@ -146,12 +146,12 @@ impl Pool {
     fn wake(&self, task: &Arc<TaskState>) {
         let mut place = task.place.lock();
         match place.0 {
-            Place::Asleep => {
-                place.0 = Place::Queued;
+            RunState::Asleep => {
+                place.0 = RunState::Queued;
                 self.enqueue(Arc::clone(task));
             }
-            Place::Running { .. } => place.0 = Place::Running { woken: true },
-            Place::Queued | Place::Finished { .. } => {}
+            RunState::Running { .. } => place.0 = RunState::Running { woken: true },
+            RunState::Queued | RunState::Finished { .. } => {}
         }
     }
 
@@ -177,7 +177,7 @@ impl Pool {
     fn run(&self, task: &Arc<TaskState>) {
         let work = {
             let mut place = task.place.lock();
-            place.0 = Place::Running { woken: false };
+            place.0 = RunState::Running { woken: false };
             place.1.take()
         };
         let Some(mut work) = work else { return };
@@ -186,25 +186,25 @@ impl Pool {
             // Whoever joins finds everything the task owned given back.
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
             let panicked = progress.is_err() || dropped.is_err();
-            task.place.lock().0 = Place::Finished { panicked };
+            task.place.lock().0 = RunState::Finished { panicked };
             task.finished.notify_all();
             return;
         }
         let mut place = task.place.lock();
-        let woken = place.0 == Place::Running { woken: true };
+        let woken = place.0 == RunState::Running { woken: true };
         match progress {
             Ok(Progress::Done) | Err(_) => {}
             Ok(Progress::Again) => {
-                place.0 = Place::Queued;
+                place.0 = RunState::Queued;
                 self.enqueue(Arc::clone(task));
             }
             Ok(Progress::Idle | Progress::IdleFor(_)) if woken => {
-                place.0 = Place::Queued;
+                place.0 = RunState::Queued;
                 self.enqueue(Arc::clone(task));
             }
-            Ok(Progress::Idle) => place.0 = Place::Asleep,
+            Ok(Progress::Idle) => place.0 = RunState::Asleep,
             Ok(Progress::IdleFor(time)) => {
-                place.0 = Place::Asleep;
+                place.0 = RunState::Asleep;
                 let at = self.clock.monotonic() + time;
                 let mut queues = self.queues.lock();
                 // One timer a task: an older one would wake it early for nothing.

@@ -5,6 +5,7 @@
 //! Level 0 (docs/ARCHITECTURE.md): depends on no crate of the workspace, does no I/O.
 
 mod account;
+mod backoff;
 mod budget;
 mod checksum;
 mod clock;
@@ -17,13 +18,13 @@ mod ids;
 mod key;
 mod kind;
 pub mod limits;
-mod patience;
 mod rng;
 mod seqno;
 mod thread_number;
 mod units;
 
 pub use account::{Account, Charge};
+pub use backoff::Backoff;
 pub use budget::{AccountUsage, Budget, BudgetUsage, Reclaim, ReclaimOrder};
 pub use checksum::{ContentSeed, PageSeed, crc32c, crc32c_append, hash64, key_hash};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -34,7 +35,6 @@ pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
 pub use ids::{DictionaryId, KeyspaceId, LaneId, RunId, SegmentId, StoreId, TableId};
 pub use key::{AFTER_EVERY_KEY, Key};
 pub use kind::{Codec, Durability, EntryKind};
-pub use patience::Patience;
 pub use rng::Rng;
 pub use seqno::{Seqno, Trailer};
 pub use thread_number::thread_number;

@@ -1,4 +1,4 @@
-//! Decompressed blocks that hang on the frames of pages: what is read again and again is not
+//! Decompressed blocks that attach on the frames of pages: what is read again and again is not
 //! decompressed again and again.
 //!
 //! They take memory that nobody has another use for, up to a part of the cache's capacity, and are the
@@ -79,12 +79,12 @@ impl Blocks {
 
     /// Hangs `block` on `frame`, where there is memory and no block; whether it did. Under the lock of the
     /// shard that the frame is of.
-    pub(crate) fn hang(&self, frame: &Frame, block: &Bytes) -> bool {
+    pub(crate) fn attach(&self, frame: &Frame, block: &Bytes) -> bool {
         let mut charge = self.charge.lock();
         if !self.has_room() || !charge.try_grow(cost(block)) {
             return false;
         }
-        let is_hung = frame.hang(block.clone());
+        let is_hung = frame.attach(block.clone());
         if is_hung {
             self.count.fetch_add(1, Relaxed);
         } else {

@@ -24,10 +24,10 @@ use crate::balance::SHADOW_PART;
 use crate::blocks::Blocks;
 use crate::live_files::LiveFiles;
 use crate::rows::Ghost;
-use crate::scm::{Leaving, ScmTier};
+use crate::scm::{EvictedPage, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, Cached, Entry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, place_of,
-    warm,
+    BLOCK_HEAT, Cached, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES,
+    place_of, warm,
 };
 use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
@@ -250,10 +250,10 @@ impl PageCache {
 
     /// Keeps `block`, what the page of `key` holds, decompressed, for as long as the page stays and
     /// nobody needs the memory. It must not keep the page's frame.
-    pub fn hang(&self, key: PageKey, block: &Bytes) {
+    pub fn attach(&self, key: PageKey, block: &Bytes) {
         let hash = key.hash();
         if let Some(shard) = self.shard(hash) {
-            shard.lock().hang(key, hash, block, self.shared());
+            shard.lock().attach(key, hash, block, self.shared());
         }
     }
 
@@ -276,7 +276,7 @@ impl PageCache {
     }
 
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
-        let passes = Leaving { key, kind, is_demoted: false };
+        let passes = EvictedPage { key, kind, is_demoted: false };
         if let Some(tier) = self.below()
             && tier.takes_first(key, kind)
             && tier.wants(passes)
@@ -301,7 +301,7 @@ impl PageCache {
 
     fn insert_as(&self, key: PageKey, kind: PageKind, page: &Page, is_warm: bool) -> Option<Frame> {
         let hash = key.hash();
-        let entry = Entry { key, hash, kind, is_warm };
+        let entry = PageEntry { key, hash, kind, is_warm };
         let shard = self.shard(hash)?;
         shard.lock().insert(entry, page, self.shared(), self.below().map(|tier| &**tier))
     }

@@ -15,7 +15,7 @@ use crate::blocks::{self, Blocks};
 use crate::page_queue::{Links, PageQueue};
 use crate::rows::Ghost;
 use crate::rows::policy::{self, Fate, Queue};
-use crate::scm::{Leaving, ScmTier};
+use crate::scm::{EvictedPage, ScmTier};
 use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
@@ -43,7 +43,7 @@ pub(crate) struct Shard {
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
-    /// Blocks that hang on its pages.
+    /// Blocks that attach on its pages.
     blocks: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Shared<'a> {
 }
 
 /// A page that is put in.
-pub(crate) struct Entry {
+pub(crate) struct PageEntry {
     pub(crate) key: PageKey,
     pub(crate) hash: u64,
     pub(crate) kind: PageKind,
@@ -71,7 +71,7 @@ pub enum Cached {
     Page {
         /// Its content.
         frame: Frame,
-        /// Whether its block, decompressed, is worth keeping ([`crate::PageCache::hang`]).
+        /// Whether its block, decompressed, is worth keeping ([`crate::PageCache::attach`]).
         wants_block: bool,
     },
     /// Its block, decompressed.
@@ -214,9 +214,9 @@ impl Shard {
     }
 
     /// Hangs `block` on its page, where that is still there and there is memory.
-    pub(crate) fn hang(&mut self, key: PageKey, hash: u64, block: &Bytes, shared: Shared<'_>) {
+    pub(crate) fn attach(&mut self, key: PageKey, hash: u64, block: &Bytes, shared: Shared<'_>) {
         let frame = self.find(key, hash, shared);
-        if frame.is_some_and(|frame| shared.blocks.hang(&frame, block)) {
+        if frame.is_some_and(|frame| shared.blocks.attach(&frame, block)) {
             self.blocks += 1;
         }
     }
@@ -273,12 +273,12 @@ impl Shard {
     /// frame can be had. What has to leave for it goes to the tier `below` where that wants it.
     pub(crate) fn insert(
         &mut self,
-        entry: Entry,
+        entry: PageEntry,
         page: &Page,
         shared: Shared<'_>,
         below: Option<&ScmTier>,
     ) -> Option<Frame> {
-        let Entry { key, hash, kind, is_warm } = entry;
+        let PageEntry { key, hash, kind, is_warm } = entry;
         let pool = shared.pool;
         if let Some(frame) = self.find(key, hash, shared) {
             return Some(frame);
@@ -390,7 +390,7 @@ impl Shard {
     }
 
     /// Takes a page that is to go out, with its slot.
-    fn evict(&mut self, shared: Shared<'_>) -> Option<(u32, FrameMut, Leaving)> {
+    fn evict(&mut self, shared: Shared<'_>) -> Option<(u32, FrameMut, EvictedPage)> {
         for _ in 0..self.slots.len() * TURNS_MAX {
             let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
             let number = match queue {
@@ -425,7 +425,7 @@ impl Shard {
             if remembered {
                 self.ghost.remember(hash);
             }
-            let left = Leaving { key, kind: slot.kind, is_demoted: true };
+            let left = EvictedPage { key, kind: slot.kind, is_demoted: true };
             match self.thaw(slot.frame, shared) {
                 Ok(frame) => return Some((number, frame, left)),
                 // A reader found it just now: it goes with that one.

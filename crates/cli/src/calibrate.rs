@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use base::{Clock, SystemClock};
-use media::scm::Place;
+use media::scm::ScmLocation;
 use media::{CalibratedDevice, Calibration, calibrate, device_of};
 use terracedb::{Error, Result, parse_bytes};
 
@@ -26,7 +26,7 @@ const NAME: &str = "terrace.calibrate";
 pub(crate) struct Args {
     /// A directory on the device, the device itself, `numa:N` or `emulated:PROFILE`
     #[arg(value_name = "PLACE")]
-    place: Place,
+    place: ScmLocation,
     /// How much of it is used: more than the processor's caches hold
     #[arg(long, value_parser = parse_bytes, default_value = "1GiB")]
     size: u64,
@@ -114,15 +114,15 @@ impl Drop for Made {
 }
 
 /// Where to measure, so that nobody's content is lost unasked.
-fn measured_place(place: &Place, overwrite: bool) -> Result<(Place, Option<Made>)> {
-    let Place::Path(path) = place else { return Ok((place.clone(), None)) };
+fn measured_place(place: &ScmLocation, overwrite: bool) -> Result<(ScmLocation, Option<Made>)> {
+    let ScmLocation::Path(path) = place else { return Ok((place.clone(), None)) };
     let refused = |expected: &str| {
         Err(Error::invalid("place to calibrate").at(path.display()).expected(expected))
     };
     let metadata = fs::metadata(path).map_err(|error| Error::io("open", path.display(), error))?;
     if metadata.is_dir() {
         let file = path.join(NAME);
-        return Ok((Place::Path(file.clone()), Some(Made::at(file)?)));
+        return Ok((ScmLocation::Path(file.clone()), Some(Made::at(file)?)));
     }
     if metadata.is_file() {
         return refused("a directory on the device: a file's content would be lost");
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn only_a_file_of_its_own_is_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |path: &Path| path.to_str().unwrap().parse::<Place>().unwrap();
+        let place = |path: &Path| path.to_str().unwrap().parse::<ScmLocation>().unwrap();
         {
             let (measured, made) = measured_place(&place(folder.path()), false).unwrap();
             assert!(measured.to_string().ends_with(NAME) && made.is_some());

@@ -36,7 +36,7 @@ fn is_of_store(name: &str) -> bool {
     name.starts_with("manifest-")
         || table::parse_file_name(name).is_some()
         || table::parse_values_file_name(name).is_some()
-        || log::parse_segment_name(name).is_some()
+        || wal::parse_segment_name(name).is_some()
 }
 
 /// Refuses a directory that has files and no store, so that a mistyped path gets none. What was measured of

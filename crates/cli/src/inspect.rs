@@ -60,16 +60,16 @@ impl Show {
 
     fn log(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
         let (mut next, mut is_unreadable) = (0, false);
-        log::inspect(medium, name, &mut |entry| {
+        wal::inspect(medium, name, &mut |entry| {
             match &entry {
-                log::Entry::Header(_) => {}
-                log::Entry::Begin { begin, .. } => next = begin.sequence + 1,
-                log::Entry::Mark { sequence, .. } | log::Entry::Batch { sequence, .. } => {
+                wal::LogEntry::Header(_) => {}
+                wal::LogEntry::Begin { begin, .. } => next = begin.sequence + 1,
+                wal::LogEntry::Mark { sequence, .. } | wal::LogEntry::Batch { sequence, .. } => {
                     next = sequence + 1;
                 }
-                log::Entry::End { unreadable, .. } => is_unreadable = unreadable.is_some(),
+                wal::LogEntry::End { unreadable, .. } => is_unreadable = unreadable.is_some(),
             }
-            if matches!(entry, log::Entry::Header(_)) && !self.json {
+            if matches!(entry, wal::LogEntry::Header(_)) && !self.json {
                 let [at, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
                 self.out.line(format_args!("{at:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
             }
@@ -108,20 +108,20 @@ impl Show {
 /// `name`, was durable, and belongs to the log. A tail that a crash left is neither: it never was durable, or
 /// the log went on with its lane sequence in a later segment. One that was made ahead says nothing.
 fn was_durable(medium: &dyn media::Medium, name: &str, next: u64) -> Result<bool> {
-    let Some(place) = log::parse_segment_name(name) else { return Ok(false) };
+    let Some(place) = wal::parse_segment_name(name) else { return Ok(false) };
     let (mut limit, mut durable_below) = (u64::MAX, 0);
     for file in medium.list()? {
-        let other = log::parse_segment_name(&file.name);
+        let other = wal::parse_segment_name(&file.name);
         if !other.is_some_and(|(lane, segment)| lane == place.0 && segment > place.1) {
             continue;
         }
-        let said = log::inspect(medium, &file.name, &mut |entry| {
+        let said = wal::inspect(medium, &file.name, &mut |entry| {
             match entry {
-                log::Entry::Begin { begin, .. } => {
+                wal::LogEntry::Begin { begin, .. } => {
                     limit = limit.min(begin.sequence);
                     durable_below = durable_below.max(begin.durable);
                 }
-                log::Entry::Mark { durable, .. } => durable_below = durable_below.max(durable),
+                wal::LogEntry::Mark { durable, .. } => durable_below = durable_below.max(durable),
                 _ => {}
             }
             Ok(())
@@ -194,7 +194,7 @@ struct LogRow {
 }
 
 impl LogRow {
-    fn of(entry: &log::Entry) -> Self {
+    fn of(entry: &wal::LogEntry) -> Self {
         let row = |offset, kind, sequence, seqno: Option<base::Seqno>, rest| Self {
             offset,
             kind,
@@ -203,29 +203,29 @@ impl LogRow {
             rest,
         };
         match entry {
-            log::Entry::Header(header) => {
+            wal::LogEntry::Header(header) => {
                 let rest = format!(
                     "lane {}, segment {} of store {}, {} bytes",
                     header.lane, header.segment, header.store, header.capacity
                 );
                 row(0, "header", None, None, rest)
             }
-            log::Entry::Begin { offset, seqno, begin } => {
+            wal::LogEntry::Begin { offset, seqno, begin } => {
                 let opened = if begin.opened { ", the log was opened here" } else { "" };
                 let rest = format!("durable below {}{opened}", begin.durable);
                 row(*offset, "begin", Some(begin.sequence), Some(*seqno), rest)
             }
-            log::Entry::Mark { offset, sequence, durable } => {
+            wal::LogEntry::Mark { offset, sequence, durable } => {
                 let rest = format!("durable below {durable}");
                 row(*offset, "mark", Some(*sequence), None, rest)
             }
-            log::Entry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, .. } => {
+            wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, .. } => {
                 let keyspaces: Vec<_> = keyspaces.iter().map(ToString::to_string).collect();
                 let keyspaces = keyspaces.join(" ");
                 let rest = format!("{ops} operations, {bytes} bytes, keyspaces {keyspaces}");
                 row(*offset, "batch", Some(*sequence), Some(*seqno), rest)
             }
-            log::Entry::End { offset, unreadable } => {
+            wal::LogEntry::End { offset, unreadable } => {
                 let rest = unreadable.as_ref().map(|error| format!("unreadable: {error}"));
                 row(*offset, "end", None, None, rest.unwrap_or_default())
             }
@@ -242,16 +242,16 @@ impl std::fmt::Display for LogRow {
     }
 }
 
-fn entry_to_json(entry: &log::Entry) -> Value {
+fn entry_to_json(entry: &wal::LogEntry) -> Value {
     match entry {
-        log::Entry::Header(header) => json!({
+        wal::LogEntry::Header(header) => json!({
             "fact": "header",
             "store": header.store.to_string(),
             "lane": header.lane.0,
             "segment": header.segment.0,
             "capacity": header.capacity,
         }),
-        log::Entry::Begin { offset, seqno, begin } => json!({
+        wal::LogEntry::Begin { offset, seqno, begin } => json!({
             "fact": "begin",
             "offset": offset,
             "sequence": begin.sequence,
@@ -259,20 +259,22 @@ fn entry_to_json(entry: &log::Entry) -> Value {
             "durable": begin.durable,
             "opened": begin.opened,
         }),
-        log::Entry::Mark { offset, sequence, durable } => {
+        wal::LogEntry::Mark { offset, sequence, durable } => {
             json!({"fact": "mark", "offset": offset, "sequence": sequence, "durable": durable})
         }
-        log::Entry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, body_bytes } => json!({
-            "fact": "batch",
-            "offset": offset,
-            "bytes": bytes,
-            "sequence": sequence,
-            "seqno": seqno.get(),
-            "ops": ops,
-            "keyspaces": keyspaces.iter().map(|keyspace| keyspace.0).collect::<Vec<_>>(),
-            "body_bytes": body_bytes,
-        }),
-        log::Entry::End { offset, unreadable } => json!({
+        wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, body_bytes } => {
+            json!({
+                "fact": "batch",
+                "offset": offset,
+                "bytes": bytes,
+                "sequence": sequence,
+                "seqno": seqno.get(),
+                "ops": ops,
+                "keyspaces": keyspaces.iter().map(|keyspace| keyspace.0).collect::<Vec<_>>(),
+                "body_bytes": body_bytes,
+            })
+        }
+        wal::LogEntry::End { offset, unreadable } => json!({
             "fact": "end",
             "offset": offset,
             "unreadable": unreadable.as_ref().map(ToString::to_string),

@@ -365,7 +365,7 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "carried": counts.carried,
         "promoted": counts.promoted,
         "dropped": counts.dropped,
-        "unburied": counts.unburied,
+        "unburied": counts.unpurged,
         "damaged": counts.damaged,
         "scrubbed": counts.scrubbed,
         "bytes_written": counts.bytes_written,

@@ -23,7 +23,7 @@ use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
 use table::Pointer;
 
 use crate::operands::Operands;
-use crate::{Below, Counts, Horizon, Kept, MergeOperator};
+use crate::{Counts, Horizon, MergeOperator, OlderRanges, RetainedVersion};
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ pub struct Rules {
     /// The time, Unix milliseconds. No reader to come has an earlier one.
     pub now_ms: u64,
     /// What older sources may hold.
-    pub below: Below,
+    pub below: OlderRanges,
     /// The keyspace's operator, where it has one that this process knows.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
@@ -116,7 +116,7 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.open || *key != *self.key {
             self.end_key(keep)?;
@@ -172,7 +172,7 @@ impl Retention {
     /// As `keep`.
     pub fn end_key<F>(&mut self, keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.open {
             return Ok(());
@@ -193,7 +193,7 @@ impl Retention {
             if number == 0 && delete.trailer.seqno() > oldest_reader {
                 let WaitingDelete { trailer, superseded_by, .. } = delete;
                 self.counts.kept += 1;
-                keep(Kept { key: &self.key, trailer, value: &[], superseded_by })?;
+                keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
                 continue;
             }
             let reason = match delete.expired {
@@ -227,7 +227,7 @@ impl Retention {
     /// Passes the range deletes that are newer than the version at `seqno`, or all.
     fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let newer = |range: &mut Seqno| seqno.is_none_or(|seqno| *range > seqno);
         while let Some(range) = self.covering.pop_if(newer) {
@@ -254,7 +254,7 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.operands.is_empty() && self.settle(self.base_at(trailer.seqno(), base), keep)? {
             self.counts.merged += 1;
@@ -273,7 +273,7 @@ impl Retention {
         keep: &mut F,
     ) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         match expiry <= self.rules.now_ms {
             true => self.delete(trailer, true, keep),
@@ -283,7 +283,7 @@ impl Retention {
 
     fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.operands.is_empty()
             && self.settle(self.base_at(trailer.seqno(), Base::Nothing), keep)?
@@ -298,7 +298,7 @@ impl Retention {
 
     fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if let Some(newest) = self.operands.newest()
             && self.rules.horizon.needs(trailer.seqno(), newest.seqno())
@@ -323,7 +323,7 @@ impl Retention {
     /// took in `base`.
     fn settle<F>(&mut self, base: Base<'_>, keep: &mut F) -> Result<bool>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let (Some(newest), Some(operator)) =
             (self.operands.newest(), self.rules.operator.as_deref())
@@ -351,12 +351,12 @@ impl Retention {
                 self.counts.kept += 1;
                 let trailer = Trailer::new(newest.seqno(), kind);
                 self.operands.clear(value.len());
-                keep(Kept { key, trailer, value: &value, superseded_by })?;
+                keep(RetainedVersion { key, trailer, value: &value, superseded_by })?;
             }
             None => {
                 self.counts.kept += self.operands.count() as u64;
                 for (trailer, value) in self.operands.iter() {
-                    keep(Kept { key, trailer, value, superseded_by })?;
+                    keep(RetainedVersion { key, trailer, value, superseded_by })?;
                 }
             }
         }
@@ -368,11 +368,11 @@ impl Retention {
     #[inline]
     fn keep_deletes<F>(&mut self, keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         for WaitingDelete { trailer, superseded_by, .. } in self.deletes.drain(..) {
             self.counts.kept += 1;
-            keep(Kept { key: &self.key, trailer, value: &[], superseded_by })?;
+            keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
         }
         Ok(())
     }
@@ -381,10 +381,10 @@ impl Retention {
     #[inline]
     fn keep_one<F>(&mut self, trailer: Trailer, value: &[u8], keep: &mut F) -> Result<()>
     where
-        F: FnMut(Kept<'_>) -> Result<()>,
+        F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         self.counts.kept += 1;
-        keep(Kept { key: &self.key, trailer, value, superseded_by: self.hider })
+        keep(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.hider })
     }
 
     /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up

@@ -9,7 +9,7 @@
 //! job can then be run again. Memory does not grow with the inputs: buffers for each run, one open
 //! table each, one writer, and the range deletes (I10).
 
-mod lone;
+mod block_passthrough;
 mod outputs;
 mod read_ahead;
 mod reads;
@@ -26,8 +26,11 @@ use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
 use media::{Medium, Purpose};
 use table::{Bounds, Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
-use crate::{Apart, Below, Job, Kept, KeyRange, Operators, Outcome, Retention, Rules};
-use lone::{Lone, is_plain};
+use crate::{
+    Job, KeyRange, OlderRanges, Operators, Outcome, RetainedVersion, Retention, Rules,
+    ValueSeparator,
+};
+use block_passthrough::{BlockPassthrough, is_plain};
 use outputs::Outputs;
 use reads::Reads;
 use source::{Reading, Source};
@@ -89,7 +92,7 @@ pub struct Run {
     outputs: Outputs,
     blame: Option<TableId>,
     bytes_read: u64,
-    lone: Lone,
+    lone: BlockPassthrough,
     pages_passed: u64,
     charge: Charge,
 }
@@ -142,7 +145,7 @@ impl Run {
             purpose: Purpose::Compaction,
         });
         let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
-        let apart = Apart::new(&env.medium, values, least, collect, &env.account);
+        let apart = ValueSeparator::new(&env.medium, values, least, collect, &env.account);
         let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
         let runs = job.inputs.len();
         let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
@@ -152,7 +155,7 @@ impl Run {
         let rules = Rules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
-            below: Below::new(job.below.clone()),
+            below: OlderRanges::new(job.below.clone()),
             operator,
         };
         let reading = Reading {
@@ -175,7 +178,7 @@ impl Run {
             outputs,
             blame: None,
             bytes_read: 0,
-            lone: Lone::new(),
+            lone: BlockPassthrough::new(),
             pages_passed: 0,
             charge,
         };
@@ -312,7 +315,8 @@ impl Run {
         {
             base = outputs.base(key, value)?;
         }
-        let mut keep = |kept: Kept<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
+        let mut keep =
+            |kept: RetainedVersion<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
         let Some(source) = sources.get_mut(winner) else { return Ok(None) };
         let Some((key, trailer, value)) = source.entry() else {
             self.retention.end_key(&mut keep)?;

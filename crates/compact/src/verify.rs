@@ -66,7 +66,7 @@ pub struct Verification {
     /// Where the keys of the tables done end.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
-    /// Kept for its memory.
+    /// RetainedVersion for its memory.
     buf: Option<Buf>,
     _charge: Charge,
 }

@@ -18,7 +18,9 @@ use media::{Medium, MemoryMedium};
 use support::*;
 use table::{Bounds, RangeDelete, RangeDeletes};
 use terrace_compact::job::Job;
-use terrace_compact::{Below, Kept, KeyRange, Outcome, Retention, Rules, Run, run};
+use terrace_compact::{
+    KeyRange, OlderRanges, Outcome, RetainedVersion, Retention, Rules, Run, run,
+};
 
 /// What should survive of `content` within the job's bounds.
 fn expected(
@@ -29,7 +31,7 @@ fn expected(
     let rules = Rules {
         horizon: job.horizon.clone(),
         now_ms: job.now_ms,
-        below: Below::new(job.below.clone()),
+        below: OlderRanges::new(job.below.clone()),
         operator: job.operator.as_ref().and_then(|name| env.operators.get(name).cloned()),
     };
     let bounds = Bounds::from(&job.bounds);
@@ -47,7 +49,7 @@ fn expected(
         }));
     }
     let mut kept = Vec::new();
-    let mut keep = |version: Kept<'_>| {
+    let mut keep = |version: RetainedVersion<'_>| {
         kept.push((version.key.to_vec(), version.trailer, version.value.to_vec()));
         Ok(())
     };

@@ -11,12 +11,12 @@
 mod handle;
 mod idle_rings;
 mod lines;
-mod lone;
 mod mapped;
 mod poll_queues;
 mod pool;
 mod queue;
 mod ring;
+mod single_file;
 mod staging;
 mod strategy;
 mod transfer;
@@ -40,7 +40,7 @@ use handle::DiskFile;
 use lines::Lines;
 use poll_queues::PollQueues;
 
-pub(crate) use lone::LoneFile;
+pub(crate) use single_file::SingleFile;
 pub use staging::Staging;
 
 /// How to open a directory.

@@ -24,11 +24,11 @@ use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
 /// See the module.
 pub struct Holding {
     inner: Arc<dyn Medium>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<HeldFiles>>,
 }
 
 #[derive(Default)]
-struct State {
+struct HeldFiles {
     /// What each hold keeps; by number.
     holds: Vec<(u64, Held)>,
     last: u64,
@@ -42,7 +42,7 @@ enum Held {
     These(BTreeSet<String>),
 }
 
-impl State {
+impl HeldFiles {
     fn is_held(&self, name: &str) -> bool {
         self.holds.iter().any(|(_, held)| match held {
             Held::All => true,
@@ -181,7 +181,7 @@ impl fmt::Debug for Holding {
 /// Keeps files until it is dropped; see [`Holding::hold`].
 pub struct Hold {
     medium: Arc<dyn Medium>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<HeldFiles>>,
     number: u64,
 }
 

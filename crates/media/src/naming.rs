@@ -25,11 +25,11 @@ pub struct Naming {
     inner: Arc<dyn Medium>,
     /// Held while names are synced. Before `state`.
     syncing: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<UnsyncedNames>,
 }
 
 #[derive(Default)]
-struct State {
+struct UnsyncedNames {
     /// Counts names made.
     made: u64,
     /// Names that no sync that succeeded began after, with the count when they were made.
@@ -38,7 +38,7 @@ struct State {
     doubtful: HashMap<String, Error>,
 }
 
-impl State {
+impl UnsyncedNames {
     fn make(&mut self, name: &str) {
         self.made += 1;
         self.fresh.insert(name.to_owned(), self.made);

@@ -10,13 +10,13 @@
 //! missing, too small, in use or somebody else's file is an ordinary error, and so is what goes away while it
 //! is used.
 
+mod anonymous;
 mod blocks;
 mod facts;
 mod flush;
-mod kept;
+mod location;
 mod mapping;
 mod node;
-mod place;
 mod probe;
 mod region;
 mod slots;
@@ -24,10 +24,10 @@ mod sync;
 #[cfg(not(miri))]
 mod watch;
 
+pub use anonymous::AnonymousMemory;
 pub use blocks::Blocks;
 pub use facts::{Facts, Persistence};
-pub use kept::Kept;
-pub use place::Place;
+pub use location::ScmLocation;
 pub use region::Region;
 pub use slots::{Filling, Lent, Page, Pinned, SLOT_WORDS, Slots};
 
@@ -53,7 +53,7 @@ impl Scm {
     /// # Errors
     /// `Invalid` where there is no such place, it is in use or too small, or a file that holds something
     /// else; `NoSpace` where there is not as much; as the device's otherwise.
-    pub fn open(place: &Place, size: u64, magic: &[u8]) -> Result<Self> {
+    pub fn open(place: &ScmLocation, size: u64, magic: &[u8]) -> Result<Self> {
         let pages = size / PAGE_BYTES as u64;
         if pages == 0 || u32::try_from(pages).is_err() {
             return Err(Error::invalid("size of storage-class memory")

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::limits::PAGE_BYTES;
 use base::{Error, ManualClock, Result, Rng};
 use media::emulated::{Device, Profile};
-use media::scm::{Blocks, Facts, Kept, Persistence, Scm};
+use media::scm::{AnonymousMemory, Blocks, Facts, Persistence, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Pace, Rule};
 
 use crate::history::Left;
@@ -46,7 +46,7 @@ struct Image {
 /// A place in use.
 #[derive(Debug)]
 pub(crate) enum Live {
-    Memory(Kept),
+    Memory(AnonymousMemory),
     Device(Arc<Faulty>),
     /// There is none to be had.
     Missing,
@@ -67,7 +67,7 @@ impl Place {
         self.live = Some(if rng.one_in(16) {
             Live::Missing
         } else if below.is_mapped {
-            Live::Memory(Kept::new(&self.left.bytes)?)
+            Live::Memory(AnonymousMemory::new(&self.left.bytes)?)
         } else {
             let image = MemoryMedium::new();
             image.insert(FILE, self.left.bytes.clone())?;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use arena::OrderedMap;
 use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHandle, format_bytes};
-use log::{Batch, Log};
 use parking_lot::{Condvar, Mutex};
+use wal::{Batch, Log};
 
 use crate::batch::WriteSize;
 use crate::ordered::{Memtable, Tree};

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result, Seqno, StoreId};
-use log::{Extent, Start, extents};
 use media::{Access, Hold, Medium, Purpose};
+use wal::{Extent, Start, extents};
 
-use crate::manifest::{self, State};
+use crate::manifest::{self, ManifestState};
 use crate::store::Store;
 
 /// The number of a copied manifest: it is the first of its directory.
@@ -44,8 +44,8 @@ pub(crate) struct Capture {
 }
 
 /// A state and an end of the log that is after it, with no ingest between the two.
-fn moment<E>(state: impl Fn() -> State, end: impl Fn() -> E) -> (State, E) {
-    let ingested = |state: &State| -> Vec<_> {
+fn moment<E>(state: impl Fn() -> ManifestState, end: impl Fn() -> E) -> (ManifestState, E) {
+    let ingested = |state: &ManifestState| -> Vec<_> {
         state.keyspaces.values().map(|keyspace| keyspace.ingested).collect()
     };
     let mut before = state();
@@ -96,8 +96,8 @@ impl Capture {
     /// `Corrupt` where the copy is damaged or ends too early, `Poisoned` where a failed sync is why.
     pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
         let account = store.resources.account("copies");
-        let (id, strict) = (Some(self.store), log::Recover::Strict);
-        let copied = log::check(copy, id, &self.log_start, strict, &account)?.last;
+        let (id, strict) = (Some(self.store), wal::Recover::Strict);
+        let copied = wal::check(copy, id, &self.log_start, strict, &account)?.last;
         if copied >= self.log_last {
             return Ok(());
         }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn an_ingest_between_the_state_and_the_logs_end_is_in_both_or_neither() {
         let state = |ingested: u64| {
-            let (keyspace, mut state) = (KeyspaceId(1), State::default());
+            let (keyspace, mut state) = (KeyspaceId(1), ManifestState::default());
             let kind = KeyspaceKind::Ordered;
             state.apply(Edit::KeyspaceCreated { keyspace, kind, name: "k".to_owned() }).unwrap();
             state.apply(Edit::Ingested { keyspace, last: Seqno::new(ingested) }).unwrap();

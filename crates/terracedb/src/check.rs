@@ -23,7 +23,7 @@ use base::{Account, Error, Result};
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
-use crate::manifest::{self, State};
+use crate::manifest::{self, ManifestState};
 
 pub use report::{CheckReport, Problem};
 
@@ -63,7 +63,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// What the manifest in force says; `None` where it is lost.
-    fn manifest(&mut self) -> Result<Option<State>> {
+    fn manifest(&mut self) -> Result<Option<ManifestState>> {
         let manifests: Vec<_> = self.files.iter().filter(|file| is_manifest(&file.name)).collect();
         let newest = manifests.last().map_or("manifest", |file| &file.name).to_owned();
         self.report.files += manifests.len();
@@ -92,7 +92,7 @@ impl Walk<'_> {
     }
 
     /// Lists files that nothing names.
-    fn unowned(&mut self, state: Option<&State>) {
+    fn unowned(&mut self, state: Option<&ManifestState>) {
         // Only the newest readable manifest counts; without any, none can be told from another.
         let in_force = self.files.iter().rev().find(|file| {
             is_manifest(&file.name) && manifest::inspect(&**self.medium, &file.name).is_ok()
@@ -106,7 +106,7 @@ impl Walk<'_> {
                 state.is_none_or(|state| state.has_values(values))
             } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
                 state.is_none_or(|state| state.has_dictionary(dictionary))
-            } else if let Some((lane, segment)) = log::parse_segment_name(name) {
+            } else if let Some((lane, segment)) = wal::parse_segment_name(name) {
                 state.is_none_or(|state| segment >= state.log_start.of(lane))
             } else {
                 false
@@ -135,7 +135,7 @@ pub(crate) fn is_ours(file: &Listing) -> bool {
         || parse_file_name(name).is_some()
         || parse_values_file_name(name).is_some()
         || Dictionary::parse_file_name(name).is_some()
-        || log::parse_segment_name(name).is_some()
+        || wal::parse_segment_name(name).is_some()
 }
 
 pub(crate) fn no_store() -> Error {

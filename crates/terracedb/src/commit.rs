@@ -13,7 +13,7 @@ use arena::PublishRing;
 use base::{Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, key_hash};
 use cache::RowCache;
 use compact::Horizon;
-use log::{Batch, Log};
+use wal::{Batch, Log};
 
 use crate::batch::{BatchPart, WriteBatch, WriteSize};
 use crate::buffers::Buffers;

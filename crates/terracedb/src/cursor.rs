@@ -9,7 +9,7 @@ use cache::Stage;
 use table::Span;
 
 use crate::ordered::View;
-use crate::read::{AtHand, Depth, Merge, Move, PageReader, ReadAhead};
+use crate::read::{Depth, FastStep, MergingIter, Move, PageReader, ReadAhead};
 
 /// What cursors over one moment of a keyspace are made from.
 #[derive(Clone)]
@@ -25,7 +25,12 @@ impl CursorSource {
     pub(crate) fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor {
             reader: Arc::clone(&self.reader),
-            merge: Merge::new(Arc::clone(&self.view), self.at, self.now, self.reader.account())?,
+            merge: MergingIter::new(
+                Arc::clone(&self.view),
+                self.at,
+                self.now,
+                self.reader.account(),
+            )?,
             ahead: ReadAhead::default(),
             next_block: NextBlock::Unknown,
             at_hand: 0,
@@ -58,7 +63,7 @@ enum NextBlock {
 /// from which a seek recovers. It keeps the memtables and tables it reads alive.
 pub struct Cursor {
     reader: Arc<PageReader>,
-    merge: Merge,
+    merge: MergingIter,
     ahead: ReadAhead,
     next_block: NextBlock,
     /// Steps that needed no page and are not counted yet.
@@ -106,15 +111,15 @@ impl Cursor {
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         match self.merge.next_at_hand()? {
-            AtHand::Stands => {
+            FastStep::Stands => {
                 self.at_hand += 1;
                 if !matches!(self.next_block, NextBlock::Asked) {
                     self.ask_ahead();
                 }
                 Ok(true)
             }
-            AtHand::Moved => self.run(),
-            AtHand::No => self.go(Move::Next),
+            FastStep::Moved => self.run(),
+            FastStep::No => self.go(Move::Next),
         }
     }
 

@@ -45,7 +45,7 @@ pub struct Db {
 /// Opens a [`Db`].
 #[derive(Debug)]
 pub struct Builder {
-    place: Place,
+    place: StoreLocation,
     create: bool,
     /// What a store that is created is to be; drawn where it is not said.
     identity: Option<StoreId>,
@@ -58,13 +58,13 @@ pub struct Builder {
 }
 
 #[derive(Debug)]
-enum Place {
+enum StoreLocation {
     Path(PathBuf),
     Medium(Arc<dyn Medium>),
 }
 
 impl Builder {
-    fn new(place: Place) -> Self {
+    fn new(place: StoreLocation) -> Self {
         let settings = Settings::default();
         let (own, resources, merge_operators, listeners) = Default::default();
         let identity = None;
@@ -219,11 +219,11 @@ impl Builder {
         self.settings.validate()?;
         let resources = self.resources.map_or_else(|| self.own.build(), Ok)?;
         let medium: Arc<dyn Medium> = match self.place {
-            Place::Path(path) => {
+            StoreLocation::Path(path) => {
                 let options = FileOptions { create: self.create, ..FileOptions::default() };
                 Arc::new(FileMedium::open(&path, options)?)
             }
-            Place::Medium(medium) => medium,
+            StoreLocation::Medium(medium) => medium,
         };
         let mut operators = Operators::builtin();
         for operator in self.merge_operators {
@@ -248,13 +248,13 @@ impl Db {
     /// Starts opening the store in the directory `path`.
     #[must_use]
     pub fn builder(path: impl AsRef<Path>) -> Builder {
-        Builder::new(Place::Path(path.as_ref().to_owned()))
+        Builder::new(StoreLocation::Path(path.as_ref().to_owned()))
     }
 
     /// Starts opening the store on a storage device of the caller's.
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Builder {
-        Builder::new(Place::Medium(medium))
+        Builder::new(StoreLocation::Medium(medium))
     }
 
     /// The keyspace called `name`, created if there is none.

@@ -261,7 +261,7 @@ impl Keyspace {
 
     fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
-        let (view, at) = self.tree.moment(|| self.store.ring.visible());
+        let (view, at) = self.tree.read_view(|| self.store.ring.visible());
         self.usable()?;
         self.lookup(key, probe, view, at)
     }
@@ -359,7 +359,7 @@ impl Keyspace {
 
     /// The view to read any number of keys in, with the moment to read it at.
     pub(crate) fn now(&self) -> Result<(Arc<View>, Seqno)> {
-        let (view, at) = self.tree.moment_of_many(|| self.store.ring.visible());
+        let (view, at) = self.tree.batch_read_view(|| self.store.ring.visible());
         self.usable()?;
         Ok((Arc::clone(&view), at))
     }

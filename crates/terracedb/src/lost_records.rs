@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base::{Error, Seqno};
-use log::{Cut, Loss, segment_name};
+use wal::{Cut, Loss, segment_name};
 
 /// A run of log records that cannot be read.
 #[derive(Clone, Debug)]

@@ -29,9 +29,9 @@ use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
 use crate::lost_records::LostRecords;
-use crate::manifest::{self, LivePiece, Manifest, State};
+use crate::manifest::{self, LivePiece, Manifest, ManifestState};
 use crate::obsolete_files::ObsoleteFiles;
-use crate::ordered::{FlushEnv, Piece, RowRenewal, Semantics, Tree, ValueFiles, Version};
+use crate::ordered::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles, Version};
 use crate::pace::Pace;
 use crate::packing::Packing;
 use crate::quarantine::Quarantine;
@@ -115,7 +115,7 @@ pub(crate) fn open(
         resources.reads_account(),
     );
     let packing: Arc<Packing> = Arc::default();
-    let env = FlushEnv {
+    let env = TreeContext {
         values: Arc::new(values),
         obsolete: Arc::clone(&obsolete),
         store: id,
@@ -180,7 +180,7 @@ pub(crate) fn open(
         Arc::clone(resources.rows()),
         Arc::clone(&curves),
     );
-    let env = FlushEnv {
+    let env = TreeContext {
         snapshots: Arc::clone(&snapshots),
         ring: Arc::clone(&ring),
         log: Some(Arc::clone(&log)),
@@ -376,7 +376,7 @@ fn open_manifest(
     let others = listed.iter().find(|file| {
         parse_file_name(&file.name).is_some()
             || parse_values_file_name(&file.name).is_some()
-            || log::parse_segment_name(&file.name).is_some()
+            || wal::parse_segment_name(&file.name).is_some()
     });
     let (id, state, number, found) = match manifest::recover(&**medium, others.is_none())? {
         Ok(found) => {
@@ -393,7 +393,7 @@ fn open_manifest(
                 return Err(Error::invalid("store").expected("one to exist").got("none"));
             };
             recovery.created = true;
-            (id, State::default(), number, None)
+            (id, ManifestState::default(), number, None)
         }
     };
     let next = number
@@ -410,7 +410,11 @@ fn open_manifest(
 }
 
 /// Removes tables, value files and dictionaries that the manifest does not name.
-fn remove_orphans(medium: &dyn Medium, state: &State, recovery: &mut Recovery) -> Result<()> {
+fn remove_orphans(
+    medium: &dyn Medium,
+    state: &ManifestState,
+    recovery: &mut Recovery,
+) -> Result<()> {
     for listing in medium.list()? {
         let name = &listing.name;
         let orphan = parse_file_name(name).is_some_and(|id| !state.has_table(id))
@@ -425,9 +429,9 @@ fn remove_orphans(medium: &dyn Medium, state: &State, recovery: &mut Recovery) -
 }
 
 fn open_trees(
-    env: &FlushEnv,
+    env: &TreeContext,
     resources: &Resources,
-    state: &State,
+    state: &ManifestState,
     operators: &Operators,
     recovery: &mut Recovery,
 ) -> Result<Arc<Trees>> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{Account, Clock, Error, Executor, Progress, Result, StoreId, Task};
 use cache::{PageCache, Placement, Prior, RowCache, SCM_MAGIC, ScmOptions, ScmStatistics, ScmTier};
-use media::scm::{Facts, Place};
+use media::scm::{Facts, ScmLocation};
 use media::{Calibration, FoundCalibration};
 use parking_lot::Mutex;
 
@@ -102,7 +102,11 @@ impl Scm {
 
 /// What is kept with `place` of its device, and what that says of it; none where nothing is kept. A
 /// calibration that cannot be used costs nothing: what its device is like is found out by using it.
-fn calibrated(place: &Place, facts: &Facts, now: u64) -> Option<(Option<Prior>, ScmCalibration)> {
+fn calibrated(
+    place: &ScmLocation,
+    facts: &Facts,
+    now: u64,
+) -> Option<(Option<Prior>, ScmCalibration)> {
     let FoundCalibration { file, calibration } = Calibration::find(place)?;
     let measured = calibration.as_ref().map_or(0, |found| found.measured_unix_ms);
     let usable = calibration
@@ -130,7 +134,7 @@ pub struct ScmCalibration {
 #[derive(Clone, Debug)]
 enum Source {
     /// A place, and how many bytes of it.
-    At(Place, u64),
+    At(ScmLocation, u64),
     /// What was opened, and a number for a place that is taken over.
     Given(u64, Arc<Mutex<Option<Result<media::scm::Scm>>>>),
 }

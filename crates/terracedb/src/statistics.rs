@@ -55,7 +55,7 @@ pub struct Statistics {
     /// See `transactions`.
     pub transaction_conflicts: u64,
     /// The commit log.
-    pub log: log::Statistics,
+    pub log: wal::Statistics,
     /// Space the log takes now, bytes.
     pub log_bytes: u64,
     /// Memtables written to tables, bytes written, failures.

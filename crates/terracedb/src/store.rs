@@ -9,9 +9,9 @@ use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{Durability, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId};
 use compact::Operators;
-use log::Log;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
+use wal::Log;
 
 use crate::background::Background;
 use crate::buffers::Buffers;

@@ -29,7 +29,7 @@ impl StoreFile {
             Some(Self::Values(values))
         } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
             Some(Self::Dictionary(dictionary))
-        } else if log::parse_segment_name(name).is_some() {
+        } else if wal::parse_segment_name(name).is_some() {
             Some(Self::Segment)
         } else {
             manifest::parse_file_name(name).map(|_| Self::Manifest)

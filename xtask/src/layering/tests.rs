@@ -31,7 +31,7 @@ fn the_workspace_depends_downward() {
 #[test]
 fn downward_edges_of_every_kind_pass() {
     let log = package(
-        "terrace-log",
+        "terrace-wal",
         &[
             ("terrace-base", None),
             ("terrace-media", Some(Kind::Build)),
@@ -53,8 +53,8 @@ fn an_upward_edge_is_refused() {
 
 #[test]
 fn a_sideways_edge_is_refused() {
-    let report = broken(vec![package("terrace-log", &[("terrace-cache", None)])]);
-    assert!(report.contains("terrace-log (level 2) -> terrace-cache (2): sideways"), "{report}");
+    let report = broken(vec![package("terrace-wal", &[("terrace-cache", None)])]);
+    assert!(report.contains("terrace-wal (level 2) -> terrace-cache (2): sideways"), "{report}");
 }
 
 #[test]

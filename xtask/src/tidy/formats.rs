@@ -72,14 +72,14 @@ mod tests {
     fn report(page: &str, source: &str, golden: &str) -> String {
         let texts = [
             made_up("docs/format/log.md", page),
-            made_up("crates/log/src/record.rs", source),
+            made_up("crates/wal/src/record.rs", source),
             made_up(golden, "00"),
         ];
         complaints(&texts).join("\n")
     }
 
-    const GOLDEN: &str = "crates/log/golden/record.hex";
-    const PAGE: &str = "Held by `crates/log/golden/record.hex`.";
+    const GOLDEN: &str = "crates/wal/golden/record.hex";
+    const PAGE: &str = "Held by `crates/wal/golden/record.hex`.";
     const SOURCE: &str = "//! Format: docs/format/log.md.\ninclude_str!(\"../golden/record.hex\")";
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
     fn each_rule_can_be_broken() {
         for (page, source, golden, complaint) in [
             (PAGE, "record.hex", GOLDEN, "no source of a crate names it"),
-            ("", SOURCE, "crates/log/other.txt", "names no golden file"),
-            (PAGE, SOURCE, "crates/log/other.txt", "names crates/log/golden/record.hex, which"),
+            ("", SOURCE, "crates/wal/other.txt", "names no golden file"),
+            (PAGE, SOURCE, "crates/wal/other.txt", "names crates/wal/golden/record.hex, which"),
             ("", SOURCE, GOLDEN, "no page in docs/format/ names it"),
             (PAGE, "docs/format/log.md", GOLDEN, "no test compares with it"),
             (PAGE, &format!("{SOURCE} docs/format/tail.md"), GOLDEN, "docs/format/tail.md, which"),

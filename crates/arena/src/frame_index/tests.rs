@@ -115,7 +115,7 @@ mod on_threads {
             for _ in 0..if cfg!(miri) { 200 } else { 60_000 } {
                 let page = rng.below(u64::from(pages)) as u32;
                 if let Some((_, frame)) = held.iter().find(|(other, _)| *other == page) {
-                    frame.hang(vec![page as u8; 9].into());
+                    frame.attach(vec![page as u8; 9].into());
                     continue;
                 }
                 let old = (held.len() > 8).then(|| held.remove(0)).and_then(|(old, frame)| {
@@ -189,7 +189,7 @@ fn shuttle_hits_against_eviction_and_replacement() {
             frame.set_name(name(page));
             let frame = frame.freeze();
             assert!(index.insert(0, 9, frame.place().unwrap()));
-            frame.hang(vec![page as u8].into());
+            frame.attach(vec![page as u8].into());
             kept = Some(frame);
         }
         readers.into_iter().for_each(|reader| reader.join().unwrap());

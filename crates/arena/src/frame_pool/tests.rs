@@ -56,7 +56,7 @@ mod on_threads {
         let pool = FramePool::new(&account, 1, 0).unwrap();
         let frame = filled(&pool, 3).unwrap();
         let frame = frame.into_block().unwrap_err();
-        assert!(frame.hang(vec![7; 100].into()));
+        assert!(frame.attach(vec![7; 100].into()));
         let block = frame.clone().into_block().unwrap();
         let frame = frame.try_thaw().unwrap_err();
         let shared = block.shared();

@@ -5,10 +5,10 @@
 use std::num::NonZeroU32;
 
 /// The place of an entry: any number but zero and the highest.
-pub type Place = NonZeroU32;
+pub type Position = NonZeroU32;
 
 /// The place of an entry that is expected: no other has it.
-const NOWHERE: Place = NonZeroU32::MAX;
+const NOWHERE: Position = NonZeroU32::MAX;
 
 /// How warm an entry is: 0 to `HEAT_MAX`.
 pub type Heat = u8;
@@ -24,7 +24,7 @@ const HEAT_AT: u32 = 62;
 
 /// An entry at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TagEntry {
     /// How warm it is.
     pub heat: Heat,
     /// Whether it was forgotten.
@@ -49,12 +49,12 @@ pub(super) const fn tag_of(hash: u64, level: u32) -> u64 {
 pub(super) struct Slot(pub(super) u64);
 
 impl Slot {
-    pub(super) fn new(place: Place, tag: u64, heat: Heat) -> Self {
+    pub(super) fn new(place: Position, tag: u64, heat: Heat) -> Self {
         let heat = u64::from(heat.min(HEAT_MAX));
         Self(u64::from(place.get()) | tag << TAG_AT | heat << HEAT_AT)
     }
 
-    pub(super) const fn place(self) -> Option<Place> {
+    pub(super) const fn place(self) -> Option<Position> {
         NonZeroU32::new(self.0 as u32)
     }
 
@@ -90,7 +90,7 @@ impl Slot {
     }
 
     /// The place, where it is an entry of this tag that is found.
-    pub(super) fn found_by(self, tag: u64) -> Option<Place> {
+    pub(super) fn found_by(self, tag: u64) -> Option<Position> {
         // A stale one differs in the bit above the tag: one comparison for both.
         let tag_and_stale = self.0 >> TAG_AT & ((1 << (TAG_BITS + 1)) - 1);
         if tag_and_stale == tag { self.place() } else { None }

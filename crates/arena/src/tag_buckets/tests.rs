@@ -3,8 +3,8 @@ use base::{Budget, ErrorKind, Rng};
 use super::slot::HEAT_MAX;
 use super::*;
 
-fn place(number: u64) -> Place {
-    Place::new(number as u32).unwrap()
+fn place(number: u64) -> Position {
+    Position::new(number as u32).unwrap()
 }
 
 fn index(entries: usize) -> TagBuckets {
@@ -12,7 +12,7 @@ fn index(entries: usize) -> TagBuckets {
 }
 
 /// Whether the entry at `at` is found.
-fn is_found(index: &TagBuckets, hash: u64, at: Place) -> bool {
+fn is_found(index: &TagBuckets, hash: u64, at: Position) -> bool {
     index.find(hash, |place| (place == at).then_some(())).is_some()
 }
 
@@ -85,7 +85,7 @@ mod on_threads {
         assert!(index.awaited(hash).is_none());
         assert_eq!((index.forget(hash), index.forget(hash)), (1, 0));
         assert_eq!((index.len(), index.stale_len()), (0, 1));
-        assert_eq!(index.entry(hash, place(5)), Some(Entry { heat: 2, is_stale: true }));
+        assert_eq!(index.entry(hash, place(5)), Some(TagEntry { heat: 2, is_stale: true }));
         assert!(index.awaited(other).is_none(), "another key of the bucket");
         // It moves, and stays stale.
         assert!(index.replace(hash, place(5), (place(6), 1)));
@@ -98,7 +98,7 @@ mod on_threads {
         assert!(!index.renew(other, bucket, place(9)), "nothing of that tag is stale");
         let (bucket, _) = index.awaited(hash).unwrap();
         assert!(index.renew(hash, bucket, place(9)) && index.awaited(hash).is_none());
-        assert_eq!(index.entry(hash, place(9)), Some(Entry { heat: 1, is_stale: false }));
+        assert_eq!(index.entry(hash, place(9)), Some(TagEntry { heat: 1, is_stale: false }));
         assert!(is_found(&index, hash, place(9)));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
         // An insert takes the place of a stale one, too, and one that is stale is removed.
@@ -217,7 +217,7 @@ mod on_threads {
         let index = index(KEYS as usize);
         // A place is two words: the key, and the key again.
         let rows = Words::reserve(2 * (KEYS as usize + 2)).unwrap();
-        let row = |place: Place| rows.get(2 * place.get() as usize, 2);
+        let row = |place: Position| rows.get(2 * place.get() as usize, 2);
         let hash = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -242,8 +242,8 @@ mod on_threads {
                 });
             }
             // One writer: a place is free once no entry names it.
-            let mut free: Vec<Place> = (1..=KEYS / 2).map(place).collect();
-            let mut at: Vec<Option<Place>> = vec![None; KEYS as usize + 1];
+            let mut free: Vec<Position> = (1..=KEYS / 2).map(place).collect();
+            let mut at: Vec<Option<Position>> = vec![None; KEYS as usize + 1];
             for _ in 0..ROUNDS {
                 let key = 1 + rng.below(KEYS);
                 let old = at[key as usize].take();

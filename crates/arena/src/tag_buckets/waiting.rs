@@ -1,7 +1,7 @@
 //! Entries that wait: for another version where one was forgotten, for a first one where there is none yet.
 
 use super::slot::{Awaited, Slot};
-use super::{Bucket, Locked, Place, TagBuckets, tag_of};
+use super::{Bucket, Locked, Position, TagBuckets, tag_of};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -70,7 +70,7 @@ impl TagBuckets {
 
     /// As [`TagBuckets::insert`], in the place and with the heat of the stale entry of that tag; false
     /// where there is none.
-    pub fn renew(&self, hash: u64, bucket: Bucket, place: Place) -> bool {
+    pub fn renew(&self, hash: u64, bucket: Bucket, place: Position) -> bool {
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let tag = tag_of(hash);
         let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_of(tag);

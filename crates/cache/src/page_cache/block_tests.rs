@@ -1,4 +1,4 @@
-//! Blocks that hang on pages.
+//! Blocks that attach on pages.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn read_block(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
         Some(Cached::Page { frame, wants_block }) => {
             assert_eq!(frame[..64], content(key)[..64]);
             if wants_block {
-                cache.hang(key, &block_of(key));
+                cache.attach(key, &block_of(key));
             }
             false
         }

@@ -46,7 +46,7 @@ impl Tiered {
     }
 
     /// Keeps in DRAM what was found below.
-    fn rise(&self, vacancy: super::Vacancy, key: u64, (value, hit): &(Vec<u8>, RowHit)) -> bool {
+    fn promote(&self, vacancy: super::Vacancy, key: u64, (value, hit): &(Vec<u8>, RowHit)) -> bool {
         let (key_bytes, RowHit { seqno, as_of, expiry, packed }) = (key.to_be_bytes(), *hit);
         let from = RowFrom::BelowRow;
         let row = Row { key: &key_bytes, value, packed, seqno, as_of, expiry, from };
@@ -64,7 +64,7 @@ impl Tiered {
         match &found {
             Some(row) => {
                 assert_eq!(row.0, value(key, 1, len));
-                self.rise(vacancy, key, row);
+                self.promote(vacancy, key, row);
             }
             None => _ = self.rows.fill(key, 1, 1, len),
         }
@@ -212,7 +212,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                         if before <= at
                             && let Some(vacancy) = vacancy
                         {
-                            it.rise(vacancy, key, &row);
+                            it.promote(vacancy, key, &row);
                         }
                     } else if before <= at
                         && let Some(vacancy) = vacancy

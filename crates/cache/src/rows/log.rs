@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 
-use arena::{Awaited, Bucket, Heat, Place, Removed, TagBuckets, Words};
+use arena::{Awaited, Bucket, Heat, Position, Removed, TagBuckets, Words};
 use base::{Account, Charge};
 
+use super::evicted_rows::{EvictedRow, EvictedRows, Leave};
 use super::ghost::Ghost;
-use super::leaving::{Leave, Leaver, Leaving};
 use super::policy::{self, Admission, Fate, Queue};
 use super::row::{Row, RowFrom, RowRef};
 use super::row_cache::ROW_BYTES_LEAST;
@@ -65,7 +65,7 @@ pub(super) struct RowLog {
     admission: Admission,
     pub(super) counts: RowStatistics,
     /// Rows on their way to the tier below, and the memory of that; none where none go there.
-    leaving: Leaving,
+    leaving: EvictedRows,
     leaving_charge: Option<Charge>,
     /// Kept for their memory: the rows of a segment, and a key.
     rows: Vec<(usize, u64)>,
@@ -80,14 +80,14 @@ struct Segment {
 }
 
 impl Segment {
-    /// The place of the row at word `at` of it. Place 0 is none: places are one word on.
-    fn place(self, at: usize) -> Option<Place> {
-        u32::try_from(self.number * SEGMENT_WORDS + at + 1).ok().and_then(Place::new)
+    /// The place of the row at word `at` of it. Position 0 is none: places are one word on.
+    fn place(self, at: usize) -> Option<Position> {
+        u32::try_from(self.number * SEGMENT_WORDS + at + 1).ok().and_then(Position::new)
     }
 }
 
 /// The first word of the row at `place`.
-pub(super) const fn word_of(place: Place) -> usize {
+pub(super) const fn word_of(place: Position) -> usize {
     place.get() as usize - 1
 }
 
@@ -104,7 +104,7 @@ impl RowLog {
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
-            leaving: Leaving::default(),
+            leaving: EvictedRows::default(),
             leaving_charge: None,
             rows: Vec::new(),
             scratch: Vec::new(),
@@ -238,7 +238,7 @@ impl RowLog {
         queue: Queue,
         count: usize,
         cleans: bool,
-    ) -> Option<(Place, &'a [std::sync::atomic::AtomicU64])> {
+    ) -> Option<(Position, &'a [std::sync::atomic::AtomicU64])> {
         let is_full = |segment: &Segment| segment.end + count > SEGMENT_WORDS;
         if self.queue(queue).back().is_none_or(is_full) {
             if cleans {
@@ -312,7 +312,7 @@ impl RowLog {
         Some(())
     }
 
-    fn evict(&mut self, shared: Shared<'_>, place: Place, hash: u64, queue: Queue) {
+    fn evict(&mut self, shared: Shared<'_>, place: Position, hash: u64, queue: Queue) {
         let removed = shared.index.remove(hash, place);
         if removed == Removed::Nothing {
             return;
@@ -330,13 +330,13 @@ impl RowLog {
         shared: Shared<'_>,
         below: &ScmTier,
         (hash, bucket, queue): (u64, Bucket, Queue),
-        place: Place,
+        place: Position,
     ) {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
         let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
         let left = match self.leaving_charge {
-            Some(_) => self.leaving.leave(Leaver { hash, bucket, queue }, words),
+            Some(_) => self.leaving.leave(EvictedRow { hash, bucket, queue }, words),
             None => Leave::Full,
         };
         match left {
@@ -348,11 +348,11 @@ impl RowLog {
 
     /// Has rows that leave wait for the tier below, as far as there is memory for that.
     pub(super) fn let_leave(&mut self, account: &Account) {
-        self.leaving_charge = Leaving::charge(account);
+        self.leaving_charge = EvictedRows::charge(account);
     }
 
     /// Gives the rows that wait for `taken`, which holds none any more.
-    pub(super) fn take_leaving(&mut self, taken: &mut Leaving) {
+    pub(super) fn take_leaving(&mut self, taken: &mut EvictedRows) {
         std::mem::swap(&mut self.leaving, taken);
     }
 
@@ -372,7 +372,7 @@ impl RowLog {
     }
 
     /// Writes the row at `from` again at the end of the main queue; false where there is no room.
-    fn keep(&mut self, shared: Shared<'_>, from: Place, hash: u64, heat: Heat) -> bool {
+    fn keep(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
         let old = shared.words.get(word_of(from), SEGMENT_WORDS);
         let Some(count) = RowRef::read(old).map(|row| row.words()) else { return false };
         let Some((to, words)) = self.append(shared, Queue::Main, count, false) else {

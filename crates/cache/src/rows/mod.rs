@@ -3,8 +3,8 @@
 //! [`RowCache`] is the whole of it: an index of tags ([`arena::TagBuckets`]) over a log of rows
 //! (`RowLog`) that is cleaned in the order of `policy`.
 
+mod evicted_rows;
 mod ghost;
-mod leaving;
 mod log;
 mod owner;
 pub mod policy;

@@ -40,7 +40,7 @@ use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
 use base::{Account, Reclaim, Result, Seqno};
 use parking_lot::Mutex;
 
-use super::leaving::Leaving;
+use super::evicted_rows::EvictedRows;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
 use super::policy::Queue;
@@ -57,7 +57,7 @@ pub struct RowCache {
     log: Mutex<RowLog>,
     /// Where rows go that leave, and rows on their way there.
     below: OnceLock<Arc<ScmTier>>,
-    leaving: Mutex<Leaving>,
+    leaving: Mutex<EvictedRows>,
     owners: AtomicU32,
     large: AtomicU64,
     busy: AtomicU64,

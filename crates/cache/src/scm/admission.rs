@@ -41,7 +41,7 @@ pub enum Refusal {
     /// The policy keeps its kind above.
     Kind,
     /// A merge wrote it, and the pages it takes over from left no slot.
-    Place,
+    ScmLocation,
     /// The tier is slower than flash.
     Slow,
 }
@@ -122,7 +122,7 @@ pub struct Inherited {
 pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), Refusal> {
     let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * INHERITED_PERCENT;
     match decide(offer) {
-        Ok(()) if places == 0 => Err(Refusal::Place),
+        Ok(()) if places == 0 => Err(Refusal::ScmLocation),
         Ok(()) if is_churned => Err(Refusal::Churn),
         decided => decided,
     }
@@ -171,7 +171,7 @@ mod tests {
     fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
         let late = Inherited { lookups: 1000, writes: 249 };
         assert_eq!(inherit(BACK, late, 1), Ok(()));
-        assert_eq!(inherit(BACK, late, 0), Err(Refusal::Place));
+        assert_eq!(inherit(BACK, late, 0), Err(Refusal::ScmLocation));
         // Room or not, where it is merged again and again.
         let churned = Inherited { writes: 250, ..late };
         for has_room in [true, false] {

@@ -10,13 +10,13 @@ use base::limits::PAGE_BYTES;
 
 use super::admission::Refusal;
 use super::backing::{DEPTH, Held, Writer, Written};
-use super::detour::Judgement;
 use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
 use super::offers::{Origin, Staged};
 use super::row_sets::{Scratch, Share};
-use super::slot_map::{Entry, tag_of};
+use super::slot_map::{SlotEntry, tag_of};
 use super::statistics::count;
 use super::tier::ScmTier;
+use super::tier_bypass::Judgement;
 use super::write_budget::WriteBudget;
 use crate::turns::KindTurns;
 use crate::{PageCache, PageKey};
@@ -41,7 +41,7 @@ const MAP_INTERVAL: Duration = Duration::from_millis(100);
 const RECKON_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the one who does the background work has.
-pub(crate) struct Desk {
+pub(crate) struct ScmWriterState {
     writer: Writer,
     pub(super) budget: WriteBudget,
     /// Pages of the map that changed since they were written.
@@ -65,7 +65,7 @@ pub(crate) struct Desk {
     pub(super) scratch: Scratch,
 }
 
-impl Desk {
+impl ScmWriterState {
     pub(super) fn new(writer: Writer, layout: Layout, budget: WriteBudget) -> Self {
         let dirty = vec![false; layout.map_pages];
         Self {
@@ -114,24 +114,25 @@ impl ScmTier {
     /// Does a bounded piece of what waits; whether more does. `cache` is the tier above.
     pub fn step(&self, cache: &PageCache) -> bool {
         let now = self.now();
-        let mut desk = self.desk.lock();
+        let mut writer = self.writer.lock();
         if self.is_off() {
             drop(self.offers.take_staged(usize::MAX));
             drop(self.offers.take_rising());
             return false;
         }
         self.promote(cache);
-        self.bury(&mut desk);
-        let done =
-            self.write_staged(&mut desk, cache, now).and_then(|()| self.write_map(&mut desk, now));
-        self.share_slots(&mut desk);
-        self.fullness.store(desk.budget.fullness(now), Relaxed);
+        self.purge_file(&mut writer);
+        let done = self
+            .write_staged(&mut writer, cache, now)
+            .and_then(|()| self.write_map(&mut writer, now));
+        self.share_slots(&mut writer);
+        self.fullness.store(writer.budget.fullness(now), Relaxed);
         self.measured.reckon(&self.counters);
-        let (at, before) = desk.reckoned;
+        let (at, before) = writer.reckoned;
         if now.saturating_sub(at) >= RECKON_INTERVAL {
             let turns = self.measured.reckon_share(&self.counters, before, cache.turns());
-            desk.reckoned = (now, turns);
-            desk.judged = self.detour.look(desk.judged);
+            writer.reckoned = (now, turns);
+            writer.judged = self.detour.look(writer.judged);
         }
         if let Err(error) = done.and_then(|()| self.backing.check()) {
             self.fail(error);
@@ -169,7 +170,7 @@ impl ScmTier {
     }
 
     /// Drops pages of files that are gone.
-    fn bury(&self, desk: &mut Desk) {
+    fn purge_file(&self, writer: &mut ScmWriterState) {
         let Some((file, pages)) = self.offers.next_dead(DEAD_PAGES) else { return };
         for page in pages {
             let hash = PageKey { file, page }.hash();
@@ -178,12 +179,17 @@ impl ScmTier {
             {
                 count(&self.counters.dropped);
                 self.counters.resident.fetch_sub(1, Relaxed);
-                desk.changed(slot);
+                writer.changed(slot);
             }
         }
     }
 
-    fn write_staged(&self, desk: &mut Desk, cache: &PageCache, now: Duration) -> Result<()> {
+    fn write_staged(
+        &self,
+        writer: &mut ScmWriterState,
+        cache: &PageCache,
+        now: Duration,
+    ) -> Result<()> {
         let staged = self.offers.take_staged(BATCH);
         if staged.is_empty() {
             return Ok(());
@@ -200,19 +206,19 @@ impl ScmTier {
                 self.counters.refused(Refusal::Dead);
                 continue;
             }
-            match self.write(desk, now, page)? {
+            match self.write(writer, now, page)? {
                 Ok(None) => {}
                 Ok(Some(slot)) => placed.push((slot, page)),
                 Err(refusal) => self.counters.refused(refusal),
             }
         }
-        desk.writer.finish()?;
+        writer.writer.finish()?;
         if let Some(each) = self.now().saturating_sub(began).checked_div(placed.len() as u32) {
             self.measured.write(each);
         }
         for (slot, page) in placed {
             let tag = tag_of(&page.frame);
-            self.map.place(slot, Entry { hash: page.hash, tag }, page.kind);
+            self.map.place(slot, SlotEntry { hash: page.hash, tag }, page.kind);
             self.counters.resident.fetch_add(1, Relaxed);
             match page.origin {
                 Origin::Demoted => count(&self.counters.demoted),
@@ -223,8 +229,8 @@ impl ScmTier {
                 }
                 Origin::Read => {}
             }
-            desk.changed(slot);
-            desk.owed += 1;
+            writer.changed(slot);
+            writer.owed += 1;
         }
         Ok(())
     }
@@ -232,67 +238,73 @@ impl ScmTier {
     /// Writes a page that was let in; the slot, which nobody finds until it is told whose it is.
     fn write(
         &self,
-        desk: &mut Desk,
+        writer: &mut ScmWriterState,
         now: Duration,
         page: &Staged,
     ) -> Result<std::result::Result<Option<usize>, Refusal>> {
         if self.map.find(page.hash).is_some() {
             return Ok(Ok(None));
         }
-        if desk.budget.left(now) < PAGE_BYTES as u64 {
+        if writer.budget.left(now) < PAGE_BYTES as u64 {
             return Ok(Err(Refusal::Budget));
         }
         let Some(slot) = self.map.room_for(page.hash) else { return Ok(Err(Refusal::Busy)) };
         let empty = || self.take_slot(slot);
         let at = self.layout.page_of(slot);
-        match desk.writer.write(&self.backing, at, &page.frame, empty)? {
+        match writer.writer.write(&self.backing, at, &page.frame, empty)? {
             Written::InUse => Ok(Err(Refusal::Busy)),
             Written::Yes => {
-                self.spend(desk, now, PAGE_BYTES, false);
+                self.spend(writer, now, PAGE_BYTES, false);
                 Ok(Ok(Some(slot)))
             }
         }
     }
 
     /// Counts bytes that were written; `is_map`: of the map, or of the first page.
-    pub(super) fn spend(&self, desk: &mut Desk, now: Duration, bytes: usize, is_map: bool) {
+    pub(super) fn spend(
+        &self,
+        writer: &mut ScmWriterState,
+        now: Duration,
+        bytes: usize,
+        is_map: bool,
+    ) {
         let bytes = bytes as u64;
-        desk.budget.spend(now, bytes);
+        writer.budget.spend(now, bytes);
         self.counters.bytes_written.fetch_add(bytes, Relaxed);
         match is_map {
             true => _ = self.counters.bytes_written_map.fetch_add(bytes, Relaxed),
-            false => desk.quiet_since = now,
+            false => writer.quiet_since = now,
         }
     }
 
     /// Writes pages of the map that changed: as many as are due, and more where nothing else was to be
     /// written.
-    fn write_map(&self, desk: &mut Desk, now: Duration) -> Result<()> {
-        let due = desk.owed / PAGES_PER_MAP_PAGE;
-        desk.owed %= PAGES_PER_MAP_PAGE;
-        let is_quiet = now.saturating_sub(desk.quiet_since) >= MAP_INTERVAL;
+    fn write_map(&self, writer: &mut ScmWriterState, now: Duration) -> Result<()> {
+        let due = writer.owed / PAGES_PER_MAP_PAGE;
+        writer.owed %= PAGES_PER_MAP_PAGE;
+        let is_quiet = now.saturating_sub(writer.quiet_since) >= MAP_INTERVAL;
         let is_idle = self.offers.staged() == 0 && is_quiet;
         let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
         if is_idle {
-            desk.quiet_since = now;
+            writer.quiet_since = now;
         }
         for _ in 0..most {
-            if desk.budget.left(now) < PAGE_BYTES as u64 || !self.write_dirty(desk)? {
+            if writer.budget.left(now) < PAGE_BYTES as u64 || !self.write_dirty(writer)? {
                 break;
             }
-            self.spend(desk, now, PAGE_BYTES, true);
+            self.spend(writer, now, PAGE_BYTES, true);
         }
-        desk.writer.finish()
+        writer.writer.finish()
     }
 
     /// Writes one page of the map that changed; whether there was one.
-    fn write_dirty(&self, desk: &mut Desk) -> Result<bool> {
-        let Some(number) = desk.next_dirty() else { return Ok(false) };
-        let mut entries = [Entry::default(); SLOTS_PER_PAGE];
+    fn write_dirty(&self, writer: &mut ScmWriterState) -> Result<bool> {
+        let Some(number) = writer.next_dirty() else { return Ok(false) };
+        let mut entries = [SlotEntry::default(); SLOTS_PER_PAGE];
         self.map.entries(number * SLOTS_PER_PAGE, &mut entries);
         let page = encode_map(self.id, number, &entries);
         // Nobody reads the map's pages: none is in use.
-        desk.writer.write(&self.backing, 1 + number, &page, || {})?;
+        writer.writer.write(&self.backing, 1 + number, &page, || {})?;
         Ok(true)
     }
 
@@ -300,15 +312,15 @@ impl ScmTier {
     /// what is found again when the tier is opened next; what is not written is what a crash would cost.
     fn write_rest_of_map(&self) -> Result<()> {
         let now = self.now();
-        let mut desk = self.desk.lock();
+        let mut writer = self.writer.lock();
         if self.is_off() {
             return Ok(());
         }
         // Bounded: each turn leaves one page less.
-        while desk.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut desk)? {
-            self.spend(&mut desk, now, PAGE_BYTES, true);
+        while writer.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut writer)? {
+            self.spend(&mut writer, now, PAGE_BYTES, true);
         }
-        desk.writer.finish()
+        writer.writer.finish()
     }
 }
 

@@ -34,12 +34,12 @@ pub(crate) enum Held {
     /// Where it lies.
     InPlace(Pinned),
     /// To be read from here.
-    AtDevice(Place),
+    AtDevice(ScmLocation),
 }
 
 /// Where on a device a page lies that nobody writes meanwhile.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScmLocation {
     pub(crate) file: Arc<dyn File>,
     /// The offset, bytes.
     pub(crate) at: u64,
@@ -115,7 +115,7 @@ impl Backing {
             Self::Device(device) => {
                 let (file, at) = (Arc::clone(device.blocks.file()), (page * PAGE_BYTES) as u64);
                 let _reading = device.pins.read(page)?;
-                Some(Held::AtDevice(Place { file, at, _reading }))
+                Some(Held::AtDevice(ScmLocation { file, at, _reading }))
             }
         }
     }

@@ -9,7 +9,7 @@
 use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, Result, hash64, put_u16, put_u32, put_u64};
 
-use super::slot_map::{Entry, WAYS};
+use super::slot_map::{SlotEntry, WAYS};
 
 /// What a tier's file begins with, of every version.
 pub const SCM_MAGIC: [u8; 8] = *b"TERRASCM";
@@ -95,7 +95,7 @@ pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
 }
 
 /// Page `number` of the map: what is to be known of its slots.
-pub(crate) fn encode_map(tier: u64, number: usize, slots: &[Entry; SLOTS_PER_PAGE]) -> Vec<u8> {
+pub(crate) fn encode_map(tier: u64, number: usize, slots: &[SlotEntry; SLOTS_PER_PAGE]) -> Vec<u8> {
     let mut body = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut body, number as u64);
     slots.iter().for_each(|slot| put_u64(&mut body, slot.hash));
@@ -111,7 +111,7 @@ pub(crate) fn encode_map(tier: u64, number: usize, slots: &[Entry; SLOTS_PER_PAG
 ///
 /// # Errors
 /// `Corrupt` where it is no such page of this tier's.
-pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<Entry>> {
+pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<SlotEntry>> {
     let mut cursor = Cursor::new("map page of an SCM tier", page);
     let stored = cursor.u64()?;
     let computed = hash64(tier, page.get(8..).unwrap_or_default());
@@ -122,7 +122,7 @@ pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<En
             .got(format_args!("{stored:016x} of page {found}")));
     }
     let hashes = (0..SLOTS_PER_PAGE).map(|_| cursor.u64()).collect::<Result<Vec<_>>>()?;
-    hashes.into_iter().map(|hash| Ok(Entry { hash, tag: cursor.u16()? })).collect()
+    hashes.into_iter().map(|hash| Ok(SlotEntry { hash, tag: cursor.u16()? })).collect()
 }
 
 #[cfg(test)]
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let mut slots = [Entry::default(); SLOTS_PER_PAGE];
+        let mut slots = [SlotEntry::default(); SLOTS_PER_PAGE];
         let first = [(1, 0x0111), (2, 0x0222), (0xffee, 0x0344)];
-        slots.iter_mut().zip(first).for_each(|(slot, (hash, tag))| *slot = Entry { hash, tag });
+        slots.iter_mut().zip(first).for_each(|(slot, (hash, tag))| *slot = SlotEntry { hash, tag });
         let pages = [encode_head(7, 4096), encode_map(7, 3, &slots)].concat();
         assert_eq!(pages, golden(include_str!("../../golden/scm-tier.hex")));
     }
@@ -170,7 +170,7 @@ mod tests {
         let head = encode_head(7, 4096);
         assert_eq!(decode_head(&head, 4096).unwrap(), 7);
         assert!(decode_head(&head, 4097).is_err());
-        let slot = |number: usize| Entry { hash: number as u64 + 1, tag: 7 * number as u16 };
+        let slot = |number: usize| SlotEntry { hash: number as u64 + 1, tag: 7 * number as u16 };
         let slots = std::array::from_fn(slot);
         let map = encode_map(7, 3, &slots);
         assert_eq!(decode_map(7, 3, &map).unwrap(), slots);

@@ -97,14 +97,14 @@ fn what_is_lost_does_not_go_up() {
     drop(it.tier.offers.take_rising());
     let pages: Vec<u64> = it.pages().into_iter().take(40).collect();
     let (first, second) = pages.split_at(20);
-    let rise = |pages: &[u64]| {
-        assert!(pages.iter().all(|page| it.tier.offers.rise(key(*page), KIND)));
+    let promote = |pages: &[u64]| {
+        assert!(pages.iter().all(|page| it.tier.offers.promote(key(*page), KIND)));
         it.tier.step(&it.cache);
         pages.iter().filter(|page| it.cache.peek(key(**page)).is_some()).count()
     };
-    assert_eq!(rise(first), 20);
+    assert_eq!(promote(first), 20);
     it.cut();
-    assert_eq!(rise(second), 0);
+    assert_eq!(promote(second), 0);
     assert!(it.is_off());
 }
 

@@ -13,15 +13,13 @@
 //! is off from then on, and the store goes on without it.
 
 pub mod admission;
-mod aside;
 mod background;
 mod backing;
 mod costs;
-mod detour;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod heirs;
 mod journal;
+mod latency_sampler;
 mod offers;
 mod open;
 mod pins;
@@ -33,6 +31,8 @@ mod shared_ghost;
 mod slot_map;
 mod statistics;
 mod tier;
+mod tier_bypass;
+mod warm_outputs;
 mod write_budget;
 
 pub use admission::Admission;
@@ -47,7 +47,7 @@ pub use write_budget::WriteBudget;
 
 pub(crate) use costs::DRAM_HIT_NANOS;
 pub(crate) use row_sets::NewRow;
-pub(crate) use tier::Leaving;
+pub(crate) use tier::EvictedPage;
 
 #[cfg(test)]
 mod lost_tests;

@@ -107,7 +107,7 @@ impl Offers {
     }
 
     /// Whether there was room.
-    pub(crate) fn rise(&self, key: PageKey, kind: PageKind) -> bool {
+    pub(crate) fn promote(&self, key: PageKey, kind: PageKind) -> bool {
         let mut rising = self.rising.lock();
         if rising.len() >= RISING_MAX {
             return false;
@@ -127,7 +127,7 @@ impl Offers {
 
     /// Has the pages go; false where there is no room, unless they are the next ones of the file that
     /// came last: those of it that lie below, or come late, are left to be pushed out.
-    pub(crate) fn bury(&self, file: u64, pages: Range<u32>) -> bool {
+    pub(crate) fn purge_file(&self, file: u64, pages: Range<u32>) -> bool {
         let mut dead = self.dead.lock();
         if pages.is_empty() {
             return true;

@@ -7,7 +7,7 @@ use base::{Account, Clock, Error, Result, hash64};
 use media::scm::Scm;
 
 use super::admission::Admission;
-use super::background::Desk;
+use super::background::ScmWriterState;
 use super::backing::Backing;
 use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
 use super::placement::Placement;
@@ -69,14 +69,14 @@ impl ScmTier {
             true => WriteBudget::used(options.write_budget, clock.monotonic()),
             false => WriteBudget::new(options.write_budget),
         };
-        let desk = Desk::new(writer, layout, budget);
+        let writer = ScmWriterState::new(writer, layout, budget);
         let policies = (options.placement, options.admission);
         let tier =
-            Self::new((backing, layout, id), policies, (desk, prior), charge, Arc::clone(clock));
+            Self::new((backing, layout, id), policies, (writer, prior), charge, Arc::clone(clock));
         match is_found {
             true => tier.restore(),
             // The first page counts, too.
-            false => tier.spend(&mut tier.desk.lock(), tier.now(), PAGE_BYTES, true),
+            false => tier.spend(&mut tier.writer.lock(), tier.now(), PAGE_BYTES, true),
         }
         Ok(tier)
     }

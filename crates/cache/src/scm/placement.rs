@@ -138,7 +138,7 @@ impl Placement {
 
     /// Whether a page below that was asked for as often as `heat` says is to be copied up.
     #[must_use]
-    pub const fn goes_up(self, kind: PageKind, heat: u8, worthy: Option<u8>) -> bool {
+    pub const fn is_promoted(self, kind: PageKind, heat: u8, worthy: Option<u8>) -> bool {
         match (self, kind) {
             (Self::DramFirst, _) => heat >= 2,
             (Self::ScmFirst, _) | (Self::ByKind, PageKind::Meta) => true,
@@ -197,15 +197,15 @@ mod tests {
         assert_eq!(on_miss(Adaptive, NEAR), [true, false]);
         let up = |policy: Placement, kind| {
             (1..=3)
-                .filter(|heat| policy.goes_up(kind, *heat, CXL.worthy_heat()))
+                .filter(|heat| policy.is_promoted(kind, *heat, CXL.worthy_heat()))
                 .collect::<Vec<_>>()
         };
         assert_eq!(up(DramFirst, Data), [2, 3]);
         assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
         assert!(up(ByKind, Data).is_empty());
         assert!(up(Adaptive, Data).is_empty());
-        assert!(up(Adaptive, Meta).is_empty() && Adaptive.goes_up(Meta, 1, Some(1)));
-        let heats = (1..=3).filter(|heat| Adaptive.goes_up(Data, *heat, SSD.worthy_heat()));
+        assert!(up(Adaptive, Meta).is_empty() && Adaptive.is_promoted(Meta, 1, Some(1)));
+        let heats = (1..=3).filter(|heat| Adaptive.is_promoted(Data, *heat, SSD.worthy_heat()));
         assert_eq!(heats.collect::<Vec<_>>(), [2, 3]);
         assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));
     }

@@ -3,7 +3,7 @@
 use base::Rng;
 
 use super::placement::{Costs, Placement};
-use super::reference::{Found, Reference};
+use super::reference::{FoundIn, Reference};
 use super::slot_map::WAYS;
 use crate::curve::{Simulations, Subject, held};
 use crate::{PageKey, PageKind};
@@ -49,7 +49,7 @@ fn compare(
     let part = |of: u64| 100.0 * of as f64 / f64::from(count);
     let curve = curve.curve(count.into());
     let told = sizes.map(|bytes| 100.0 * (1.0 - curve.miss_ratio(bytes as f64)));
-    let [dram, scm] = [Found::Dram, Found::Scm].map(|tier| found[tier as usize]);
+    let [dram, scm] = [FoundIn::Dram, FoundIn::Scm].map(|tier| found[tier as usize]);
     Compared { dram: [told[0], part(dram)], both: [told[1], part(dram + scm)] }
 }
 

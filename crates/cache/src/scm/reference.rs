@@ -1,7 +1,7 @@
 //! The two tiers as plain data: what each access must find, told without frames, locks, queues or
 //! threads. It shares the pure policies with the tiers, and the ghosts that remember
 //! what went ([`Ghost`]); where pages lie, what is written when, the budget and what its past was, which
-//! files are gone and how pages rise it has by itself.
+//! files are gone and how pages promote it has by itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{PageKey, PageKind};
 
 /// Where an access found its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundIn {
     Dram,
     Scm,
     Nowhere,
@@ -34,7 +34,7 @@ type Set = ([Option<(u64, u8)>; WAYS], usize);
 /// The hash of a slot that is being written.
 const TAKEN: u64 = u64::MAX;
 
-/// Turns of pages of one kind of the main queue in DRAM, and which part of them may rise by these, in 256ths.
+/// Turns of pages of one kind of the main DRAM queue, and the share of them these may promote, in 256ths.
 struct Rising {
     /// Those for which they stayed, and those at which they left.
     turns: (u64, u64),
@@ -163,17 +163,17 @@ impl Reference {
     }
 
     /// One page asked for at a time that does not pass, read where it is nowhere, and what follows.
-    pub(super) fn access(&mut self, key: PageKey, kind: PageKind) -> Found {
+    pub(super) fn access(&mut self, key: PageKey, kind: PageKind) -> FoundIn {
         self.access_run(&[key], kind, Duration::ZERO)
     }
 
     /// The pages of a run: all of them are somewhere, or all are read. Where the last was that was looked
     /// for.
-    pub(super) fn access_run(&mut self, run: &[PageKey], kind: PageKind, now: Duration) -> Found {
-        let mut found = Found::Dram;
+    pub(super) fn access_run(&mut self, run: &[PageKey], kind: PageKind, now: Duration) -> FoundIn {
+        let mut found = FoundIn::Dram;
         for key in run {
             found = self.look(*key, kind);
-            if found == Found::Nowhere {
+            if found == FoundIn::Nowhere {
                 run.iter().for_each(|key| self.fill(*key, kind));
                 break;
             }
@@ -221,25 +221,25 @@ impl Reference {
         }
     }
 
-    fn look(&mut self, key: PageKey, kind: PageKind) -> Found {
+    fn look(&mut self, key: PageKey, kind: PageKind) -> FoundIn {
         let mut all = self.new.iter_mut().chain(&mut self.main);
         if let Some(page) = all.find(|page| page.key == key) {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
-            return Found::Dram;
+            return FoundIn::Dram;
         }
         let worthy = self.worthy(kind, key.hash());
-        let Some((_, heat)) = self.slot(key.hash()) else { return Found::Nowhere };
+        let Some((_, heat)) = self.slot(key.hash()) else { return FoundIn::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
-        match self.placement.goes_up(kind, heat, worthy) {
-            true if self.is_device => self.rise(key, kind),
+        match self.placement.is_promoted(kind, heat, worthy) {
+            true if self.is_device => self.promote(key, kind),
             true => self.rises.push((key, kind)),
             false => {}
         }
-        Found::Scm
+        FoundIn::Scm
     }
 
-    fn rise(&mut self, key: PageKey, kind: PageKind) {
+    fn promote(&mut self, key: PageKey, kind: PageKind) {
         self.insert(key, kind, true);
         if let Some((_, heat)) = self.slot(key.hash()) {
             *heat = 2;
@@ -257,7 +257,7 @@ impl Reference {
 
     fn step(&mut self, now: Duration) {
         for (key, kind) in std::mem::take(&mut self.rises) {
-            self.rise(key, kind);
+            self.promote(key, kind);
         }
         self.write(now);
         self.writes.write_map(now);

@@ -10,7 +10,7 @@ use base::{ManualClock, Rng};
 use media::{Medium, MemoryMedium};
 
 use super::placement::ALL;
-use super::reference::{Found, Reference};
+use super::reference::{FoundIn, Reference};
 use super::tests::{MIB, above, blocks, fill, key, look, memory, options, skewed, timed};
 use super::*;
 use crate::{LiveFile, PageCache, PageKey, PageKind};
@@ -74,10 +74,10 @@ impl Pair {
         let is_meta = first % self.meta_part == self.meta_part - 1;
         let kind = if is_meta { PageKind::Meta } else { PageKind::Data };
         let run: Vec<PageKey> = (first..first + pages).map(key).collect();
-        let mut found = Found::Dram;
+        let mut found = FoundIn::Dram;
         for key in &run {
             found = look(&self.cache, *key, kind);
-            if found == Found::Nowhere {
+            if found == FoundIn::Nowhere {
                 run.iter().for_each(|key| fill(&self.cache, *key, kind));
                 break;
             }

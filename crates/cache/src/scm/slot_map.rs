@@ -47,7 +47,7 @@ pub(crate) const SLOT_SIXTEENTHS: u64 = 16 * (8 + 2) + 1;
 
 /// What survives a restart of a slot: the hash of its page, 0 for none, and the page's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct SlotEntry {
     pub(crate) hash: u64,
     pub(crate) tag: u16,
 }
@@ -260,7 +260,7 @@ impl SlotMap {
     }
 
     /// Has `slot`, taken until now, hold the page with this hash and tag, as warm as that.
-    pub(crate) fn place(&self, slot: usize, Entry { hash, tag }: Entry, kind: PageKind) {
+    pub(crate) fn place(&self, slot: usize, SlotEntry { hash, tag }: SlotEntry, kind: PageKind) {
         if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
             let heat = match kind {
                 PageKind::Data => 0,
@@ -274,19 +274,19 @@ impl SlotMap {
     }
 
     /// The entries of the slots from `first` on; as many as `into` has room for. For the one writer.
-    pub(crate) fn entries(&self, first: usize, into: &mut [Entry]) {
+    pub(crate) fn entries(&self, first: usize, into: &mut [SlotEntry]) {
         let from = self.hashes.get(first..).unwrap_or_default();
         for (slot, (entry, word)) in (first..).zip(into.iter_mut().zip(from)) {
             *entry = match word.load(Relaxed) {
-                EMPTY | TAKEN => Entry::default(),
-                hash => Entry { hash, tag: self.tag(slot) },
+                EMPTY | TAKEN => SlotEntry::default(),
+                hash => SlotEntry { hash, tag: self.tag(slot) },
             };
         }
     }
 
     /// Takes back what [`SlotMap::entries`] gave, where a hash lies in a set that it may lie in; how many
     /// pages it is.
-    pub(crate) fn restore(&self, first: usize, entries: &[Entry]) -> usize {
+    pub(crate) fn restore(&self, first: usize, entries: &[SlotEntry]) -> usize {
         let mut placed = 0;
         for (slot, entry) in (first..self.slots()).zip(entries) {
             let is_one = entry.hash != EMPTY && entry.hash != TAKEN;

@@ -7,8 +7,8 @@ fn hash(number: u64) -> u64 {
 }
 
 /// Whose tag is made of the hash.
-fn entry(hash: u64) -> Entry {
-    Entry { hash, tag: hash as u16 & 0x7ff }
+fn entry(hash: u64) -> SlotEntry {
+    SlotEntry { hash, tag: hash as u16 & 0x7ff }
 }
 
 fn put(map: &SlotMap, number: u64) -> usize {
@@ -84,7 +84,7 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     (0..400).for_each(|number| {
         put(&map, number);
     });
-    let mut entries = vec![Entry::default(); map.slots()];
+    let mut entries = vec![SlotEntry::default(); map.slots()];
     map.entries(0, &mut entries);
     let again = SlotMap::new(32);
     let placed = again.restore(0, &entries);
@@ -109,7 +109,7 @@ fn what_was_asked_for_outlives_what_was_only_found() {
     (0..WAYS as u64).for_each(|number| {
         put(&map, number);
     });
-    let mut entries = vec![Entry::default(); map.slots()];
+    let mut entries = vec![SlotEntry::default(); map.slots()];
     map.entries(0, &mut entries);
     let again = SlotMap::new(1);
     assert_eq!(again.restore(0, &entries), WAYS);

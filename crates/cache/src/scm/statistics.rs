@@ -39,7 +39,7 @@ pub struct ScmStatistics {
     pub dropped: u64,
     /// Files, or parts of them, that went while too many others waited for it: what lies below of them
     /// goes as others push it out.
-    pub unburied: u64,
+    pub unpurged: u64,
     /// Dropped since their bytes were not what they should be.
     pub damaged: u64,
     /// Verified where they lay, in the background.
@@ -101,7 +101,7 @@ pub(crate) struct Counters {
     pub(crate) carried: AtomicU64,
     pub(crate) promoted: AtomicU64,
     pub(crate) dropped: AtomicU64,
-    pub(crate) unburied: AtomicU64,
+    pub(crate) unpurged: AtomicU64,
     pub(crate) damaged: AtomicU64,
     pub(crate) scrubbed: AtomicU64,
     pub(crate) late: AtomicU64,
@@ -151,7 +151,7 @@ impl Counters {
                 busy: refused(Refusal::Busy),
                 dead: refused(Refusal::Dead),
                 kind: refused(Refusal::Kind),
-                place: refused(Refusal::Place),
+                place: refused(Refusal::ScmLocation),
                 slow: refused(Refusal::Slow),
             },
             kept: of(&self.kept),
@@ -159,7 +159,7 @@ impl Counters {
             carried: of(&self.carried),
             promoted: of(&self.promoted),
             dropped: of(&self.dropped),
-            unburied: of(&self.unburied),
+            unpurged: of(&self.unpurged),
             damaged: of(&self.damaged),
             scrubbed: of(&self.scrubbed),
             late: of(&self.late),

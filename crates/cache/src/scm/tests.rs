@@ -6,7 +6,7 @@ use base::{Account, Clock, ManualClock, Rng};
 use media::scm::{Blocks, Facts, Persistence, Region, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, Metered, OpKind, Rule};
 
-use super::reference::Found;
+use super::reference::FoundIn;
 use super::*;
 use crate::{PageCache, PageKey, PageKind};
 
@@ -79,11 +79,11 @@ pub(super) fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
 }
 
 /// Where the page is, used as the engine does.
-pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
+pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     let check = |page: &[u8]| page[..64] == content(key)[..64];
     if let Some(frame) = cache.get(key, kind) {
         assert!(check(&frame), "{key:?}");
-        return Found::Dram;
+        return FoundIn::Dram;
     }
     let tier = cache.below().unwrap();
     match tier.find(key, kind) {
@@ -93,7 +93,7 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
                 if !page.is_verified {
                     tier.verified(&page);
                 }
-                return Found::Scm;
+                return FoundIn::Scm;
             }
             assert!(!page.is_verified, "{key:?}");
             tier.damaged(page.slot);
@@ -105,17 +105,17 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
                 Err(error) => tier.fail(error),
                 Ok(()) if !check(&buf) => tier.damaged(read.slot),
                 Ok(()) => {
-                    if read.goes_up
+                    if read.is_promoted
                         && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some()
                     {
                         tier.promoted(read.slot);
                     }
-                    return Found::Scm;
+                    return FoundIn::Scm;
                 }
             }
         }
     }
-    Found::Nowhere
+    FoundIn::Nowhere
 }
 
 /// Reads the page from flash.
@@ -124,9 +124,9 @@ pub(super) fn fill(cache: &PageCache, key: PageKey, kind: PageKind) {
 }
 
 /// Reads as the engine does.
-fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> Found {
+fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     let found = look(cache, key, kind);
-    if found == Found::Nowhere {
+    if found == FoundIn::Nowhere {
         fill(cache, key, kind);
     }
     found
@@ -199,7 +199,7 @@ fn restarted(is_clean: bool) -> f64 {
         tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
     let cache = above(&second, 2 * MIB);
     let found =
-        before.iter().filter(|page| read(&cache, key(**page), PageKind::Data) == Found::Scm);
+        before.iter().filter(|page| read(&cache, key(**page), PageKind::Data) == FoundIn::Scm);
     let part = found.count() as f64 / before.len() as f64;
     let counts = second.statistics();
     assert!(before.len() > 1000 && counts.restored as usize <= before.len(), "{counts:?}");
@@ -231,7 +231,7 @@ fn a_place_of_anothers_bytes_is_taken_over_and_damaged_pages_are_dropped() {
     }
     // The middle of the slots is overwritten behind its back.
     (40..80).for_each(|at| noise(at * 16 * 4096, at));
-    let found = (0..1500).filter(|page| read(&cache, key(*page), PageKind::Data) == Found::Scm);
+    let found = (0..1500).filter(|page| read(&cache, key(*page), PageKind::Data) == FoundIn::Scm);
     let found = found.count();
     let damaged = first.statistics().damaged;
     assert!(damaged > 300 && found > 500, "{damaged} damaged, {found} found");
@@ -399,7 +399,7 @@ fn a_tier_begins_with_its_prior_and_believes_what_it_sees() {
     }
     let resident = tier.statistics().resident;
     assert!(resident > 50, "{resident}");
-    assert!((0..600).all(|page| look(&cache, key(page), PageKind::Data) != Found::Nowhere));
+    assert!((0..600).all(|page| look(&cache, key(page), PageKind::Data) != FoundIn::Nowhere));
 }
 
 /// Files go faster than they are looked for: those too many are counted, and the rest goes.
@@ -415,11 +415,11 @@ fn files_that_go_while_too_many_wait_are_counted() {
     (0..1023).for_each(|file| tier.remove_file(file, 10));
     tier.remove_pages(key(0).file, 0..100);
     tier.remove_pages(key(0).file, 100..1024);
-    assert_eq!(tier.statistics().unburied, 0);
+    assert_eq!(tier.statistics().unpurged, 0);
     (2000..2007).for_each(|file| tier.remove_file(file, 10));
-    assert_eq!(tier.statistics().unburied, 7);
+    assert_eq!(tier.statistics().unpurged, 7);
     while tier.step(&cache) {}
-    assert_eq!((tier.statistics().resident, tier.statistics().unburied), (0, 7));
+    assert_eq!((tier.statistics().resident, tier.statistics().unpurged), (0, 7));
 }
 
 #[test]
@@ -439,7 +439,7 @@ fn readers_get_their_pages_and_no_others_while_slots_are_written() {
                             break;
                         }
                         let page = skewed(&mut rng, 3000);
-                        hits += u32::from(read(cache, key(page), PageKind::Data) == Found::Scm);
+                        hits += u32::from(read(cache, key(page), PageKind::Data) == FoundIn::Scm);
                     }
                     hits
                 })

@@ -16,13 +16,11 @@ use media::{File, Queue};
 use parking_lot::Mutex;
 
 use super::admission::{Admission, Offer, Refusal};
-use super::aside::Aside;
-use super::background::Desk;
-use super::backing::{Backing, Held, Place};
+use super::background::ScmWriterState;
+use super::backing::{Backing, Held, ScmLocation};
 use super::costs::Measured;
-use super::detour::{Detour, Way};
-use super::heirs::Inheriting;
 use super::journal::Layout;
+use super::latency_sampler::LatencySampler;
 use super::offers::{Offers, Origin, Staged};
 use super::placement::{Placement, Tier};
 use super::prior::Prior;
@@ -30,6 +28,8 @@ use super::row_sets::{RowSets, pages_remembered, rows_remembered};
 use super::shared_ghost::SharedGhost;
 use super::slot_map::{SlotMap, tag_of};
 use super::statistics::{Counters, ScmStatistics, count};
+use super::tier_bypass::{TierBypass, Way};
+use super::warm_outputs::WarmOutputs;
 use crate::{PageKey, PageKind};
 
 /// A tier of 4 KiB slots below DRAM, shared by any number of threads and stores.
@@ -46,9 +46,9 @@ pub struct ScmTier {
     pub(super) counters: Counters,
     prior: Prior,
     pub(super) measured: Measured,
-    pub(super) detour: Detour,
+    pub(super) detour: TierBypass,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
-    alone: [Aside; 2],
+    alone: [LatencySampler; 2],
     /// What left DRAM and was refused: [`REMEMBERED`] pages for each slot that is not rows'.
     pub(super) ghost: SharedGhost,
     /// Rows among the pages; none where it holds none.
@@ -59,9 +59,9 @@ pub struct ScmTier {
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
     pub(super) fullness: AtomicU32,
     /// What of late counts for pages that merges write.
-    pub(super) inheriting: Mutex<Inheriting>,
+    pub(super) inheriting: Mutex<WarmOutputs>,
     /// What the one who writes has.
-    pub(super) desk: Mutex<Desk>,
+    pub(super) writer: Mutex<ScmWriterState>,
     /// Off since it failed, for `failure`.
     is_off: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -93,10 +93,10 @@ pub struct ScmPage {
 /// [`ScmTier::damaged`] told where it is another.
 #[derive(Debug)]
 pub struct ScmRead {
-    place: Place,
+    place: ScmLocation,
     tag: u16,
     /// Whether it is to be put into DRAM.
-    pub goes_up: bool,
+    pub is_promoted: bool,
     /// Which one it is.
     pub slot: ScmSlot,
 }
@@ -130,7 +130,7 @@ pub struct ScmSlot {
 
 /// A page that leaves DRAM, or was read past it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct EvictedPage {
     pub(crate) key: PageKey,
     pub(crate) kind: PageKind,
     /// Whether it was in DRAM.
@@ -147,7 +147,7 @@ impl ScmTier {
     pub(super) fn new(
         (backing, layout, id): (Backing, Layout, u64),
         (placement, admission): (Placement, Admission),
-        (desk, prior): (Desk, Prior),
+        (writer, prior): (ScmWriterState, Prior),
         charge: Charge,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -171,12 +171,12 @@ impl ScmTier {
             offers: Offers::default(),
             counters,
             measured,
-            detour: Detour::new(prior),
+            detour: TierBypass::new(prior),
             prior,
             alone: Default::default(),
             fullness: AtomicU32::new(0),
             inheriting: Mutex::default(),
-            desk: Mutex::new(desk),
+            writer: Mutex::new(writer),
             is_off: AtomicBool::new(false),
             failure: Mutex::default(),
             _charge: charge,
@@ -288,17 +288,19 @@ impl ScmTier {
         count(hits);
         let asked = self.map.ask(slot);
         let worthy = self.measured.worthy_heat(kind, hash);
-        let goes_up = self.placement.goes_up(kind, asked.heat, worthy);
+        let is_promoted = self.placement.is_promoted(kind, asked.heat, worthy);
         Some(match held {
-            Held::AtDevice(at) => ScmHit::Read(ScmRead { place: at, tag, goes_up, slot: place }),
+            Held::AtDevice(at) => {
+                ScmHit::Read(ScmRead { place: at, tag, is_promoted, slot: place })
+            }
             Held::InPlace(page) => {
                 if let Some(began) = began {
                     // Each line, as whoever searches it does.
                     black_box(page.iter().step_by(64).fold(0, |all, byte| all ^ byte));
                     self.read_took(self.now().saturating_sub(began));
                 }
-                let is_new = goes_up && !asked.is_promoting && self.map.set_promoting(slot);
-                if is_new && !self.offers.rise(key, kind) {
+                let is_new = is_promoted && !asked.is_promoting && self.map.set_promoting(slot);
+                if is_new && !self.offers.promote(key, kind) {
                     self.map.not_promoting(slot);
                 }
                 let is_verified = asked.is_verified;
@@ -372,8 +374,8 @@ impl ScmTier {
 
     /// Pages of a file that nobody reads any more go.
     pub fn remove_pages(&self, file: u64, pages: Range<u32>) {
-        if !self.offers.bury(file, pages) {
-            count(&self.counters.unburied);
+        if !self.offers.purge_file(file, pages) {
+            count(&self.counters.unpurged);
         }
     }
 
@@ -384,7 +386,7 @@ impl ScmTier {
     }
 
     /// Whether the page is to be handed to [`ScmTier::stage`].
-    pub(crate) fn wants(&self, page: Leaving) -> bool {
+    pub(crate) fn wants(&self, page: EvictedPage) -> bool {
         if self.is_off() {
             return false;
         }
@@ -404,7 +406,7 @@ impl ScmTier {
         true
     }
 
-    fn admit(&self, page: Leaving, hash: u64) -> Result<(), Refusal> {
+    fn admit(&self, page: EvictedPage, hash: u64) -> Result<(), Refusal> {
         if page.is_demoted && !self.placement.goes_down(page.kind) {
             return Err(Refusal::Kind);
         }
@@ -430,8 +432,8 @@ impl ScmTier {
     }
 
     /// A page that it wants, in a frame that nobody changes any more.
-    pub(crate) fn stage(&self, page: Leaving, frame: Frame) {
-        let Leaving { key, kind, is_demoted, .. } = page;
+    pub(crate) fn stage(&self, page: EvictedPage, frame: Frame) {
+        let EvictedPage { key, kind, is_demoted, .. } = page;
         let origin = if is_demoted { Origin::Demoted } else { Origin::Read };
         self.offers.stage(Staged { key, hash: key.hash(), kind, frame, origin });
     }

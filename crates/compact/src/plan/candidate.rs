@@ -7,8 +7,8 @@
 
 use super::action::{Plan, Reason};
 use super::columns::{Cell, Column, Edge, Runs};
-use super::shape::Shape;
 use super::summary::{Area, ManualRange};
+use super::tree_layout::TreeLayout;
 use super::values::Garbage;
 use super::{place, slice, thin};
 
@@ -47,7 +47,7 @@ const OUTSIZED: u64 = 4;
 const TRIES_MAX: usize = 64;
 
 /// What to do next.
-pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
+pub(super) fn plan(shape: &TreeLayout<'_>) -> Option<Plan> {
     let dropped = place::droppable(shape);
     if !dropped.is_empty() {
         return Some(Plan::Drop(dropped));
@@ -97,7 +97,7 @@ pub(super) fn plan(shape: &Shape<'_>) -> Option<Plan> {
 }
 
 /// Bytes to be merged until the tree is settled, and within the range that a user asked for.
-pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
+pub(super) fn work(shape: &TreeLayout<'_>) -> (u64, u64) {
     let bytes = |column: &Column<'_>, runs: Runs| -> u64 {
         column.within(runs).iter().map(|cell| cell.bytes).sum::<u64>().max(1)
     };
@@ -116,12 +116,12 @@ pub(super) fn work(shape: &Shape<'_>) -> (u64, u64) {
 }
 
 /// How far the space that the tree takes is over the most it should: 1 is just too much.
-fn over_space(shape: &Shape<'_>) -> f64 {
+fn over_space(shape: &TreeLayout<'_>) -> f64 {
     (shape.space() - 1.0) / (shape.space_max() - 1.0).max(0.01)
 }
 
 /// How full the fullest level of a column is.
-pub(super) fn fullness(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+pub(super) fn fullness(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let groups = column.cells.chunk_by(|a, b| a.level == b.level);
     let most = groups.map(<[_]>::len).max().unwrap_or(0);
     most as f64 / shape.options.fanout.max(1) as f64
@@ -134,7 +134,7 @@ pub(super) fn meets(area: &Area, manual: &ManualRange) -> bool {
         && Edge::Key(&manual.first) < Edge::of_end(area.end.as_ref())
 }
 
-fn candidates(shape: &Shape<'_>, quiet: bool) -> Vec<Candidate> {
+fn candidates(shape: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
     let runs = shape.summary.runs.len();
     let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
     let whole = Runs { newest: 0, oldest };
@@ -200,14 +200,14 @@ fn or_asked(best: Option<Candidate>, asked: Candidate, is_roomy: bool) -> Candid
 }
 
 /// What merging all of a column gives back, as far as is known, bytes.
-pub(super) fn reclaimed(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+pub(super) fn reclaimed(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let superseded = (column.weight() - column.oldest_weight()) as f64 * shape.summary.superseding;
     let known: u64 = column.cells.iter().map(Cell::garbage).sum();
     superseded + known as f64
 }
 
 /// The same for each byte that the column holds.
-pub(super) fn gain(shape: &Shape<'_>, column: &Column<'_>) -> f64 {
+pub(super) fn gain(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let all = column.weight();
     if all == 0 { 0.0 } else { reclaimed(shape, column) / all as f64 }
 }
@@ -223,12 +223,12 @@ pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
 }
 
 /// The share of deletes that a column may have.
-pub(super) fn deletes_share_max(shape: &Shape<'_>, quiet: bool) -> f64 {
+pub(super) fn deletes_share_max(shape: &TreeLayout<'_>, quiet: bool) -> f64 {
     shape.options.deletes_share / if quiet { 4.0 } else { 1.0 }
 }
 
 /// The share of entries that are deletes, or expired, which a merge down to the oldest run drops.
-pub(super) fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) -> f64 {
+pub(super) fn deletes_share(shape: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> f64 {
     let (mut entries, mut deletes) = (0.0, 0.0);
     for cell in column.within(runs) {
         let file = &cell.piece.file;
@@ -245,7 +245,7 @@ pub(super) fn deletes_share(shape: &Shape<'_>, column: &Column<'_>, runs: Runs) 
 }
 
 /// The fullest level of a column, if it is due: full, or worth merging to those who read.
-fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
+fn tiered(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
     let options = shape.options;
     let fanout = options.fanout.max(2);
     let free = |run| column.is_free(Runs { newest: run, oldest: run });
@@ -278,7 +278,7 @@ fn tiered(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candi
 
 /// Whether the runs of `group`, which are of one level, cost readers more than merging them takes. Whole runs
 /// are held against all reads: both are spread over the same keys.
-fn is_worth_merging(shape: &Shape<'_>, group: &[Cell<'_>]) -> bool {
+fn is_worth_merging(shape: &TreeLayout<'_>, group: &[Cell<'_>]) -> bool {
     let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
     let bytes = group.iter().map(length).sum();
     shape.summary.demand.pays(group.len(), bytes, shape.options.fanout.max(2))
@@ -289,7 +289,7 @@ fn is_worth_merging(shape: &Shape<'_>, group: &[Cell<'_>]) -> bool {
 /// flush wrote: merged with a dozen of those, all of them would be written anew for next to nothing. Whole
 /// runs are compared, since what a table has in one column is a rough guess; where the oldest is short
 /// just here, the slice takes it in all the same.
-fn of_one_length<'a, 'b>(shape: &Shape<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
+fn of_one_length<'a, 'b>(shape: &TreeLayout<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
     let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
     let Some((oldest, newer)) = group.split_last() else { return group };
     let above: u64 = newer.iter().map(length).sum();
@@ -297,7 +297,7 @@ fn of_one_length<'a, 'b>(shape: &Shape<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<
 }
 
 /// The runs of a column that a user asked to be merged.
-pub(super) fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Runs> {
+pub(super) fn asked(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Runs> {
     let manual = shape.summary.manual.as_ref()?;
     let oldest = shape.summary.runs.len().checked_sub(1)?;
     let (from, to) = (shape.columns.edges.get(number)?, shape.columns.edges.get(number + 1)?);
@@ -314,7 +314,7 @@ pub(super) fn asked(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Op
 }
 
 /// The newest runs of a column that is too high for a tree that nobody writes to.
-fn settled(shape: &Shape<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
+fn settled(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
     let over = column.cells.len().checked_sub(shape.options.settled_runs.max(1))?;
     let last = column.cells.get(over).filter(|_| over > 0)?;
     let (runs, level) = (Runs { newest: column.cells.first()?.run, oldest: last.run }, last.level);
@@ -340,7 +340,7 @@ mod tests {
         runs.push(vec![table(1, 0, "a", "m", bytes / 2), table(2, 0, "m", "z", bytes / 2)]);
         let summary = Summary { superseding: 0.0, ..tree(runs) };
         let options = Options::default();
-        let shape = Shape::new(&summary, &options);
+        let shape = TreeLayout::new(&summary, &options);
         candidates(&shape, false).iter().find(|it| it.reason == Reason::Runs).unwrap().runs
     }
 

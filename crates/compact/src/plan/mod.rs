@@ -40,10 +40,10 @@ mod columns;
 mod demand;
 mod options;
 mod place;
-mod shape;
 mod slice;
 mod summary;
 mod thin;
+mod tree_layout;
 mod turnover;
 mod values;
 mod window;
@@ -60,20 +60,20 @@ mod tests;
 pub use action::{Merge, Move, Plan, Reason};
 pub use demand::{Counted, Demand, DemandMeter};
 pub use options::{Options, filter_bits};
-pub use shape::{Debt, Shape};
 pub use summary::{
     Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,
 };
+pub use tree_layout::{Debt, TreeLayout};
 pub use turnover::Turnover;
 
 /// What to do next with the tree, if anything.
 #[must_use]
 pub fn plan(summary: &Summary, options: &Options) -> Option<Plan> {
-    Shape::new(summary, options).plan()
+    TreeLayout::new(summary, options).plan()
 }
 
 /// What is left to do until the tree is settled.
 #[must_use]
 pub fn debt(summary: &Summary, options: &Options) -> Debt {
-    Shape::new(summary, options).debt()
+    TreeLayout::new(summary, options).debt()
 }

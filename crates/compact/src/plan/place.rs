@@ -5,7 +5,7 @@ use base::RunId;
 use super::Piece;
 use super::action::Move;
 use super::columns::Runs;
-use super::shape::Shape;
+use super::tree_layout::TreeLayout;
 
 /// The most pieces one plan moves.
 const MOVES_MAX: usize = 64;
@@ -22,7 +22,7 @@ pub(super) struct Placed<'a> {
 }
 
 /// Every piece.
-pub(super) fn pieces<'a>(shape: &Shape<'a>) -> Vec<Placed<'a>> {
+pub(super) fn pieces<'a>(shape: &TreeLayout<'a>) -> Vec<Placed<'a>> {
     let mut found: Vec<Placed<'a>> = Vec::new();
     // The last piece met of each run: columns go by key, so no other of the run is met in between.
     let mut last: Vec<Option<usize>> = vec![None; shape.summary.runs.len()];
@@ -46,7 +46,7 @@ pub(super) fn pieces<'a>(shape: &Shape<'a>) -> Vec<Placed<'a>> {
 
 /// Pieces that can go without being read: all of it expired or deletes, and nothing older below; and all from
 /// before the oldest reader, so that none is the only sign that a key which that one read was written to.
-pub(super) fn droppable(shape: &Shape<'_>) -> Vec<(RunId, Piece)> {
+pub(super) fn droppable(shape: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     let summary = shape.summary;
     let gone = |piece: &Piece| {
         (piece.is_expired(summary.now_ms) || piece.is_all_deletes())
@@ -69,7 +69,7 @@ pub(super) fn droppable(shape: &Shape<'_>) -> Vec<(RunId, Piece)> {
 }
 
 /// Pieces of one run that sink to older ones, where there are far more runs than any column needs.
-pub(super) fn moves(shape: &Shape<'_>) -> Vec<Move> {
+pub(super) fn moves(shape: &TreeLayout<'_>) -> Vec<Move> {
     let runs = &shape.summary.runs;
     let highest = shape.columns.all.iter().map(|column| column.cells.len()).max().unwrap_or(0);
     let spare = if shape.summary.quiet { 0 } else { SPARE_RUNS };

@@ -9,7 +9,7 @@ use super::action::{Merge, Reason};
 use super::candidate::{Candidate, asked, deletes_share, deletes_share_max, gain, is_reducible};
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
-use super::shape::Shape;
+use super::tree_layout::TreeLayout;
 use super::{Options, Piece, window};
 
 /// A column that holds at most such a part of the candidate's goes with its series, whatever it holds:
@@ -18,7 +18,7 @@ use super::{Options, Piece, window};
 const GAP_PART: u64 = 64;
 
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
-pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
+pub(super) fn grow(shape: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &shape.columns.all;
     let gap = taken(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
     let wanted = |number: usize| {
@@ -65,7 +65,7 @@ pub(super) fn grow(shape: &Shape<'_>, candidate: &Candidate) -> Option<Merge> {
 }
 
 /// The merge of `whole` columns that gives most back for what it costs; none where there is no room for any.
-pub(super) fn reclaim(shape: &Shape<'_>, whole: Runs) -> Option<Merge> {
+pub(super) fn reclaim(shape: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
     let columns = &shape.columns.all;
     let room = shape.room_to_free();
     let window = window::best(shape, whole, room)?;
@@ -77,7 +77,7 @@ pub(super) fn reclaim(shape: &Shape<'_>, whole: Runs) -> Option<Merge> {
 
 /// The merge of two runs in one column that gives most back for each byte it costs: where there is no
 /// space for whole columns.
-pub(super) fn pair(shape: &Shape<'_>) -> Option<Merge> {
+pub(super) fn pair(shape: &TreeLayout<'_>) -> Option<Merge> {
     let room = shape.room_to_free();
     let columns = shape.columns.all.iter().enumerate();
     let pairs = columns.flat_map(|(number, column)| {
@@ -112,7 +112,7 @@ fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
 /// With the older runs that are small beside what is merged: a run less, for little. The oldest is
 /// taken in while it is about as long, as far as it is superseded: what would become a run beside it
 /// would soon be merged again, with it, for the space.
-fn with_small(shape: &Shape<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
+fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
     let bytes = |runs: Runs| -> u64 {
         columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
     };
@@ -176,7 +176,7 @@ fn taken(column: &Column<'_>, runs: Runs) -> u64 {
 
 /// Whether a column belongs to a candidate's slice; one of `gap` bytes does, unless the slice is for
 /// deletes or it holds what is of a deeper level.
-fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
+fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
     let cells = column.within(candidate.runs);
     if !column.is_free(candidate.runs) {
         return false;
@@ -204,7 +204,7 @@ fn wants(shape: &Shape<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64
 }
 
 fn make(
-    shape: &Shape<'_>,
+    shape: &TreeLayout<'_>,
     reason: Reason,
     runs: Runs,
     region: &[Column<'_>],
@@ -265,7 +265,7 @@ fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
 
 /// The level of what comes out: one below the inputs', where two or more of these were of one level
 /// and about as long as runs of it are. Short ones, flushed from a nearly idle keyspace, stay.
-fn level(shape: &Shape<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
+fn level(shape: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
     let columns = || region.iter().map(|column| column.within(runs));
     let top = columns().flatten().map(|cell| cell.level).max().unwrap_or(0);
     let at_top = columns().map(|cells| cells.iter().filter(|cell| cell.level == top).count());
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
-        pair(&Shape::new(summary, &Options::default()))
+        pair(&TreeLayout::new(summary, &Options::default()))
     }
 
     /// Two columns: much is superseded in `m`, little in `a`.
@@ -347,7 +347,7 @@ mod tests {
 
     fn range(summary: &Summary, reason: Reason) -> (Bytes, Option<Bytes>) {
         let options = Options { fanout: 4, ..Options::default() };
-        let shape = Shape::new(summary, &options);
+        let shape = TreeLayout::new(summary, &options);
         let runs = Runs { newest: 0, oldest: 3 };
         let (bottom, level) = (false, 0);
         let candidate = Candidate { column: 0, runs, reason, bottom, level, score: 1.0, gain: 0.0 };

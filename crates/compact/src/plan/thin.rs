@@ -13,7 +13,7 @@ use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
 use super::place::{Placed, pieces};
-use super::shape::Shape;
+use super::tree_layout::TreeLayout;
 
 /// What a byte written must give back, where there is no space left.
 const GIVES_MIN: f64 = 0.1;
@@ -33,7 +33,7 @@ struct File<'a> {
 
 /// The rewriting of a piece of the file that gives most back for each byte it costs; none where that
 /// is too little.
-pub(super) fn rewrite(shape: &Shape<'_>) -> Option<Merge> {
+pub(super) fn rewrite(shape: &TreeLayout<'_>) -> Option<Merge> {
     let mut files: BTreeMap<TableId, File<'_>> = BTreeMap::new();
     for placed in pieces(shape) {
         let own = Runs { newest: placed.run, oldest: placed.run };
@@ -94,7 +94,7 @@ mod tests {
     }
 
     fn rewritten(summary: &Summary) -> Option<Merge> {
-        rewrite(&Shape::new(summary, &Options::default()))
+        rewrite(&TreeLayout::new(summary, &Options::default()))
     }
 
     /// Two thin files, one thinner, over a whole one.

@@ -17,7 +17,7 @@ use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
 use super::place::{Placed, pieces};
-use super::shape::Shape;
+use super::tree_layout::TreeLayout;
 
 /// The most bytes of values that one job copies, but for those of one file.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Garbage {
 }
 
 impl Garbage {
-    pub(super) fn of(shape: &Shape<'_>) -> Self {
+    pub(super) fn of(shape: &TreeLayout<'_>) -> Self {
         let summary = shape.summary;
         let mut live: BTreeMap<TableId, u64> = BTreeMap::new();
         let mut seen = BTreeSet::new();
@@ -69,7 +69,7 @@ impl Garbage {
     /// where there is no space to copy what is alive of them beside the `written` bytes of its tables.
     pub(super) fn of_inputs(
         &self,
-        shape: &Shape<'_>,
+        shape: &TreeLayout<'_>,
         used: impl IntoIterator<Item = (TableId, u64)>,
         written: u64,
     ) -> Vec<TableId> {
@@ -94,7 +94,7 @@ impl Garbage {
     }
 
     /// Pieces of tables that point into a file to collect, and that a job may have.
-    fn pieces<'a>(&self, shape: &Shape<'a>) -> Vec<Placed<'a>> {
+    fn pieces<'a>(&self, shape: &TreeLayout<'a>) -> Vec<Placed<'a>> {
         if self.files.is_empty() {
             return Vec::new();
         }
@@ -111,12 +111,12 @@ impl Garbage {
     }
 
     /// Bytes of tables to be written anew so that all of it goes.
-    pub(super) fn work(&self, shape: &Shape<'_>) -> u64 {
+    pub(super) fn work(&self, shape: &TreeLayout<'_>) -> u64 {
         self.pieces(shape).iter().map(|placed| placed.piece.file.bytes).sum()
     }
 
     /// The rewriting of one table that points into the file of which least is alive.
-    pub(super) fn collection(&self, shape: &Shape<'_>) -> Option<Merge> {
+    pub(super) fn collection(&self, shape: &TreeLayout<'_>) -> Option<Merge> {
         let least = |placed: &Placed<'_>| {
             let files = placed.piece.file.values.iter();
             files.filter_map(|(file, _)| self.files.get(file).copied()).min()

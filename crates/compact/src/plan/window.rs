@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::candidate::{is_reducible, reclaimed};
 use super::columns::{Column, Runs};
-use super::shape::Shape;
+use super::tree_layout::TreeLayout;
 
 /// What a job costs beside the bytes that it takes in, as a part of a slice.
 const JOB_PART: u64 = 4;
@@ -20,7 +20,7 @@ const JOB_PART: u64 = 4;
 ///
 /// They begin with one that can be: so wherever there is such a column there is a job, and it frees something
 /// or makes runs fewer.
-pub(super) fn best(shape: &Shape<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
+pub(super) fn best(shape: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
     let runs_max = shape.options.runs_max.max(2);
     let all = &shape.columns.all;
     let worth = |column: &Column<'_>| {
@@ -71,7 +71,7 @@ struct Worth {
 }
 
 impl Worth {
-    fn of(shape: &Shape<'_>, column: &Column<'_>, runs_max: usize) -> Self {
+    fn of(shape: &TreeLayout<'_>, column: &Column<'_>, runs_max: usize) -> Self {
         let bytes = column.bytes();
         // More runs than there is memory for are merged in turns.
         let turns = column.cells.len().div_ceil(runs_max) as u64;
@@ -98,7 +98,7 @@ mod tests {
     /// The edges of what is best in slices of `slice_bytes` and jobs of at most four runs.
     fn best_of(summary: &Summary, slice_bytes: u64) -> Option<String> {
         let options = Options { slice_bytes, runs_max: 4, ..Options::default() };
-        let shape = Shape::new(summary, &options);
+        let shape = TreeLayout::new(summary, &options);
         let whole = Runs { newest: 0, oldest: summary.runs.len() - 1 };
         let window = best(&shape, whole, u64::MAX)?;
         let edges = shape.columns.edges.get(window.start..=window.end)?.iter();

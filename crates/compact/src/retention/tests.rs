@@ -143,7 +143,7 @@ fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>,
     let mut sorted: Vec<&Version> = input.versions.iter().collect();
     sorted.sort_by_key(|version| (version.key, std::cmp::Reverse(version.seqno)));
     let (mut kept, mut superseded) = (Everything::default(), Vec::new());
-    let mut keep = |Kept { key, trailer, value, superseded_by }: Kept<'_>| {
+    let mut keep = |RetainedVersion { key, trailer, value, superseded_by }: RetainedVersion<'_>| {
         let (seqno, kind) = (trailer.seqno().get(), trailer.kind()?);
         kept.versions.push(Version { key: key[0], seqno, kind, value: value.to_vec() });
         superseded.push(superseded_by.map(Seqno::get));
@@ -186,11 +186,11 @@ fn every_reader_reads_the_same_from_the_survivors() {
             }
         }
         let below = match rng.below(3) {
-            0 => Below::nothing(),
-            1 => Below::everything(),
+            0 => OlderRanges::nothing(),
+            1 => OlderRanges::everything(),
             _ => {
                 let start = rng.below(KEYS.into()) as u8;
-                Below::new(vec![KeyRange::new(&[start], Some(&[start + 1]))])
+                OlderRanges::new(vec![KeyRange::new(&[start], Some(&[start + 1]))])
             }
         };
         for seqno in 1..1 + rng.below(10) {
@@ -262,7 +262,7 @@ fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
     Version { key: 0, seqno, kind, value: value.to_vec() }
 }
 
-fn rules(readers: &[u64], below: Below) -> Rules {
+fn rules(readers: &[u64], below: OlderRanges) -> Rules {
     let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
     Rules { horizon, now_ms: NOW, below, operator: Some(Arc::new(Sum)) }
 }
@@ -281,7 +281,7 @@ fn survivors_tell_what_supersedes_them() {
     let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
     let marks = |versions: &[Version], ranges: &[(u8, u8, u64)], readers: &[u64]| {
         let input = Everything { versions: versions.to_vec(), ranges: ranges.to_vec() };
-        survivors(&input, rules(readers, Below::everything())).1
+        survivors(&input, rules(readers, OlderRanges::everything())).1
     };
     assert_eq!(marks(&[put(9), put(5)], &[], &[9]), [None]);
     assert_eq!(marks(&[put(9), put(5), put(3)], &[], &[4, 6, 9]), [None, Some(9), Some(5)]);
@@ -301,29 +301,29 @@ fn what_nobody_needs_goes() {
     let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
     let expired = version(8, EntryKind::PutExpiring, &[1, 0, 0, 0, 0, 0, 0, 0, 9]);
     let now = [9];
-    assert_eq!(kept(&[put(9), put(8), delete(7)], rules(&now, Below::everything())).len(), 1);
-    assert_eq!(kept(&[delete(8), put(7)], rules(&now, Below::nothing())), []);
-    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::nothing())), []);
+    assert_eq!(kept(&[put(9), put(8), delete(7)], rules(&now, OlderRanges::everything())).len(), 1);
+    assert_eq!(kept(&[delete(8), put(7)], rules(&now, OlderRanges::nothing())), []);
+    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, OlderRanges::nothing())), []);
     let tombstone = vec![(8, EntryKind::Delete, Vec::new())];
-    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, Below::everything())), tombstone);
+    assert_eq!(kept(&[expired.clone(), put(7)], rules(&now, OlderRanges::everything())), tombstone);
     let pointer = |expiry| {
         let pointer = Pointer { file: base::TableId(1), page: 0, pages: 4, bytes: 9, expiry };
         version(8, EntryKind::PutPointer, &pointer.encode())
     };
-    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, Below::nothing())), []);
-    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, Below::everything())), tombstone);
+    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, OlderRanges::nothing())), []);
+    assert_eq!(kept(&[pointer(NOW), put(7)], rules(&now, OlderRanges::everything())), tombstone);
     for stays in [0, NOW + 1] {
-        assert_eq!(kept(&[pointer(stays), put(7)], rules(&now, Below::nothing())).len(), 1);
+        assert_eq!(kept(&[pointer(stays), put(7)], rules(&now, OlderRanges::nothing())).len(), 1);
         let operands = [operand(9), pointer(stays)];
-        assert_eq!(kept(&operands, rules(&now, Below::nothing())).len(), 2);
+        assert_eq!(kept(&operands, rules(&now, OlderRanges::nothing())).len(), 2);
     }
     // A reader at 7 needs the put, and so the delete over it stays.
-    assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], Below::nothing())).len(), 2);
+    assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], OlderRanges::nothing())).len(), 2);
     // A reader at 7 that reads an expired value, or none, is told that the key was written to since.
     let before = version(7, EntryKind::PutExpiring, &[1, 0, 0, 0, 0, 0, 0, 0, 9]);
     for newest in [delete(8), expired] {
         let kept = |readers: &[u64]| {
-            kept(&[newest.clone(), before.clone()], rules(readers, Below::nothing()))
+            kept(&[newest.clone(), before.clone()], rules(readers, OlderRanges::nothing()))
         };
         assert_eq!(kept(&[7, 9]), tombstone);
         assert_eq!(kept(&now), []);
@@ -331,15 +331,15 @@ fn what_nobody_needs_goes() {
     // Operands end in one value over a put, a delete or nothing, in one operand over the unknown.
     let merged = |number: &[u8]| vec![(9, EntryKind::Put, number.to_vec())];
     let operands = [operand(9), operand(8), operand(7)];
-    assert_eq!(kept(&operands, rules(&now, Below::nothing())), merged(b"6"));
+    assert_eq!(kept(&operands, rules(&now, OlderRanges::nothing())), merged(b"6"));
     let with = |last: Version| [&operands[..], &[last]].concat();
-    assert_eq!(kept(&with(put(6)), rules(&now, Below::everything())), merged(b"7"));
-    assert_eq!(kept(&with(delete(6)), rules(&now, Below::everything())), merged(b"6"));
+    assert_eq!(kept(&with(put(6)), rules(&now, OlderRanges::everything())), merged(b"7"));
+    assert_eq!(kept(&with(delete(6)), rules(&now, OlderRanges::everything())), merged(b"6"));
     let combined = vec![(9, EntryKind::Merge, b"6".to_vec())];
-    assert_eq!(kept(&operands, rules(&now, Below::everything())), combined);
+    assert_eq!(kept(&operands, rules(&now, OlderRanges::everything())), combined);
     // With a reader at 8, those above it and those it sees are merged apart.
     let apart = vec![(9, EntryKind::Merge, b"2".to_vec()), (8, EntryKind::Put, b"5".to_vec())];
-    assert_eq!(kept(&with(put(6)), rules(&[8, 9], Below::nothing())), apart);
+    assert_eq!(kept(&with(put(6)), rules(&[8, 9], OlderRanges::nothing())), apart);
 }
 
 #[test]
@@ -352,11 +352,12 @@ fn range_deletes_go_where_nothing_is_under_them() {
         retention.range_deletes(b"b", Some(b"d"), &seqnos, &mut kept);
         kept.into_iter().map(Seqno::get).collect::<Vec<_>>()
     };
-    assert_eq!(kept(&[9], Below::everything(), &[8, 7, 3]), [8]);
-    assert_eq!(kept(&[9], Below::nothing(), &[8, 7, 3]), [0; 0]);
-    assert_eq!(kept(&[5, 9], Below::everything(), &[8, 7, 3]), [8, 3]);
-    assert_eq!(kept(&[5, 9], Below::nothing(), &[8, 7, 3]), [8]);
-    let elsewhere = || Below::new(vec![KeyRange::new(b"d", None), KeyRange::new(b"a", Some(b"b"))]);
+    assert_eq!(kept(&[9], OlderRanges::everything(), &[8, 7, 3]), [8]);
+    assert_eq!(kept(&[9], OlderRanges::nothing(), &[8, 7, 3]), [0; 0]);
+    assert_eq!(kept(&[5, 9], OlderRanges::everything(), &[8, 7, 3]), [8, 3]);
+    assert_eq!(kept(&[5, 9], OlderRanges::nothing(), &[8, 7, 3]), [8]);
+    let elsewhere =
+        || OlderRanges::new(vec![KeyRange::new(b"d", None), KeyRange::new(b"a", Some(b"b"))]);
     assert_eq!(kept(&[9], elsewhere(), &[8]), [0; 0]);
 }
 
@@ -365,11 +366,11 @@ fn range_deletes_go_where_nothing_is_under_them() {
 fn operands_that_find_no_memory_stay() {
     let operand = vec![b'1'; 100 << 10];
     let budget = base::Budget::new(300 << 10);
-    let rules = Rules { operator: Some(Arc::new(Join)), ..rules(&[100], Below::nothing()) };
+    let rules = Rules { operator: Some(Arc::new(Join)), ..rules(&[100], OlderRanges::nothing()) };
     for account in [Account::unlimited("test"), budget.account("test")] {
         let mut retention = Retention::new(rules.clone(), &account).unwrap();
         let (mut entries, mut bytes) = (0, 0);
-        let mut keep = |Kept { value, .. }: Kept<'_>| {
+        let mut keep = |RetainedVersion { value, .. }: RetainedVersion<'_>| {
             entries += 1;
             bytes += value.iter().filter(|byte| **byte == b'1').count();
             Ok(())
@@ -394,7 +395,7 @@ fn what_is_no_version_is_refused() {
         (EntryKind::PutExpiring, b"short"),
         (EntryKind::PutPointer, b"short"),
     ] {
-        let mut retention = Retention::new(rules(&[9], Below::nothing()), &account).unwrap();
+        let mut retention = Retention::new(rules(&[9], OlderRanges::nothing()), &account).unwrap();
         let trailer = Trailer::new(Seqno::new(5), kind);
         let error = retention.version(b"k", &[], trailer, value, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Corrupt);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use media::Medium;
 use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
 
-use crate::{Apart, Kept};
+use crate::{RetainedVersion, ValueSeparator};
 
 /// The tables that were written, and the one that is.
 pub(super) struct Outputs {
@@ -25,7 +25,7 @@ pub(super) struct Outputs {
     full_at: Option<Vec<u8>>,
     done: Vec<Summary>,
     /// Long values, and those of files that are collected.
-    apart: Apart,
+    apart: ValueSeparator,
     values: Option<ValuesSummary>,
     /// The keys that were read much.
     hot: Arc<[Bounds]>,
@@ -42,7 +42,7 @@ impl Outputs {
         spec: Spec,
         ids: Range<TableId>,
         table_bytes_max: u64,
-        apart: Apart,
+        apart: ValueSeparator,
         account: &Account,
     ) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Outputs {
 
     /// Adds a version that survives.
     #[inline]
-    pub(super) fn add(&mut self, kept: Kept<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, kept: RetainedVersion<'_>) -> Result<()> {
         // The table's writer comes first: that of long values does with the memory it leaves.
         self.writer(kept.key)?;
         let placed = self.apart.place(kept.key, kept.trailer, kept.value)?;

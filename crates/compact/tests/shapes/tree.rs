@@ -11,7 +11,8 @@ use std::sync::Arc;
 use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 use terrace_compact::plan::{
-    Area, FileSummary, Merge, Options, Piece, Plan, Reason, RunSummary, Shape, Summary, Turnover,
+    Area, FileSummary, Merge, Options, Piece, Plan, Reason, RunSummary, Summary, TreeLayout,
+    Turnover,
 };
 
 /// Cells of the grid of keys.
@@ -223,7 +224,7 @@ impl Tree {
     /// How many times as long a memtable takes to fill, by the rule of the engine's `pace`.
     fn delayed(&self) -> f64 {
         let way = |value: f64, from: f64, to: f64| ((value - from) / (to - from)).clamp(0.0, 0.98);
-        let debt = Shape::new(&self.summary(), &self.options).debt();
+        let debt = TreeLayout::new(&self.summary(), &self.options).debt();
         let way = way(debt.fullness, 2.0, 6.0).max(way(debt.space_fullness, 1.11, 1.56));
         1.0 + way / (1.0 - way)
     }
@@ -317,7 +318,7 @@ impl Tree {
                 let summary = self.summary();
                 let plan = match &self.policy {
                     Some(policy) => policy(&summary, &self.options),
-                    None => Shape::new(&summary, &self.options).plan(),
+                    None => TreeLayout::new(&summary, &self.options).plan(),
                 };
                 match plan {
                     None => break,

@@ -17,10 +17,10 @@ const KEPT_LEN_MAX: usize = 4 << 20;
 /// Addresses kept in all, bytes.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept::new());
+static MAPPING_POOL: Mutex<MappingPool> = Mutex::new(MappingPool::new());
 
 /// What was given back, oldest first: all of it without pages, so that it reads as zeros.
-struct Kept {
+struct MappingPool {
     mappings: VecDeque<Mapping>,
     bytes: usize,
 }
@@ -40,10 +40,10 @@ impl Mapping {
         if cfg!(miri) {
             return None;
         }
-        Self::of(&KEPT, len)
+        Self::of(&MAPPING_POOL, len)
     }
 
-    fn of(kept: &Mutex<Kept>, len: usize) -> Option<Self> {
+    fn of(kept: &Mutex<MappingPool>, len: usize) -> Option<Self> {
         let len = if len <= KEPT_LEN_MAX { len.next_power_of_two() } else { len };
         if let Some(mapping) = kept.lock().take(len) {
             return Some(mapping);
@@ -60,10 +60,10 @@ impl Mapping {
 
     /// Gives the bytes back. Nothing may point to them any more.
     pub(super) fn give_back(self) {
-        self.give_back_to(&KEPT);
+        self.give_back_to(&MAPPING_POOL);
     }
 
-    fn give_back_to(self, kept: &Mutex<Kept>) {
+    fn give_back_to(self, kept: &Mutex<MappingPool>) {
         if self.len > KEPT_LEN_MAX {
             return self.unmap();
         }
@@ -86,7 +86,7 @@ impl Mapping {
     }
 }
 
-impl Kept {
+impl MappingPool {
     const fn new() -> Self {
         Self { mappings: VecDeque::new(), bytes: 0 }
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "maps memory")]
     fn one_that_was_given_back_is_used_again_and_zeroed() {
-        let (kept, len) = (Mutex::new(Kept::new()), 256 << 10);
+        let (kept, len) = (Mutex::new(MappingPool::new()), 256 << 10);
         let mut first = Mapping::of(&kept, len - 5).unwrap();
         assert_eq!(first.len, len);
         bytes(&mut first).fill(7);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "maps memory")]
     fn no_more_is_kept_than_the_bounds() {
-        let (kept, len) = (Mutex::new(Kept::new()), KEPT_LEN_MAX);
+        let (kept, len) = (Mutex::new(MappingPool::new()), KEPT_LEN_MAX);
         let many: Vec<_> =
             (0..2 * KEPT_BYTES_MAX / len).map(|_| Mapping::of(&kept, len).unwrap()).collect();
         many.into_iter().for_each(|mapping| mapping.give_back_to(&kept));
@@ -158,7 +158,7 @@ mod tests {
         assert!(kept.lock().take(len / 2).map(Mapping::unmap).is_some());
         std::mem::take(&mut kept.lock().mappings).into_iter().for_each(Mapping::unmap);
         // A longer one goes for good.
-        let (kept, long) = (Mutex::new(Kept::new()), KEPT_LEN_MAX + 1);
+        let (kept, long) = (Mutex::new(MappingPool::new()), KEPT_LEN_MAX + 1);
         let mapping = Mapping::of(&kept, long).unwrap();
         assert_eq!(mapping.len, long);
         mapping.give_back_to(&kept);

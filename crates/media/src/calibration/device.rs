@@ -11,7 +11,7 @@ use base::{Account, Error, Result, Rng};
 use super::LEAST_BYTES;
 use super::run::WRITE;
 use crate::emulated::{Load, Measured, Profile, measure};
-use crate::scm::{Blocks, Facts, Place, Scm, Slots};
+use crate::scm::{Blocks, Facts, Scm, ScmLocation, Slots};
 use crate::{Buf, File, Purpose};
 
 /// How long a load is run on a real device.
@@ -42,9 +42,9 @@ impl Device {
     ///
     /// # Errors
     /// As [`Scm::open`]; those of the writes.
-    pub fn open(place: &Place, size: u64) -> Result<Self> {
+    pub fn open(place: &ScmLocation, size: u64) -> Result<Self> {
         let kind = match place {
-            Place::Emulated(profile, _) => DeviceKind::Emulated(profile),
+            ScmLocation::Emulated(profile, _) => DeviceKind::Emulated(profile),
             // Whatever a file there begins with.
             _ => match Scm::open(place, size, &[])? {
                 Scm::Mapped(region) => {

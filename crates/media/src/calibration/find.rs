@@ -12,7 +12,7 @@ use base::{Error, Result};
 
 use super::Calibration;
 use super::text::BYTES_MAX;
-use crate::scm::{Facts, Place};
+use crate::scm::{Facts, ScmLocation};
 
 /// The file in a directory.
 const NAME: &str = "terrace.calibration";
@@ -32,13 +32,13 @@ pub struct Found {
 impl Calibration {
     /// The file that a calibration of `place` is kept in; none where a place has no directory.
     #[must_use]
-    pub fn file_of(place: &Place) -> Option<PathBuf> {
+    pub fn file_of(place: &ScmLocation) -> Option<PathBuf> {
         directory(place).map(|directory| directory.join(NAME))
     }
 
     /// What is kept for `place`; none where nothing is.
     #[must_use]
-    pub fn find(place: &Place) -> Option<Found> {
+    pub fn find(place: &ScmLocation) -> Option<Found> {
         let directory = directory(place)?;
         let device = device_at(&directory);
         let above = directory.parent().filter(|above| device_at(above) == device);
@@ -57,7 +57,7 @@ impl Calibration {
     ///
     /// # Errors
     /// `Invalid` with what it is of instead.
-    pub fn holds_for(&self, place: &Place, facts: &Facts, now_unix_ms: u64) -> Result<()> {
+    pub fn holds_for(&self, place: &ScmLocation, facts: &Facts, now_unix_ms: u64) -> Result<()> {
         self.holds(&device_of(place), facts, now_unix_ms)
     }
 
@@ -96,10 +96,10 @@ impl Calibration {
 /// What tells the device of `place` from others, where anything does: of an emulated one its profile
 /// alone does.
 #[must_use]
-pub fn device_of(place: &Place) -> String {
+pub fn device_of(place: &ScmLocation) -> String {
     match place {
-        Place::Path(_) => directory(place).map_or_else(String::new, |at| device_at(&at)),
-        Place::Numa(_) | Place::Emulated(..) => String::new(),
+        ScmLocation::Path(_) => directory(place).map_or_else(String::new, |at| device_at(&at)),
+        ScmLocation::Numa(_) | ScmLocation::Emulated(..) => String::new(),
     }
 }
 
@@ -112,10 +112,12 @@ fn device_at(directory: &Path) -> String {
 }
 
 /// The directory that the content of `place` is kept in.
-fn directory(place: &Place) -> Option<PathBuf> {
+fn directory(place: &ScmLocation) -> Option<PathBuf> {
     let path = match place {
-        Place::Path(path) | Place::Emulated(_, Some(path)) => fs::canonicalize(path).ok()?,
-        Place::Numa(_) | Place::Emulated(_, None) => return None,
+        ScmLocation::Path(path) | ScmLocation::Emulated(_, Some(path)) => {
+            fs::canonicalize(path).ok()?
+        }
+        ScmLocation::Numa(_) | ScmLocation::Emulated(_, None) => return None,
     };
     let metadata = fs::metadata(&path).ok()?;
     if metadata.is_dir() {

@@ -18,9 +18,9 @@ use rustix::io::Errno;
 use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
 use super::region::{Durability, Region};
-use super::{Blocks, Place, Scm, node};
+use super::{Blocks, Scm, ScmLocation, node};
 use crate::emulated::{Device, Kind, Profile};
-use crate::file::LoneFile;
+use crate::file::SingleFile;
 use crate::set_aside::set_aside;
 
 /// The file in a directory.
@@ -36,11 +36,11 @@ const QUEUE_DEPTH: usize = 32;
 /// what they are within the first 64 KiB and a page.
 const BEGINNING: u64 = 128 << 10;
 
-pub(super) fn open(place: &Place, len: u64, magic: &[u8]) -> Result<Scm> {
+pub(super) fn open(place: &ScmLocation, len: u64, magic: &[u8]) -> Result<Scm> {
     match place {
-        Place::Numa(node) => node::open(*node, len).map(Scm::Mapped),
-        Place::Path(path) => at(path, len, magic),
-        Place::Emulated(profile, path) => emulated(profile, path.as_deref(), len, magic),
+        ScmLocation::Numa(node) => node::open(*node, len).map(Scm::Mapped),
+        ScmLocation::Path(path) => at(path, len, magic),
+        ScmLocation::Emulated(profile, path) => emulated(profile, path.as_deref(), len, magic),
     }
 }
 
@@ -50,7 +50,7 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
     let region = match (path, profile.kind) {
         (None, Kind::Memory) => Region::anonymous(len)?,
         (None, Kind::Block) => {
-            let file = LoneFile::in_memory(len)?;
+            let file = SingleFile::in_memory(len)?;
             return Ok(Scm::Blocks(cached(file, len, Persistence::Process).emulated(device)));
         }
         (Some(path), kind) => {
@@ -60,7 +60,7 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
             let persistence = if is_tmpfs { Persistence::Machine } else { Persistence::Power };
             if kind == Kind::Block {
                 let inner = file.try_clone().map_err(|e| failed("open", path, e))?;
-                let blocks = cached(LoneFile::cached(path, inner), len, persistence);
+                let blocks = cached(SingleFile::cached(path, inner), len, persistence);
                 return Ok(Scm::Blocks(blocks.guarded_by(Box::new(file)).emulated(device)));
             }
             let durability = if is_tmpfs { Durability::Never } else { Durability::Pages };
@@ -71,7 +71,7 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
 }
 
 /// Pages of a file in the system's cache, for an emulated device.
-fn cached(file: LoneFile, len: u64, persistence: Persistence) -> Blocks {
+fn cached(file: SingleFile, len: u64, persistence: Persistence) -> Blocks {
     let facts = Facts {
         backend: file.backend(),
         byte_addressable: false,
@@ -258,7 +258,7 @@ fn block_device(path: &Path, len: u64) -> Result<Scm> {
 }
 
 fn blocks(path: &Path, len: u64, guard: fs::File) -> Result<Scm> {
-    let file = LoneFile::open(path, QUEUE_DEPTH)?;
+    let file = SingleFile::open(path, QUEUE_DEPTH)?;
     let facts = Facts {
         backend: file.backend(),
         byte_addressable: false,

@@ -116,7 +116,7 @@ pub(crate) struct Block<'a> {
 
 /// One entry as decoded, its key apart.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct BlockEntry {
     pub(crate) shared: usize,
     /// Where the suffix of the key starts; it ends where the value starts.
     suffix_at: usize,
@@ -126,7 +126,7 @@ pub(crate) struct Entry {
     pub(crate) trailer: Trailer,
 }
 
-impl Entry {
+impl BlockEntry {
     /// Where the value lies in the block.
     pub(crate) const fn value(&self) -> std::ops::Range<usize> {
         self.value_at..self.end
@@ -182,7 +182,7 @@ impl<'a> Block<'a> {
 
     /// The entry at `at`, whose predecessor has sequence number `from`.
     #[inline]
-    fn entry(&self, at: usize, from: Seqno) -> Result<Entry> {
+    fn entry(&self, at: usize, from: Seqno) -> Result<BlockEntry> {
         match self.short_entry(at, from) {
             Some(entry) => Ok(entry),
             None => self.any_entry(at, from),
@@ -193,7 +193,7 @@ impl<'a> Block<'a> {
     /// does; none where it does not, or anything is wrong with it. Inlined wherever it is used: an entry that
     /// is handed back in memory costs a walk a third of its time.
     #[inline(always)]
-    fn short_entry(&self, at: usize, from: Seqno) -> Option<Entry> {
+    fn short_entry(&self, at: usize, from: Seqno) -> Option<BlockEntry> {
         let head: &[u8; 16] = self.raw.get(at..)?.first_chunk()?;
         let (lengths, rest) = head.split_first()?;
         let (shared, suffix) = (usize::from(lengths >> 4), usize::from(lengths & 0xf));
@@ -220,12 +220,12 @@ impl<'a> Block<'a> {
         }
         let seqno = Seqno::checked(seqno.cast_unsigned())?;
         let trailer = Trailer::from_word(seqno.get() << 8 | kind);
-        Some(Entry { shared, suffix_at, value_at, end, trailer })
+        Some(BlockEntry { shared, suffix_at, value_at, end, trailer })
     }
 
     /// As [`Block::entry`], of any size; or what is wrong with it.
     #[cold]
-    fn any_entry(&self, at: usize, from: Seqno) -> Result<Entry> {
+    fn any_entry(&self, at: usize, from: Seqno) -> Result<BlockEntry> {
         let entries = self.raw.get(..self.layout.entries_end).unwrap_or_default();
         let mut cursor = Cursor::new("block entry", entries.get(at..).unwrap_or_default());
         let lengths = cursor.u8()?;
@@ -249,15 +249,15 @@ impl<'a> Block<'a> {
                 .expected(format_args!("its end by byte {}", entries.len()))
                 .got(end));
         }
-        Ok(Entry { shared, suffix_at, value_at, end, trailer: Trailer::new(seqno, kind) })
+        Ok(BlockEntry { shared, suffix_at, value_at, end, trailer: Trailer::new(seqno, kind) })
     }
 
-    fn suffix(&self, entry: &Entry) -> &'a [u8] {
+    fn suffix(&self, entry: &BlockEntry) -> &'a [u8] {
         self.raw.get(entry.suffix_at..entry.value_at).unwrap_or_default()
     }
 
     /// The value of an entry of this block.
-    pub(crate) fn value(&self, entry: &Entry) -> &'a [u8] {
+    pub(crate) fn value(&self, entry: &BlockEntry) -> &'a [u8] {
         self.raw.get(entry.value()).unwrap_or_default()
     }
 
@@ -296,7 +296,7 @@ impl<'a> Block<'a> {
     }
 
     /// The newest version of `key` whose trailer is at most `at`.
-    pub(crate) fn get(&self, key: &[u8], at: Trailer) -> Result<Option<Entry>> {
+    pub(crate) fn get(&self, key: &[u8], at: Trailer) -> Result<Option<BlockEntry>> {
         let group = self.group_of(key, at)?;
         let (mut offset, mut from) = (self.group_at(group)?, self.layout.base);
         // A block that was stored as it is lies in no cache of the processor.
@@ -336,7 +336,7 @@ impl<'a> Block<'a> {
 /// `Corrupt` where the block is damaged, `Invalid` where an entry is of a newer format.
 pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> Result<()> {
     let block = Block::parse(raw)?;
-    let mut place = Place::new();
+    let mut place = BlockPosition::new();
     place.first(block)?;
     while let Some(entry) = place.entry() {
         visit(place.key(), entry.trailer, block.value(entry));
@@ -347,16 +347,16 @@ pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> 
 
 /// A place in a block: on an entry, or past the last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct BlockPosition {
     /// The number of the entry; the block's count where past the last.
     index: usize,
     /// The key, and room behind it.
     key: Vec<u8>,
     key_bytes: usize,
-    entry: Option<Entry>,
+    entry: Option<BlockEntry>,
 }
 
-impl Place {
+impl BlockPosition {
     /// In no block.
     pub(crate) const fn new() -> Self {
         Self { index: 0, key: Vec::new(), key_bytes: 0, entry: None }
@@ -368,7 +368,7 @@ impl Place {
     }
 
     /// The entry; none past the last.
-    pub(crate) const fn entry(&self) -> Option<&Entry> {
+    pub(crate) const fn entry(&self) -> Option<&BlockEntry> {
         self.entry.as_ref()
     }
 
@@ -451,7 +451,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::read`], of any entry.
+    /// As [`BlockPosition::read`], of any entry.
     #[cold]
     fn read_any(&mut self, block: Block<'_>, at: usize, from: Seqno) -> Result<()> {
         self.entry = None;
@@ -468,7 +468,7 @@ impl Place {
 
     /// Stands on `entry`, which shares no more than there is.
     #[inline]
-    fn stand(&mut self, block: Block<'_>, entry: Entry) {
+    fn stand(&mut self, block: Block<'_>, entry: BlockEntry) {
         let (shared, suffix) = (entry.shared, entry.value_at - entry.suffix_at);
         let from = block.raw.get(entry.suffix_at..).and_then(<[u8]>::first_chunk::<SUFFIX_STEP>);
         let to = self.key.get_mut(shared..).and_then(<[u8]>::first_chunk_mut::<SUFFIX_STEP>);

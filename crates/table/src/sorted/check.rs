@@ -14,7 +14,7 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result, Seqno, TableId, Trailer, key_hash};
 use media::{Buf, Purpose};
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockPosition};
 use super::meta::MetaPage;
 use super::properties::Properties;
 use super::read::{decode_run, read_pages, read_raw};
@@ -93,7 +93,7 @@ impl Table {
             account,
             progress,
             chunk: Chunk { buf: Buf::pages(1), first: 0, pages: 0, charge },
-            place: Place::new(),
+            place: BlockPosition::new(),
             last: None,
             counts: Counts::default(),
             digest: 0,
@@ -135,7 +135,7 @@ struct Check<'a> {
     account: &'a Account,
     progress: &'a mut dyn FnMut(u64, u64),
     chunk: Chunk,
-    place: Place,
+    place: BlockPosition,
     /// The last version of the block before, where that was read.
     last: Option<(Vec<u8>, Trailer)>,
     counts: Counts,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use base::{Error, Result, Trailer};
 use bytes::Bytes;
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockPosition};
 use super::meta::MetaPage;
 use super::point::not_supplied;
 use super::raw_block::RawBlock;
@@ -50,12 +50,12 @@ pub struct TableCursor {
     /// The metadata page of some partition.
     meta: Option<(usize, Pages)>,
     block: Option<Loaded>,
-    place: Place,
+    place: BlockPosition,
     forward: bool,
     /// The present block as stored, where that is kept.
     raw: Option<Box<RawBlock>>,
     /// Another place in the present block; kept for its memory.
-    far: Place,
+    far: BlockPosition,
 }
 
 /// What is left to do.
@@ -106,10 +106,10 @@ impl TableCursor {
             pick: Pick::Number(0),
             meta: None,
             block: None,
-            place: Place::new(),
+            place: BlockPosition::new(),
             forward: true,
             raw: None,
-            far: Place::new(),
+            far: BlockPosition::new(),
         }
     }
 

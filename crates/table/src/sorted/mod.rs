@@ -37,7 +37,7 @@ pub use describe::{Fact, describe};
 pub use filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, filter_bytes};
 pub use footer::{FORMAT_VERSION, Footer};
 pub use meta::MetaPage;
-pub use point::{Found, PointRead};
+pub use point::{FoundVersion, PointRead};
 pub use properties::{CodecField, Properties};
 pub use raw_block::RawBlock;
 pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};

@@ -17,7 +17,7 @@ use crate::page::PageKind;
 
 /// A version of the key that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundVersion {
     /// Its sequence number and kind.
     pub trailer: Trailer,
     /// Its value: a slice of its block, which it keeps in memory, or a copy.
@@ -34,11 +34,11 @@ pub struct PointRead<K> {
     key: K,
     hash: u64,
     at: Trailer,
-    state: State,
+    state: PointState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum PointState {
     Start,
     Meta(Span),
     Data(Span),
@@ -49,7 +49,7 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// A read of `key`, whose [`base::key_hash`] is `hash`, in `table`.
     #[must_use]
     pub const fn new(table: Arc<Table>, key: K, hash: u64, at: Trailer) -> Self {
-        Self { table, key, hash, at, state: State::Start }
+        Self { table, key, hash, at, state: PointState::Start }
     }
 
     /// The table it reads.
@@ -63,11 +63,11 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// # Errors
     /// `Corrupt` where pages are damaged, `Invalid` where a newer version wrote them or nothing is
     /// supplied, `Retry` where memory for a long value is short. The read is then over.
-    pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Found>>> {
+    pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<FoundVersion>>> {
         let key = self.key.as_ref();
         // A failed step ends the read.
-        match (std::mem::replace(&mut self.state, State::Done), supplied) {
-            (State::Start, _) => {
+        match (std::mem::replace(&mut self.state, PointState::Done), supplied) {
+            (PointState::Start, _) => {
                 let Some(at) = self.table.stored(self.at).filter(|_| self.table.covers(key)) else {
                     return Ok(Step::Ready(None));
                 };
@@ -75,33 +75,33 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 let top = self.table.top()?;
                 let partition = top.partition(top.search(key, self.at)?)?;
                 let span = self.table.meta_span(partition);
-                self.state = State::Meta(span);
+                self.state = PointState::Meta(span);
                 Ok(Step::Need(span))
             }
-            (State::Meta(span), Some(pages)) => {
+            (PointState::Meta(span), Some(pages)) => {
                 let block = self.block(span, &pages);
                 if pages.are_lost() {
-                    self.state = State::Meta(span);
+                    self.state = PointState::Meta(span);
                     return Ok(Step::Need(span));
                 }
                 let Some(span) = block? else { return Ok(Step::Ready(None)) };
-                self.state = State::Data(span);
+                self.state = PointState::Data(span);
                 Ok(Step::Need(span))
             }
-            (State::Data(span), Some(Pages::InPlace(page))) => {
+            (PointState::Data(span), Some(Pages::InPlace(page))) => {
                 let found = self.found_in_place(span, &*page);
                 if page.is_lost() {
-                    self.state = State::Data(span);
+                    self.state = PointState::Data(span);
                     return Ok(Step::Need(span));
                 }
                 found.map(Step::Ready)
             }
-            (State::Data(span), Some(pages)) => {
+            (PointState::Data(span), Some(pages)) => {
                 let bytes = self.table.decode(span, pages)?;
                 self.found(span, &bytes, |value| bytes.slice(value)).map(Step::Ready)
             }
-            (State::Meta(span) | State::Data(span), None) => Err(not_supplied(span)),
-            (State::Done, _) => Ok(Step::Ready(None)),
+            (PointState::Meta(span) | PointState::Data(span), None) => Err(not_supplied(span)),
+            (PointState::Done, _) => Ok(Step::Ready(None)),
         }
     }
 
@@ -124,19 +124,19 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         span: Span,
         bytes: &[u8],
         value: impl FnOnce(Range<usize>) -> Bytes,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<FoundVersion>> {
         let place = |error| self.table.place(error, span.first);
         let block = Block::parse(bytes).map_err(place)?;
         let entry = block.get(self.key.as_ref(), self.at).map_err(place)?;
         Ok(entry.map(|entry| {
             let trailer = self.table.seen(entry.trailer);
-            Found { trailer, value: value(entry.value()) }
+            FoundVersion { trailer, value: value(entry.value()) }
         }))
     }
 
     /// What the block of `span` has, which lies on `page`. The value is a copy: `page` may be lost while a
     /// caller holds it.
-    fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<Found>> {
+    fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<FoundVersion>> {
         let stored = stored_payload(PageKind::Data, page);
         let Some(payload) = stored.map_err(|error| self.table.place(error, span.first))? else {
             let bytes = self.table.decode_page(span, page)?;

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, key_hash};
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockPosition};
 use super::step::Pages;
 use super::tally::Tally;
 use crate::page::{Header, payload};
@@ -23,7 +23,7 @@ pub struct RawBlock {
     stored: Stored,
     first: Vec<u8>,
     first_trailer: Option<Trailer>,
-    place: Place,
+    place: BlockPosition,
     last: Vec<u8>,
     last_trailer: Option<Trailer>,
     hashes: Vec<u64>,

@@ -55,7 +55,7 @@ pub(crate) fn decode_pages(
 ) -> Result<Bytes> {
     let pages = match pages {
         Pages::Block(block) => return Ok(block),
-        Pages::Hung(block) => return Ok(block.shared()),
+        Pages::Attached(block) => return Ok(block.shared()),
         Pages::Frame(frame) if count == 1 => match stored_payload(kind, &frame)? {
             Some(payload) => return Ok(Bytes::from_owner(frame).slice(payload)),
             None => Pages::Frame(frame),

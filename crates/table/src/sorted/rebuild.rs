@@ -7,7 +7,7 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Codec, DictionaryId, Error, Result, Trailer};
 use media::Purpose;
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockPosition};
 use super::meta::MetaBuilder;
 use super::read::read_pages;
 use super::separator::Separator;
@@ -30,7 +30,7 @@ impl Table {
         }
         let mut meta = MetaBuilder::new(0);
         meta.start(partition.first_page);
-        let mut place = Place::new();
+        let mut place = BlockPosition::new();
         let mut last: Option<(Vec<u8>, Trailer)> = None;
         let mut at = partition.first_page;
         while at < page {
@@ -63,7 +63,7 @@ impl Table {
         at: u32,
         end: u32,
         account: &Account,
-        place: &mut Place,
+        place: &mut BlockPosition,
         last: &mut Option<(Vec<u8>, Trailer)>,
         meta: &mut MetaBuilder,
     ) -> Result<u32> {

@@ -16,7 +16,7 @@ use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockPosition};
 use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
@@ -117,7 +117,7 @@ pub fn salvage(
         visit,
         chunk: Chunk { buf: Buf::pages(1), pages: 0..0 },
         _charge: charge,
-        place: Place::new(),
+        place: BlockPosition::new(),
         last: None,
         gap: None,
         pending: Vec::new(),
@@ -151,7 +151,7 @@ struct Salvage<'a> {
     visit: &'a mut dyn FnMut(Salvaged<'_>) -> Result<()>,
     chunk: Chunk,
     _charge: Charge,
-    place: Place,
+    place: BlockPosition,
     /// The last version read.
     last: Option<(Vec<u8>, Trailer)>,
     /// The pages lost since.

@@ -38,7 +38,7 @@ pub enum Pages {
     /// The block that the one page holds, decompressed before.
     Block(Bytes),
     /// As `Block`, where it hangs on the page's frame.
-    Hung(FrameBlock),
+    Attached(FrameBlock),
     /// The pages of a run that were cached each for itself, in order.
     Frames(Vec<Frame>),
     /// The pages of a run as a device returned them. The buffer may be longer than the span.
@@ -75,7 +75,7 @@ impl Pages {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
             Self::InPlace(page) => (Some(&**page as &[u8]), None, None),
             Self::Frames(frames) => (None, Some(frames), None),
-            Self::Block(_) | Self::Hung(_) => (None, None, None),
+            Self::Block(_) | Self::Attached(_) => (None, None, None),
             Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),
             Self::Part { buf, at, pages } => {
                 let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES).unwrap_or_default();

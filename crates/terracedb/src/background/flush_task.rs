@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use arena::PublishRing;
 use base::{Error, Progress, Task};
-use log::Log;
+use wal::Log;
 
 use super::BackgroundCounters;
 use crate::buffers::Buffers;
 use crate::compaction::Compactor;
 use crate::events::Event;
-use crate::ordered::{FlushEnv, FlushJob};
+use crate::ordered::{FlushJob, TreeContext};
 use crate::trees::Trees;
 
 /// After a failed flush; space may come back.
@@ -67,7 +67,7 @@ impl LogLimits {
 
 /// Flushes sealed memtables, oldest first, and keeps the log short.
 pub(crate) struct FlushTask {
-    pub(crate) env: Arc<FlushEnv>,
+    pub(crate) env: Arc<TreeContext>,
     pub(crate) trees: Arc<Trees>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) compactor: Arc<Compactor>,

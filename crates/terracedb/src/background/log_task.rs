@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Progress, Task};
-use log::Log;
+use wal::Log;
 
 use crate::buffers::Buffers;
 

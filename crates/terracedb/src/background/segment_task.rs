@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{Progress, Seqno, Task};
-use log::Log;
+use wal::Log;
 
 use super::LogLimits;
 
@@ -14,7 +14,7 @@ use super::LogLimits;
 /// the next writer's otherwise.
 const REST: Duration = Duration::from_secs(1);
 
-/// Makes the log's next segments; woken as the log grows. Apart from the [`super::LogTask`], which
+/// Makes the log's next segments; woken as the log grows. ValueSeparator from the [`super::LogTask`], which
 /// must not wait for the syncs that this takes.
 pub(crate) struct SegmentTask {
     pub(crate) log: Arc<Log>,

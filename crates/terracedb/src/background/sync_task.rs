@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Progress, Seqno, Task};
-use log::Log;
+use wal::Log;
 
 use super::BackgroundCounters;
 use crate::settings::LiveSettings;

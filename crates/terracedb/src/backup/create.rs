@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
-use log::Extent;
 use media::{Access, Buf, Medium, Purpose};
 use table::Dictionary;
+use wal::Extent;
 
-use super::index::{Entry, Index, LABEL_BYTES_MAX, file_name};
+use super::index::{Index, IndexEntry, LABEL_BYTES_MAX, file_name};
 use super::objects::{self, Objects, unfinished};
 use super::report::BackupReport;
 use super::view::View;
@@ -111,7 +111,7 @@ struct Making<'a> {
     capture: &'a Capture,
     objects: Objects,
     copier: Copier,
-    files: Vec<Entry>,
+    files: Vec<IndexEntry>,
     report: BackupReport,
     steps: Steps<'a>,
 }
@@ -166,7 +166,7 @@ impl<'a> Making<'a> {
                 (len, self.copier.digest(file, len, Content::Plain, &mut |_| ())?)
             }
         };
-        let entry = Entry { name: name.to_owned(), bytes: len, len, digest };
+        let entry = IndexEntry { name: name.to_owned(), bytes: len, len, digest };
         if self.objects.has(&entry) {
             if !self.objects.is_named(&entry) {
                 self.name_anew(&entry)?;
@@ -181,7 +181,7 @@ impl<'a> Making<'a> {
 
     /// Gives an object that no backup has its name once more. The backup that copied it may have failed
     /// since a sync of names did, and could not remove it then: a later sync knows nothing of its name.
-    fn name_anew(&self, entry: &Entry) -> Result<()> {
+    fn name_anew(&self, entry: &IndexEntry) -> Result<()> {
         let (name, passing) = (entry.object(), unfinished(&entry.name));
         self.repository.rename(&name, &passing)?;
         self.repository.rename(&passing, &name)
@@ -200,7 +200,7 @@ impl<'a> Making<'a> {
         let file = self.repository.create(&passing, Access::Direct, len)?;
         file.write(0, buf, Purpose::Scrub).1?;
         file.sync(Purpose::Scrub)?;
-        self.keep(Entry { name, bytes: len, len, digest }, &passing)
+        self.keep(IndexEntry { name, bytes: len, len, digest }, &passing)
     }
 
     /// Copies the first `bytes` of a file of the store, which are all of its `len` but zeros.
@@ -215,11 +215,11 @@ impl<'a> Making<'a> {
             // Whatever stays goes when the next backup begins.
             let _ = self.repository.remove(&passing);
         })?;
-        self.keep(Entry { name: name.to_owned(), bytes: stored, len, digest }, &passing)
+        self.keep(IndexEntry { name: name.to_owned(), bytes: stored, len, digest }, &passing)
     }
 
     /// Gives a whole copy its name.
-    fn keep(&mut self, entry: Entry, passing: &str) -> Result<()> {
+    fn keep(&mut self, entry: IndexEntry, passing: &str) -> Result<()> {
         self.repository.rename(passing, &entry.object())?;
         self.report.files_copied += 1;
         self.report.bytes_copied += entry.bytes;

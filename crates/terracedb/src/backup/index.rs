@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// One file of a backed-up store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// As the store calls it.
     pub(super) name: String,
     /// How much of it is stored, bytes.
@@ -33,7 +33,7 @@ pub(super) struct Entry {
     pub(super) digest: u64,
 }
 
-impl Entry {
+impl IndexEntry {
     /// The file that holds it in the repository: a name that says what is in it, so that backups
     /// share it.
     pub(super) fn object(&self) -> String {
@@ -77,7 +77,7 @@ pub(super) struct Index {
     pub(super) created: u64,
     pub(super) label: String,
     /// By name.
-    pub(super) files: Vec<Entry>,
+    pub(super) files: Vec<IndexEntry>,
 }
 
 /// The name of the index of backup `id`.
@@ -162,7 +162,7 @@ impl Index {
         let label = text(cursor.bytes(LABEL_BYTES_MAX)?)?;
         // A file takes eleven bytes or more here.
         let count = cursor.length(body.len() / 11)?;
-        let mut files: Vec<Entry> = Vec::with_capacity(count);
+        let mut files: Vec<IndexEntry> = Vec::with_capacity(count);
         for _ in 0..count {
             let name = text(cursor.bytes(NAME_BYTES_MAX)?)?;
             if StoreFile::of(&name).is_none() || files.last().is_some_and(|last| last.name >= name)
@@ -178,7 +178,7 @@ impl Index {
                 let got = format_args!("{bytes} bytes of {len}");
                 return Err(error.expected("whole pages").got(got));
             }
-            files.push(Entry { name, bytes, len, digest });
+            files.push(IndexEntry { name, bytes, len, digest });
         }
         cursor.finish()?;
         Ok(Self { id, store, created, label, files })
@@ -238,7 +238,7 @@ impl Index {
 }
 
 /// The bytes of some files.
-pub(super) fn total<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
+pub(super) fn total<'a>(entries: impl Iterator<Item = &'a IndexEntry>) -> u64 {
     // Lengths come from outside.
     entries.fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes))
 }
@@ -255,7 +255,7 @@ mod tests {
     use media::MemoryMedium;
 
     fn index() -> Index {
-        let entry = |name: &str, pages: u64, digest| Entry {
+        let entry = |name: &str, pages: u64, digest| IndexEntry {
             name: name.to_owned(),
             bytes: pages * PAGE_BYTES as u64,
             len: pages.next_multiple_of(100) * PAGE_BYTES as u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::{Error, Result};
 use media::Medium;
 
-use super::index::{Entry, Index, file_name, is_object, parse_file_name};
+use super::index::{Index, IndexEntry, file_name, is_object, parse_file_name};
 use super::report::DeleteReport;
 use crate::store_file::StoreFile;
 
@@ -56,12 +56,12 @@ impl Objects {
     }
 
     /// Whether `entry` is there, as long as it should be.
-    pub(super) fn has(&self, entry: &Entry) -> bool {
+    pub(super) fn has(&self, entry: &IndexEntry) -> bool {
         self.objects.get(&entry.object()) == Some(&entry.bytes)
     }
 
     /// Whether a backup has `entry`: then its name is durable.
-    pub(super) fn is_named(&self, entry: &Entry) -> bool {
+    pub(super) fn is_named(&self, entry: &IndexEntry) -> bool {
         self.named.contains_key(&entry.object())
     }
 
@@ -85,7 +85,7 @@ impl Objects {
     }
 
     /// The files of `index` that no other backup has.
-    pub(super) fn only_in<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a Entry> {
+    pub(super) fn only_in<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a IndexEntry> {
         index.files.iter().filter(|entry| self.named.get(&entry.object()) == Some(&1))
     }
 

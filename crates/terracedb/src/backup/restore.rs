@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Clock, Error, ErrorKind, Result, StoreId, SystemClock};
 use media::{Medium, Staging};
 
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::report::RestoreReport;
 use super::verify::explain;
 use super::view::View;
@@ -104,7 +104,7 @@ fn restore(
     copier: &mut Copier,
     from: &dyn Medium,
     store: StoreId,
-    entry: &Entry,
+    entry: &IndexEntry,
     to: &dyn Medium,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {

@@ -7,7 +7,7 @@ use media::Medium;
 use table::{Dictionaries, Table};
 
 use super::Backup;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::view::View;
 use crate::check::{CheckReport, Problem, check};
 use crate::copier::{Content, Copier, recorded_digest};
@@ -51,7 +51,12 @@ impl Backup {
 }
 
 /// Verifies one file against what the index says of it. A table's pages were checked already.
-fn verify(copier: &mut Copier, view: &dyn Medium, entry: &Entry, store: StoreId) -> Result<()> {
+fn verify(
+    copier: &mut Copier,
+    view: &dyn Medium,
+    entry: &IndexEntry,
+    store: StoreId,
+) -> Result<()> {
     let (bytes, digest) = match entry.content(store) {
         content @ (Content::Table(..) | Content::Values(..)) => {
             recorded_digest(view, &entry.name, content)?

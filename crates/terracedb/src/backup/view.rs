@@ -11,14 +11,14 @@ use base::limits::PAGE_BYTES;
 use base::{Error, Result};
 use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space};
 
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct View {
     repository: Arc<dyn Medium>,
     /// What the store's files are, by their names.
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, IndexEntry>,
 }
 
 impl View {
@@ -66,7 +66,7 @@ impl Medium for View {
 
     fn list(&self) -> Result<Vec<Listing>> {
         let listed = self.repository.list()?;
-        let listing = |entry: &Entry| {
+        let listing = |entry: &IndexEntry| {
             let object = entry.object();
             let at = listed.binary_search_by(|file| file.name.cmp(&object)).ok()?;
             let len = listed.get(at)?.len + (entry.len - entry.bytes);

@@ -1,29 +1,29 @@
 //! The log: read as recovery would, and held against the manifest.
 
 use base::{Error, ErrorKind, KeyspaceId, Result};
-use log::{Entry, segment_name};
+use wal::{LogEntry, segment_name};
 
 use super::{Problem, Walk};
-use crate::manifest::State;
+use crate::manifest::ManifestState;
 
 impl Walk<'_> {
-    pub(super) fn log(&mut self, state: Option<&State>) -> Result<()> {
+    pub(super) fn log(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let start = state.map(|state| state.log_start.clone()).unwrap_or_default();
         let counts = |(lane, segment)| segment >= start.of(lane);
         let listed = self.files.iter();
-        let listed = listed.filter(|file| log::parse_segment_name(&file.name).is_some_and(counts));
+        let listed = listed.filter(|file| wal::parse_segment_name(&file.name).is_some_and(counts));
         let segments: Vec<_> = listed.map(|file| (file.name.clone(), file.len)).collect();
         self.report.files += segments.len();
         self.report.log_segments = segments.len();
         let newest = segments.last().map_or_else(|| "log".to_owned(), |(name, _)| name.clone());
-        let (store, strict) = (self.report.store, log::Recover::Strict);
-        let damaged = match log::check(self.medium, store, &start, strict, &self.account) {
+        let (store, strict) = (self.report.store, wal::Recover::Strict);
+        let damaged = match wal::check(self.medium, store, &start, strict, &self.account) {
             Ok(found) => {
                 self.report.log_records = found.records;
                 self.report.log_torn = found.torn.map(|cut| {
                     format!("{}, byte {}", segment_name(cut.lane, cut.segment), cut.offset)
                 });
-                let floor = state.map_or(base::Seqno::ZERO, State::floor);
+                let floor = state.map_or(base::Seqno::ZERO, ManifestState::floor);
                 if found.last < floor {
                     let error = Error::corrupt("end of the log (I11)")
                         .expected(format_args!("sequence number {floor}, which tables hold"))
@@ -55,18 +55,23 @@ impl Walk<'_> {
     /// Looks at each record of a segment. `damaged` says whether, in a log that is damaged, what
     /// cannot be read here is damage of its own; where the log is whole, it is a tail that
     /// recovery cuts off.
-    fn segment(&mut self, name: &str, state: Option<&State>, damaged: Option<bool>) -> Result<()> {
+    fn segment(
+        &mut self,
+        name: &str,
+        state: Option<&ManifestState>,
+        damaged: Option<bool>,
+    ) -> Result<()> {
         let below = state.map_or(KeyspaceId(u32::MAX), |state| state.keyspaces_below);
         let (mut records, mut stranger, mut unread) = (0, None, None);
-        let seen = log::inspect(&**self.medium, name, &mut |entry| {
+        let seen = wal::inspect(&**self.medium, name, &mut |entry| {
             match entry {
-                Entry::Batch { offset, keyspaces, .. } => {
+                LogEntry::Batch { offset, keyspaces, .. } => {
                     records += 1;
                     let unknown = keyspaces.into_iter().find(|keyspace| *keyspace >= below);
                     stranger = stranger.or(unknown.map(|keyspace| (offset, keyspace)));
                 }
-                Entry::End { unreadable, .. } => unread = unreadable,
-                Entry::Header(_) | Entry::Begin { .. } | Entry::Mark { .. } => {}
+                LogEntry::End { unreadable, .. } => unread = unreadable,
+                LogEntry::Header(_) | LogEntry::Begin { .. } | LogEntry::Mark { .. } => {}
             }
             Ok(())
         });

@@ -12,7 +12,7 @@ use table::{
 
 use super::{Problem, Walk};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{KeyspaceEntry, State, TableEntry, range_of};
+use crate::manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Owner<'_> {
 }
 
 impl Walk<'_> {
-    pub(super) fn tables(&mut self, state: Option<&State>) -> Result<()> {
+    pub(super) fn tables(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.tables_without_manifest();
         };

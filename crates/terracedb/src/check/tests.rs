@@ -252,7 +252,7 @@ fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
 }
 
 /// A manifest in force that says something else than the files do.
-pub(super) fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut State)) {
+pub(super) fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut ManifestState)) {
     let found = manifest::recover(&**medium, false).unwrap().unwrap();
     let (mut state, number) = (found.state, found.number + 1);
     change(&mut state);
@@ -291,7 +291,7 @@ fn a_table_that_contradicts_the_manifest_is_told() {
 #[test]
 fn a_log_that_writes_to_keyspaces_the_manifest_never_had_is_told() {
     let medium = whole();
-    rewrite_manifest(&medium, |state| *state = State::default());
+    rewrite_manifest(&medium, |state| *state = ManifestState::default());
     let report = run(&medium);
     let texts: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
     assert!(!texts.is_empty(), "{report:?}");

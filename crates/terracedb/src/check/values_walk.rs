@@ -5,10 +5,10 @@ use base::{Error, Result, StoreId, TableId};
 use table::{ValueDamage, Values, ValuesFooter, parse_values_file_name, values_file_name};
 
 use super::{Problem, Walk};
-use crate::manifest::{LiveValues, State};
+use crate::manifest::{LiveValues, ManifestState};
 
 impl Walk<'_> {
-    pub(super) fn values(&mut self, state: Option<&State>) -> Result<()> {
+    pub(super) fn values(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.values_without_manifest();
         };

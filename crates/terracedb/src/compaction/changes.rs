@@ -7,13 +7,13 @@ use compact::plan;
 
 use super::Compactor;
 use crate::manifest::Edit;
-use crate::ordered::{Change, Piece, Rectangle, Shape, Tree};
+use crate::ordered::{Change, Piece, Rectangle, Tree, VersionEditGuard};
 
 impl Compactor {
     /// The piece of the tree that the planner means, unless a job works on it.
     fn piece(
         &self,
-        shape: &Shape<'_>,
+        shape: &VersionEditGuard<'_>,
         run: base::RunId,
         piece: &plan::Piece,
     ) -> Option<Arc<Piece>> {
@@ -27,7 +27,7 @@ impl Compactor {
     pub(super) fn drop_pieces(
         &self,
         tree: &Tree,
-        shape: &Shape<'_>,
+        shape: &VersionEditGuard<'_>,
         pieces: &[(base::RunId, plan::Piece)],
         now_ms: u64,
     ) -> Result<()> {
@@ -54,7 +54,7 @@ impl Compactor {
     pub(super) fn move_pieces(
         &self,
         tree: &Tree,
-        shape: &Shape<'_>,
+        shape: &VersionEditGuard<'_>,
         moves: &[plan::Move],
     ) -> Result<()> {
         let mut changes = Vec::new();
@@ -73,7 +73,12 @@ impl Compactor {
     }
 
     /// Records `changes`, then installs them.
-    fn change(&self, shape: &Shape<'_>, edits: Vec<Edit>, changes: &[Change]) -> Result<()> {
+    fn change(
+        &self,
+        shape: &VersionEditGuard<'_>,
+        edits: Vec<Edit>,
+        changes: &[Change],
+    ) -> Result<()> {
         if changes.is_empty() {
             return Err(Error::invalid("plan").expected("pieces that are there"));
         }

@@ -16,14 +16,14 @@ use compact::{Horizon, Operators};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::book::{Book, Seen};
+use super::compactor_state::CompactorState;
 use super::counters::Merged;
+use super::keyspace_state::{KeyspaceCompactionState, Seen};
 use super::merge_job::writer_bytes;
 use super::rate::Allowance;
-use super::state::State;
 use super::{CompactionStatistics, Counters, MergeJob, fit, summary};
 use crate::Resources;
-use crate::ordered::{FlushEnv, Shape, TableFile, Tree};
+use crate::ordered::{TableFile, Tree, TreeContext, VersionEditGuard};
 use crate::pace::Pace;
 use crate::trees::Trees;
 
@@ -35,7 +35,7 @@ const CHANGES_A_LOOK: usize = 64;
 
 /// See the module.
 pub(crate) struct Compactor {
-    pub(super) env: Arc<FlushEnv>,
+    pub(super) env: Arc<TreeContext>,
     operators: Arc<Operators>,
     pub(super) trees: Arc<Trees>,
     pub(super) resources: Resources,
@@ -47,14 +47,14 @@ pub(crate) struct Compactor {
     /// Only makes a task leave its thread to the flush: `Relaxed`.
     flushing: AtomicBool,
     pub(super) counters: Counters,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<CompactorState>,
     /// Signalled when a merge ends, and when nothing is left to do.
     pub(super) changed: Condvar,
 }
 
 impl Compactor {
     pub(crate) fn new(
-        env: Arc<FlushEnv>,
+        env: Arc<TreeContext>,
         trees: Arc<Trees>,
         resources: Resources,
         operators: Arc<Operators>,
@@ -86,7 +86,7 @@ impl Compactor {
         let _ = self.tasks.set(tasks);
     }
 
-    pub(crate) fn env(&self) -> &FlushEnv {
+    pub(crate) fn env(&self) -> &TreeContext {
         &self.env
     }
 
@@ -152,7 +152,7 @@ impl Compactor {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
-        let told = |state: &State| (state.ended, state.refused, state.settlings);
+        let told = |state: &CompactorState| (state.ended, state.refused, state.settlings);
         let before = {
             let state = self.state.lock();
             // Not worth a look: the least job has to wait until another ends.
@@ -207,7 +207,7 @@ impl Compactor {
     fn look(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
         let options = self.job_options();
         for _ in 0..CHANGES_A_LOOK {
-            let mut shape = tree.shape();
+            let mut shape = tree.version_edit();
             if tree.is_dropped() {
                 return Ok(None);
             }
@@ -215,7 +215,7 @@ impl Compactor {
                 return Ok(None);
             };
             let start = self.now();
-            let planned = plan::Shape::new(&summary, &options);
+            let planned = plan::TreeLayout::new(&summary, &options);
             let (plan, debt) = (planned.plan(), planned.debt());
             let took = self.now().saturating_sub(start);
             let is_busy = !shape.busy().is_empty();
@@ -273,7 +273,7 @@ impl Compactor {
     fn start(
         &self,
         tree: &Arc<Tree>,
-        shape: &mut Shape<'_>,
+        shape: &mut VersionEditGuard<'_>,
         merge: &plan::Merge,
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
@@ -302,7 +302,7 @@ impl Compactor {
     fn summary(
         &self,
         tree: &Tree,
-        shape: &Shape<'_>,
+        shape: &VersionEditGuard<'_>,
     ) -> Option<(plan::Summary, Seen, Option<u64>)> {
         let (version, now) = (shape.version(), self.now());
         let horizon = self.env.snapshots.horizon(&self.env.ring);
@@ -328,7 +328,7 @@ impl Compactor {
     pub(super) fn described(
         &self,
         tree: &Tree,
-        shape: &Shape<'_>,
+        shape: &VersionEditGuard<'_>,
         readers: Horizon,
         quiet: bool,
         manual: Option<ManualRange>,
@@ -398,12 +398,21 @@ impl Compactor {
     }
 
     /// A job of `keyspace` ended, which might have written `bytes`.
-    fn job_ended(&self, mut state: MutexGuard<'_, State>, keyspace: KeyspaceId, bytes: u64) {
+    fn job_ended(
+        &self,
+        mut state: MutexGuard<'_, CompactorState>,
+        keyspace: KeyspaceId,
+        bytes: u64,
+    ) {
         if let Some(book) = state.books.get_mut(&keyspace) {
             book.job_ended(bytes);
         }
         // Its memory may be what looks at others were in vain for, which may be more urgent.
-        state.books.values_mut().filter(|book| book.debt.bytes > 0).for_each(Book::look_again);
+        state
+            .books
+            .values_mut()
+            .filter(|book| book.debt.bytes > 0)
+            .for_each(KeyspaceCompactionState::look_again);
         state.running -= 1;
         state.ended += 1;
         self.changed.notify_all();

@@ -7,7 +7,7 @@
 use compact::plan;
 
 use super::Compactor;
-use super::state::State;
+use super::compactor_state::CompactorState;
 use crate::ordered::Tree;
 
 impl Compactor {
@@ -21,7 +21,7 @@ impl Compactor {
             }
             state.is_quiet(self.env.ring.visible(), now)
         };
-        let shape = tree.shape();
+        let shape = tree.version_edit();
         if tree.is_dropped() {
             return;
         }
@@ -39,7 +39,7 @@ impl Compactor {
     }
 
     /// Writers go at the pace that the tree which is furthest behind allows.
-    pub(super) fn tell_pace(&self, state: &State) {
+    pub(super) fn tell_pace(&self, state: &CompactorState) {
         let alive = state.books.iter().filter(|(id, _)| self.trees.get(**id).is_some());
         let worst = alive.fold((0f64, 0f64), |(runs, space), (_, book)| {
             (runs.max(book.debt.fullness), space.max(book.debt.space_fullness))

@@ -3,7 +3,7 @@
 //! Why a merge is safe whatever happens beside it:
 //!
 //! - The rectangle is reserved: no other job works in it, and no new table is put below what it may
-//!   write ([`crate::ordered::Shape`]), so that its inputs are there until it is installed and its
+//!   write ([`crate::ordered::VersionEditGuard`]), so that its inputs are there until it is installed and its
 //!   outputs keep the order of age (I4). Tables come and go above and beside it.
 //! - The horizon was taken after the version whose tables it merges, so every version in them was
 //!   visible by then. A snapshot made later reads at a number that is not below the horizon's
@@ -24,13 +24,15 @@ use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, Outcome, Run, Verification};
 use table::Table;
 
-use super::carry_over::CarryOver;
 use super::counters::Merged;
 use super::summary::weight_within;
+use super::warm_outputs::WarmOutputs;
 use crate::Problem;
 use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
-use crate::ordered::{Change, FlushEnv, Piece, Rectangle, Shape, Tree, ValueFile, Version};
+use crate::ordered::{
+    Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard,
+};
 use crate::resources::CompactionMemory;
 
 /// Ids beyond those that outputs of the planned length need.
@@ -68,7 +70,7 @@ pub(crate) struct MergeJob {
     job: Job,
     compact: compact::Env,
     /// Where there is a tier to carry something over to.
-    carry: Option<CarryOver>,
+    carry: Option<WarmOutputs>,
     stage: Stage,
     /// Given back when the stage, which charges it, is gone.
     memory: CompactionMemory,
@@ -92,10 +94,10 @@ impl MergeJob {
     /// # Errors
     /// `Retry` where memory is short; the manifest's, where it gives no ids.
     pub(super) fn new(
-        env: &FlushEnv,
+        env: &TreeContext,
         compact: &compact::Env,
         tree: &Arc<Tree>,
-        shape: &mut Shape<'_>,
+        shape: &mut VersionEditGuard<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
         memory: CompactionMemory,
@@ -136,7 +138,7 @@ impl MergeJob {
 
     #[expect(clippy::too_many_arguments, reason = "what a job is made of, once")]
     fn start(
-        env: &FlushEnv,
+        env: &TreeContext,
         compact: &compact::Env,
         tree: &Tree,
         merge: &Merge,
@@ -227,7 +229,7 @@ impl MergeJob {
     ///
     /// # Errors
     /// As [`Run::step`]: nothing happened, and the job is to be dropped.
-    pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Merged>> {
+    pub(crate) fn step(&mut self, env: &TreeContext) -> Result<Option<Merged>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Planned(mut run) => {
                 self.survey(env, &mut run);
@@ -264,8 +266,8 @@ impl MergeJob {
     }
 
     /// Finds what is to be carried over. Where memory for it is short, nothing is.
-    fn survey(&mut self, env: &FlushEnv, run: &mut Run) {
-        let surveyed = CarryOver::survey(&env.cache, &self.inputs, &self.rectangle.range);
+    fn survey(&mut self, env: &TreeContext, run: &mut Run) {
+        let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
         if let Some((carry, hot)) = surveyed
             && run.set_hot(hot.clone()).is_ok()
         {
@@ -275,7 +277,7 @@ impl MergeJob {
     }
 
     /// Keeps the input in which damage was met out of later jobs.
-    fn blame(&self, env: &FlushEnv, table: Option<TableId>, error: &Error) {
+    fn blame(&self, env: &TreeContext, table: Option<TableId>, error: &Error) {
         let mut inputs = self.inputs.iter().map(|(_, piece)| piece);
         if let Some(blamed) = inputs.find(|piece| Some(piece.entry().id) == table) {
             let problem = Problem {
@@ -289,7 +291,7 @@ impl MergeJob {
     /// Puts the outputs in the place of the inputs.
     fn install(
         &self,
-        env: &FlushEnv,
+        env: &TreeContext,
         outcome: &Outcome,
         tables: Vec<Arc<Table>>,
     ) -> Result<Merged> {
@@ -314,7 +316,7 @@ impl MergeJob {
         if self.inputs.iter().any(|(_, piece)| is_timed(piece)) {
             edits.extend(env.timekeeper.tell(self.job.now_ms));
         }
-        let shape = self.tree.shape();
+        let shape = self.tree.version_edit();
         env.append(edits).inspect_err(|_| {
             // A manifest that failed may name them all the same (I3).
             if env.manifest.poisoned().is_none() {
@@ -331,7 +333,7 @@ impl MergeJob {
         let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
         shape.install_changed(&change);
-        self.carry.iter().for_each(CarryOver::installed);
+        self.carry.iter().for_each(WarmOutputs::installed);
         Ok(Merged {
             reason: self.reason,
             outputs: outcome.tables.iter().map(|table| table.table).collect(),
@@ -345,14 +347,14 @@ impl MergeJob {
     }
 
     /// Removes outputs that nobody names.
-    fn discard(&self, env: &FlushEnv) {
-        self.carry.iter().for_each(CarryOver::discarded);
+    fn discard(&self, env: &TreeContext) {
+        self.carry.iter().for_each(WarmOutputs::discarded);
         // What stays behind goes at the next open.
         let _ = self.job.discard_outputs(&*env.medium);
     }
 
     /// Gives the job up.
-    pub(super) fn cancel(self, env: &FlushEnv) {
+    pub(super) fn cancel(self, env: &TreeContext) {
         if matches!(self.stage, Stage::Verifying(..)) {
             self.discard(env);
         }
@@ -389,7 +391,7 @@ impl MergeJob {
 
 impl Drop for MergeJob {
     fn drop(&mut self) {
-        self.tree.shape().release(&self.rectangle);
+        self.tree.version_edit().release(&self.rectangle);
     }
 }
 

@@ -11,20 +11,20 @@
 //! them, or the next open. Work is installed slice by slice, so what is interrupted goes on from
 //! there. A failing job never fails a write: it is tried again later, less and less often.
 
-mod book;
-mod carry_over;
 mod changes;
 mod compactor;
+mod compactor_state;
 mod counters;
 mod debt;
 mod fit;
+mod keyspace_state;
 mod merge_job;
 mod rate;
 mod request;
-mod state;
 mod summary;
 mod task;
 mod waiting;
+mod warm_outputs;
 
 pub(crate) use compactor::Compactor;
 use counters::Counters;

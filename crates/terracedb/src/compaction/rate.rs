@@ -16,10 +16,10 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// See the module. Its lock is a leaf.
 #[derive(Debug, Default)]
-pub(super) struct Allowance(Mutex<State>);
+pub(super) struct Allowance(Mutex<RateState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RateState {
     /// When it was looked at last.
     at: Duration,
     /// The bytes that merges had moved by then.
@@ -38,7 +38,7 @@ impl Allowance {
         let more = moved.saturating_sub(state.moved);
         let paid = u64::try_from(paid).unwrap_or(u64::MAX);
         let owed = if rate == 0 { 0 } else { state.owed.saturating_sub(paid) + more };
-        *state = State { at: now.max(state.at), moved: moved.max(state.moved), owed };
+        *state = RateState { at: now.max(state.at), moved: moved.max(state.moved), owed };
         let wait = Duration::from_secs_f64(owed as f64 / rate.max(1) as f64);
         (wait >= WAIT_MIN).then_some(wait.min(WAIT_MAX))
     }

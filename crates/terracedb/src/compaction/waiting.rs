@@ -5,9 +5,9 @@ use std::time::Duration;
 use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle};
 use compact::plan::ManualRange;
 
-use super::book::Book;
+use super::compactor_state::CompactorState;
+use super::keyspace_state::KeyspaceCompactionState;
 use super::request::Request;
-use super::state::State;
 use super::{CompactionProgress, Compactor};
 use crate::manifest::KeyRange;
 use crate::ordered::Tree;
@@ -80,7 +80,7 @@ impl Compactor {
             let mut state = self.state.lock();
             state.settling += 1;
             state.settlings += 1;
-            state.books.values_mut().for_each(Book::try_again);
+            state.books.values_mut().for_each(KeyspaceCompactionState::try_again);
             state.idle_looks
         };
         self.wake();
@@ -102,7 +102,10 @@ impl Compactor {
         waited
     }
 
-    fn wait_until(&self, mut is_done: impl FnMut(&State) -> Option<Result<()>>) -> Result<()> {
+    fn wait_until(
+        &self,
+        mut is_done: impl FnMut(&CompactorState) -> Option<Result<()>>,
+    ) -> Result<()> {
         loop {
             {
                 let mut state = self.state.lock();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{Progress, Task as Step};
-use log::Log;
+use wal::Log;
 
 use super::{Event, Events, Task};
 use crate::buffers::Buffers;

@@ -15,7 +15,7 @@
 //! visible may be the ingest of another keyspace, which waits for a flush that waits for the shape.
 //!
 //! Q is published last, when the manifest record is durable and the tables are in the view that
-//! readers get: whoever reads at Q or later sees them (`Tree::moment`), whoever reads below Q, as a
+//! readers get: whoever reads at Q or later sees them (`Tree::read_view`), whoever reads below Q, as a
 //! snapshot made before, does not, since every entry reads as Q. Between taking and publishing Q
 //! other writers wait to become visible: two syncs at most.
 //!
@@ -28,12 +28,12 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::{Error, ErrorKind, KeyspaceId, Result, Seqno};
-use log::Batch;
 use media::Medium;
 use table::{Summary, Table, file_name};
+use wal::Batch;
 
 use crate::manifest::{Edit, KeyRange, TableEntry};
-use crate::ordered::{Shape, TableFile, Tree};
+use crate::ordered::{TableFile, Tree, VersionEditGuard};
 use crate::store::Store;
 use crate::transaction::{KeySet, KeySpan};
 
@@ -176,7 +176,7 @@ fn take_number<'a>(
     tree: &'a Arc<Tree>,
     range: &KeyRange,
     rounds: usize,
-) -> Result<(Unpublished<'a>, Shape<'a>)> {
+) -> Result<(Unpublished<'a>, VersionEditGuard<'a>)> {
     let taken = |seqno| Unpublished { ring: &store.ring, seqno };
     let mut keys = KeySet::default();
     keys.insert(KeySpan { start: &range.first, end: range.end.as_deref() });
@@ -191,7 +191,7 @@ fn take_number<'a>(
         let watch = store.transactions.recent().watch(&store.log)?;
         store.ring.wait_until_visible(watch.first().before());
         // Not before: what becomes visible may wait for a flush of this very keyspace.
-        let shape = tree.shape();
+        let shape = tree.version_edit();
         if is_buffered(tree, range) {
             continue;
         }
@@ -201,7 +201,7 @@ fn take_number<'a>(
     }
     let number = taken(store.buffers.append_sealing(tree, RECORD)?);
     store.buffers.wait_until_flushed_below(tree, number.seqno)?;
-    Ok((number, tree.shape()))
+    Ok((number, tree.version_edit()))
 }
 
 /// Whether a memtable holds a key of `range`.

@@ -295,7 +295,7 @@ impl Edit {
     }
 
     /// Where the lanes of a log begin.
-    pub(crate) fn log_begins(start: &log::Start) -> impl Iterator<Item = Self> {
+    pub(crate) fn log_begins(start: &wal::Start) -> impl Iterator<Item = Self> {
         start.iter().map(|(lane, segment)| Self::LogBegins { lane, segment })
     }
 

@@ -31,7 +31,7 @@ pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
 pub use reader::{ManifestRecord, inspect};
 pub(crate) use reader::{Recovered, recover};
 pub(crate) use salvage::salvage_state;
-pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, State};
+pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, ManifestState};
 pub(crate) use table_entry::{TableEntry, range_of};
 pub(crate) use values_entry::ValuesEntry;
 
@@ -83,7 +83,7 @@ pub(crate) struct Manifest {
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    state: ManifestState,
     number: u64,
     file: Arc<dyn File>,
     seed: u32,
@@ -100,7 +100,7 @@ impl Manifest {
     pub(crate) fn start(
         medium: Arc<dyn Medium>,
         store: StoreId,
-        state: State,
+        state: ManifestState,
         number: u64,
     ) -> Result<Self> {
         let next_table = state.tables_below;
@@ -161,7 +161,7 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`Manifest::append`].
-    pub(crate) fn begin_log(&self, start: &log::Start) -> Result<()> {
+    pub(crate) fn begin_log(&self, start: &wal::Start) -> Result<()> {
         let mut inner = self.inner.lock();
         let known = &inner.state.log_start;
         let edits: Vec<_> = Edit::log_begins(start)
@@ -201,7 +201,7 @@ impl Manifest {
     }
 
     /// Goes on in a new manifest, which begins with `state`.
-    fn change_files(&self, inner: &mut Inner, state: State) -> Result<()> {
+    fn change_files(&self, inner: &mut Inner, state: ManifestState) -> Result<()> {
         let number = inner.number + 1;
         match write_new(&*self.medium, self.store, state, number, inner.next_table) {
             Ok(new) => *inner = new,
@@ -245,7 +245,7 @@ impl Manifest {
     }
 
     /// A copy of the state.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ManifestState {
         self.inner.lock().state.clone()
     }
 
@@ -293,7 +293,7 @@ impl Manifest {
 }
 
 /// A whole manifest, which begins and ends with `state`; its checksums' seed.
-pub(crate) fn encode(store: StoreId, state: &State, number: u64) -> Result<(Vec<u8>, u32)> {
+pub(crate) fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
     let header = encode_header(store, number);
     let seed = frame::seed(&header);
     let mut bytes = vec![0; HEADERS_BYTES];
@@ -318,7 +318,7 @@ pub(crate) fn encode(store: StoreId, state: &State, number: u64) -> Result<(Vec<
 fn write_new(
     medium: &dyn Medium,
     store: StoreId,
-    state: State,
+    state: ManifestState,
     number: u64,
     next_table: TableId,
 ) -> Result<Inner> {

@@ -4,7 +4,9 @@ use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId};
 use media::{Access, Buf, Medium, Purpose};
 
-use super::{Edit, HEADERS_BYTES, MAGIC, State, VERSION, file_name, frame, parse_file_name};
+use super::{
+    Edit, HEADERS_BYTES, MAGIC, ManifestState, VERSION, file_name, frame, parse_file_name,
+};
 
 /// The longest manifest read, bytes: nine times the longest first record, doubled.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -13,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) store: StoreId,
-    pub(crate) state: State,
+    pub(crate) state: ManifestState,
     /// The number of the manifest read; the next one must be higher.
     pub(crate) number: u64,
     /// Frames that were bad while their twin was good.
@@ -56,7 +58,7 @@ pub(crate) fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recover
         match read(medium, name, number) {
             Ok(Some((store, records))) => {
                 let in_force = records.in_force;
-                let mut state = State::default();
+                let mut state = ManifestState::default();
                 for edit in records.edits.into_iter().flatten() {
                     state.apply(edit).map_err(|error| error.at(name))?;
                 }

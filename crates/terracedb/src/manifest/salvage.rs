@@ -4,7 +4,7 @@ use base::{Result, StoreId};
 use media::Medium;
 
 use super::reader::read_file;
-use super::{Edit, HEADERS_BYTES, State, encode_header, frame, parse_file_name};
+use super::{Edit, HEADERS_BYTES, ManifestState, encode_header, frame, parse_file_name};
 
 /// What the readable records of the newest manifests of `store` say, as far as they do not
 /// contradict each other; with the highest number that a manifest has.
@@ -14,24 +14,24 @@ use super::{Edit, HEADERS_BYTES, State, encode_header, frame, parse_file_name};
 ///
 /// # Errors
 /// The device's.
-pub(crate) fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, State)> {
+pub(crate) fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, ManifestState)> {
     let listed = medium.list()?;
     let mut numbers: Vec<_> =
         listed.iter().filter_map(|file| Some((parse_file_name(&file.name)?, &file.name))).collect();
     numbers.sort();
     let highest = numbers.last().map_or(0, |(number, _)| *number);
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     for (number, name) in numbers {
         let Ok(bytes) = read_file(medium, name) else { continue };
         let seed = frame::seed(&encode_header(store, number));
-        let mut found = State::default();
+        let mut found = ManifestState::default();
         for body in frame::salvage_records(&bytes, seed, HEADERS_BYTES) {
             // What a lost record would have made possible is refused, one edit at a time.
             for edit in Edit::decode_all(body).unwrap_or_default() {
                 let _ = found.apply(edit);
             }
         }
-        if found != State::default() {
+        if found != ManifestState::default() {
             state = found;
         }
     }

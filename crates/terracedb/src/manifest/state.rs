@@ -15,7 +15,7 @@ use compact::KeyRange;
 
 /// Which keyspaces and tables exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct ManifestState {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceEntry>>,
     /// Keyspace ids below this one are used or were.
     pub(crate) keyspaces_below: KeyspaceId,
@@ -28,7 +28,7 @@ pub(crate) struct State {
     /// How far scrubbing is.
     pub(crate) scrub: ScrubPosition,
     /// Where the log begins.
-    pub(crate) log_start: log::Start,
+    pub(crate) log_start: wal::Start,
 }
 
 /// One keyspace.
@@ -121,7 +121,7 @@ impl LiveTable {
     }
 }
 
-impl State {
+impl ManifestState {
     /// Applies one edit.
     ///
     /// # Errors

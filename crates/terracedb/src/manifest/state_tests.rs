@@ -14,7 +14,7 @@ fn the_last_ingest_is_remembered() {
     edit.encode(&mut bytes);
     assert_eq!(bytes, [15, 1, 0xac, 2]);
     assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     state.apply(Edit::TableIdsReserved { below: TableId(9) }).unwrap();
     state.apply(created(1, "one")).unwrap();
     let ingested = TableEntry {
@@ -24,7 +24,7 @@ fn the_last_ingest_is_remembered() {
     };
     state.apply(Edit::TableAdded { keyspace, table: Arc::new(ingested) }).unwrap();
     state.apply(Edit::TableRemoved { keyspace, table: TableId(3) }).unwrap();
-    let mut again = State::default();
+    let mut again = ManifestState::default();
     for edit in state.edits() {
         again.apply(edit).unwrap();
     }
@@ -43,11 +43,11 @@ fn the_beginning_of_the_log_is_remembered() {
     assert_eq!(Edit::decode_all(&body).unwrap(), edits);
 
     let mut state = state();
-    assert_eq!(state.log_start, log::Start::new(), "as stores had it that never said so");
+    assert_eq!(state.log_start, wal::Start::new(), "as stores had it that never said so");
     edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
     state.apply(begins(0, 6)).unwrap();
     assert!(state.apply(begins(0, u64::MAX)).is_err());
-    let mut again = State::default();
+    let mut again = ManifestState::default();
     state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
     assert_eq!(again, state);
     assert_eq!(again.log_start.of(LaneId(0)), SegmentId(7));
@@ -73,7 +73,7 @@ fn damaged_tables_and_the_scrubbers_place_are_remembered() {
     state.apply(cut).unwrap();
     let unknown = Edit::TableDamaged { keyspace, table: TableId(5) };
     assert!(state.apply(unknown).is_err());
-    let mut again = State::default();
+    let mut again = ManifestState::default();
     state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
     assert_eq!(again, state);
     assert!(again.keyspaces[&keyspace].tables[&table].damaged);
@@ -90,7 +90,7 @@ fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
     assert_eq!(body, golden(include_str!("../../golden/manifest_kinds.hex")));
     assert_eq!(Edit::decode_all(&body).unwrap(), edits);
 
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     assert!(state.apply(operator("a.1")).is_err());
     state.apply(created(300, "k")).unwrap();
     edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
@@ -98,7 +98,7 @@ fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
     assert_eq!(state.clock_ms, 1_700_000_000_000);
     assert!(state.apply(operator("b.1")).is_err());
     assert!(state.apply(operator("")).is_err());
-    let mut again = State::default();
+    let mut again = ManifestState::default();
     state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
     assert_eq!(again, state);
 }
@@ -122,7 +122,7 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
     let mut state = state();
     let name = table::values_file_name(TableId(3));
     assert!(state.files().contains(&name) && state.has_values(TableId(3)));
-    let live = |state: &State| state.keyspaces[&keyspace].values[&TableId(3)].live_bytes;
+    let live = |state: &ManifestState| state.keyspaces[&keyspace].values[&TableId(3)].live_bytes;
     assert_eq!(live(&state), 70_000);
     let second = TableEntry {
         values: vec![(TableId(3), 5_000)],
@@ -130,7 +130,7 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
     };
     state.apply(Edit::TableAdded { keyspace, table: Arc::new(second) }).unwrap();
     assert_eq!(live(&state), 75_000);
-    let mut again = State::default();
+    let mut again = ManifestState::default();
     for edit in state.edits() {
         again.apply(edit).unwrap();
     }
@@ -154,7 +154,7 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
 #[test]
 fn tables_of_the_first_form_are_placed_in_runs() {
     let keyspace = KeyspaceId(1);
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     state.apply(Edit::TableIdsReserved { below: TableId(9) }).unwrap();
     state.apply(created(1, "one")).unwrap();
     let keys = [("a", "m"), ("n", "z"), ("b", "c"), ("q", "r"), ("c", "q"), ("x", "z")];
@@ -172,7 +172,7 @@ fn a_table_is_cut_until_nothing_is_left() {
     let mut state = state();
     let one = KeyspaceId(1);
     let table = TableId(7);
-    let pieces = |state: &State| {
+    let pieces = |state: &ManifestState| {
         let pieces = &state.keyspaces[&one].tables[&table].pieces;
         pieces.iter().map(|it| (it.run.0, it.level, it.range.clone())).collect::<Vec<_>>()
     };
@@ -192,7 +192,7 @@ fn a_table_is_cut_until_nothing_is_left() {
 #[test]
 fn a_copy_of_a_large_state_shares_its_tables() {
     let keyspace = KeyspaceId(1);
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     state.apply(Edit::TableIdsReserved { below: TableId(5000) }).unwrap();
     state.apply(created(1, "one")).unwrap();
     for id in 0..5000 {
@@ -215,7 +215,7 @@ fn a_copy_of_a_large_state_shares_its_tables() {
 
 #[test]
 fn a_state_is_rebuilt_from_its_own_edits() {
-    let mut rebuilt = State::default();
+    let mut rebuilt = ManifestState::default();
     for edit in state().edits() {
         rebuilt.apply(edit).unwrap();
     }

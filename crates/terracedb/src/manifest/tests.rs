@@ -90,8 +90,8 @@ pub(super) fn whole_edits() -> Vec<Edit> {
     edits
 }
 
-pub(super) fn state() -> State {
-    let mut state = State::default();
+pub(super) fn state() -> ManifestState {
+    let mut state = ManifestState::default();
     for edit in whole_edits() {
         state.apply(edit).unwrap();
     }
@@ -103,7 +103,7 @@ fn medium() -> Arc<dyn Medium> {
 }
 
 fn start(medium: &Arc<dyn Medium>) -> Manifest {
-    Manifest::start(Arc::clone(medium), StoreId(7), State::default(), 1).unwrap()
+    Manifest::start(Arc::clone(medium), StoreId(7), ManifestState::default(), 1).unwrap()
 }
 
 fn contents(medium: &dyn Medium, name: &str) -> Vec<u8> {

@@ -7,24 +7,24 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer};
 use compact::Horizon;
-use log::Log;
 use media::Medium;
+use wal::Log;
 
 use super::{Recovery, segment_bytes};
 use crate::Resources;
 use crate::lost_records::LostRecords;
-use crate::manifest::State;
+use crate::manifest::ManifestState;
 use crate::op::decode_ops;
-use crate::ordered::{FlushEnv, FlushJob, Memtable, Tree};
+use crate::ordered::{FlushJob, Memtable, Tree, TreeContext};
 use crate::settings::Settings;
 use crate::trees::Trees;
 
 /// The damage where a store has no log at all.
 ///
 /// A keyspace is made only where there is a log, and from then on there always is one.
-pub(crate) fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<Error>> {
+pub(crate) fn missing_log(medium: &dyn Medium, state: &ManifestState) -> Result<Option<Error>> {
     let is_segment = |name: &str| {
-        let parsed = log::parse_segment_name(name);
+        let parsed = wal::parse_segment_name(name);
         parsed.is_some_and(|(lane, segment)| segment >= state.log_start.of(lane))
     };
     if state.keyspaces_below == KeyspaceId::default()
@@ -38,11 +38,11 @@ pub(crate) fn missing_log(medium: &dyn Medium, state: &State) -> Result<Option<E
 pub(super) type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
 
 pub(super) fn replay_log(
-    env: &FlushEnv,
+    env: &TreeContext,
     resources: &Resources,
     settings: &Settings,
     trees: &Trees,
-    state: &State,
+    state: &ManifestState,
     recovery: &mut Recovery,
 ) -> Result<(Arc<Log>, FlushedBelow)> {
     let mut flushed: FlushedBelow =
@@ -50,18 +50,18 @@ pub(super) fn replay_log(
     let known = flushed.clone();
     let account = resources.account("log");
     let memtables = resources.account("memtables");
-    let options = log::Options {
+    let options = wal::Options {
         segment_bytes: segment_bytes(resources),
         recover: if settings.recover_damaged_log {
-            log::Recover::PastDamage
+            wal::Recover::PastDamage
         } else {
-            log::Recover::Strict
+            wal::Recover::Strict
         },
         floor: state.floor(),
         // Two memtables: the one that fills up, and the one before it that is flushed.
         leave_bytes: 2 * resources.memtable_bytes(),
         start: state.log_start.clone(),
-        ..log::Options::new(env.store)
+        ..wal::Options::new(env.store)
     };
     let mut is_device_full = false;
     let replay = &mut |first: Seqno, body: &[u8]| {
@@ -108,7 +108,7 @@ pub(super) fn replay_log(
     recovery.log_records = found.records;
     recovery.log_bytes = found.bytes;
     recovery.log_torn = found.torn.map(|torn| {
-        let name = log::segment_name(torn.lane, torn.segment);
+        let name = wal::segment_name(torn.lane, torn.segment);
         format!("{name}, byte {}", torn.offset)
     });
     recovery.log_damage = missing.or(found.damage);
@@ -121,7 +121,7 @@ pub(super) fn replay_log(
 
 /// As [`empty`]. A device too full for that, or too little memory, is no reason not to open.
 pub(super) fn flush_replayed(
-    env: &FlushEnv,
+    env: &TreeContext,
     resources: &Resources,
     trees: &Trees,
     log: &Log,
@@ -133,7 +133,12 @@ pub(super) fn flush_replayed(
 }
 
 /// Flushes what was replayed and frees the log that held it.
-pub(super) fn empty(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &Log) -> Result<()> {
+pub(super) fn empty(
+    env: &TreeContext,
+    resources: &Resources,
+    trees: &Trees,
+    log: &Log,
+) -> Result<()> {
     let next = log.last().plus(1);
     for tree in trees.all() {
         let memtable = Memtable::new(&resources.account("memtables"), next)?;
@@ -146,7 +151,7 @@ pub(super) fn empty(env: &FlushEnv, resources: &Resources, trees: &Trees, log: &
 
 /// Flushes `tree`'s memtables on this thread, putting `next` in the place of the active one; whether
 /// they held anything.
-fn flush_now(env: &FlushEnv, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
+fn flush_now(env: &TreeContext, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
     if !tree.view().active.is_empty() {
         tree.seal(next);
     } else if tree.oldest_sealed().is_none() {

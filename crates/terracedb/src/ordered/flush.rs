@@ -11,13 +11,13 @@ use arena::PublishRing;
 use base::limits::VALUE_APART_BYTES;
 use base::{Account, Codec, EntryKind, Error, Result, Seqno, StoreId, TableId};
 use cache::PageCache;
-use compact::{Apart, Below, Horizon, Kept, Retention, Rules};
-use log::Log;
+use compact::{Horizon, OlderRanges, RetainedVersion, Retention, Rules, ValueSeparator};
 use media::{Medium, Purpose};
 use table::{
     Accounts, Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary,
     Table, ValuesSpec, ValuesSummary, Writer,
 };
+use wal::Log;
 
 use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, RowRenewal, TableFile, Tree, ValueFiles};
@@ -31,7 +31,7 @@ use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
 
 /// What a flush works with.
-pub(crate) struct FlushEnv {
+pub(crate) struct TreeContext {
     pub(crate) store: StoreId,
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) manifest: Arc<Manifest>,
@@ -75,7 +75,7 @@ pub(crate) struct FlushJob {
 struct Output {
     tree: Arc<Tree>,
     memtable: Arc<Memtable>,
-    writer: Option<(Writer, Apart)>,
+    writer: Option<(Writer, ValueSeparator)>,
 }
 
 /// What a finished flush did.
@@ -95,7 +95,7 @@ impl FlushJob {
     /// A flush of `memtable`, which holds what `tree` has below `below` and in no table, for the readers of
     /// `horizon` and all to come.
     pub(crate) fn new(
-        env: &FlushEnv,
+        env: &TreeContext,
         tree: Arc<Tree>,
         (memtable, below): (Arc<Memtable>, Seqno),
         horizon: Horizon,
@@ -110,7 +110,7 @@ impl FlushJob {
         let rules = Rules {
             horizon,
             now_ms,
-            below: Below::new(older),
+            below: OlderRanges::new(older),
             operator: view.semantics.operator().ok().cloned(),
         };
         drop(view);
@@ -126,9 +126,9 @@ impl FlushJob {
     }
 
     /// Does one step; the outcome with the last.
-    pub(crate) fn step(&mut self, env: &FlushEnv) -> Result<Option<Flushed>> {
+    pub(crate) fn step(&mut self, env: &TreeContext) -> Result<Option<Flushed>> {
         let Self { tree, cursor, ranges, retention, output, .. } = self;
-        let mut keep = |kept: Kept<'_>| output.add(env, kept);
+        let mut keep = |kept: RetainedVersion<'_>| output.add(env, kept);
         for _ in 0..STEP_ENTRIES {
             if !cursor.valid() {
                 retention.end_key(&mut keep)?;
@@ -151,7 +151,7 @@ impl FlushJob {
         Ok(None)
     }
 
-    fn add_ranges(&mut self, env: &FlushEnv) -> Result<()> {
+    fn add_ranges(&mut self, env: &TreeContext) -> Result<()> {
         let mut kept = Vec::new();
         for Fragment { start, end, seqnos } in self.ranges.iter() {
             kept.clear();
@@ -163,7 +163,7 @@ impl FlushJob {
         Ok(())
     }
 
-    fn finish(&mut self, env: &FlushEnv) -> Result<Flushed> {
+    fn finish(&mut self, env: &TreeContext) -> Result<Flushed> {
         let keyspace = self.tree.id();
         let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
         if let Some(log) = &env.log {
@@ -179,7 +179,7 @@ impl FlushJob {
         }
         let Some((summary, values)) = self.output.finish(env)? else {
             env.append(edits)?;
-            self.tree.shape().install_flushed(&self.memtable, None);
+            self.tree.version_edit().install_flushed(&self.memtable, None);
             return Ok(Flushed { below: self.below, file_bytes: 0, values_bytes: 0 });
         };
         let id = summary.table;
@@ -194,7 +194,7 @@ impl FlushJob {
             [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
         let opened = env.medium.sync_names(&names).and_then(|()| open());
         // Its place holds until it is installed there.
-        let shape = self.tree.shape();
+        let shape = self.tree.version_edit();
         let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
         entry.run = shape.place_newest(&entry.range);
         let entry = Arc::new(entry);
@@ -221,7 +221,7 @@ impl FlushJob {
     }
 }
 
-impl FlushEnv {
+impl TreeContext {
     /// An open table of this store, or why it could not be opened.
     pub(crate) fn table_file(
         &self,
@@ -245,14 +245,14 @@ impl FlushEnv {
 
 impl Output {
     /// Adds a version that survives; its value apart where that is long.
-    fn add(&mut self, env: &FlushEnv, kept: Kept<'_>) -> Result<()> {
+    fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
         let (table, apart) = self.writer(env)?;
         let placed = apart.place(kept.key, kept.trailer, kept.value)?;
         kept.add_to(table, placed)
     }
 
     /// Ends the files, if anything survived; they are the caller's then.
-    fn finish(&mut self, env: &FlushEnv) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
+    fn finish(&mut self, env: &TreeContext) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
         let Some((table, mut apart)) = self.writer.take() else { return Ok(None) };
         let values = apart.finish()?;
         let table = table.finish().inspect_err(|_| {
@@ -265,14 +265,14 @@ impl Output {
     }
 
     /// The writers of the table and of what lies apart, created with the first that survives.
-    fn writer(&mut self, env: &FlushEnv) -> Result<&mut (Writer, Apart)> {
+    fn writer(&mut self, env: &TreeContext) -> Result<&mut (Writer, ValueSeparator)> {
         if self.writer.is_none() {
             self.writer = Some(self.create(env)?);
         }
         self.writer.as_mut().ok_or_else(|| Error::retry("a table writer"))
     }
 
-    fn create(&self, env: &FlushEnv) -> Result<(Writer, Apart)> {
+    fn create(&self, env: &TreeContext) -> Result<(Writer, ValueSeparator)> {
         // First: a manifest that failed gives none, and nothing else is tried then.
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
@@ -301,7 +301,7 @@ impl Output {
             purpose: spec.purpose,
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
-        let apart = Apart::new(&env.medium, Some(values), least, Vec::new(), account);
+        let apart = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
         let table = Writer::create(&env.medium, spec, account)?;
         // What a flush has set aside does not grow with its memtable; the open table takes as much again.
         Ok((table.growing_on(&env.accounts.pinned), apart))
@@ -309,7 +309,7 @@ impl Output {
 
     /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
     /// this memtable.
-    fn dictionary(&self, env: &FlushEnv) -> Result<Option<Arc<Dictionary>>> {
+    fn dictionary(&self, env: &TreeContext) -> Result<Option<Arc<Dictionary>>> {
         let keyspace = self.tree.id();
         let (current, next) = env.manifest.dictionary(keyspace);
         let current = current.map(|id| env.dictionaries.get(id)).transpose()?;

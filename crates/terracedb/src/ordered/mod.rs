@@ -12,11 +12,11 @@ mod value_file;
 mod version;
 
 pub(crate) use deleted_ranges::DeletedRanges;
-pub(crate) use flush::{FlushEnv, FlushJob};
+pub(crate) use flush::{FlushJob, TreeContext};
 pub(crate) use memtable::Memtable;
 pub(crate) use row_renewal::RowRenewal;
 pub(crate) use semantics::{Semantics, Uses};
 pub(crate) use table_file::TableFile;
-pub(crate) use tree::{Shape, Tree, View};
+pub(crate) use tree::{Tree, VersionEditGuard, View};
 pub(crate) use value_file::{ValueFile, ValueFiles};
 pub(crate) use version::{Change, Piece, Rectangle, Run, Version};

@@ -48,7 +48,7 @@ impl RowRenewal {
         (trailer, stored): (Trailer, &[u8]),
     ) {
         let Some(awaited) = self.cache.awaited(hash) else { return };
-        let (view, at) = tree.moment(|| ring.visible());
+        let (view, at) = tree.read_view(|| ring.visible());
         let seqno = trailer.seqno();
         if seqno > at || view.holds_newer(key, seqno) {
             return;

@@ -8,7 +8,7 @@
 //! (the log's barrier). A sealed memtable is flushed once everything below the next one's first
 //! number is visible: then no writer is still filling it.
 //!
-//! Who changes which tables there are holds the tree's [`Shape`] from the moment it decides where
+//! Who changes which tables there are holds the tree's [`VersionEditGuard`] from the moment it decides where
 //! they go until the version that has them is in force: a flush, an ingest and a merge never take
 //! the same place. Lock order: `shape`, the manifest, `change`.
 
@@ -133,7 +133,7 @@ impl Tree {
     /// The view comes first: what is visible later and not in it is newer than all of it, but for an
     /// ingest, whose tables are in the next view before they are visible. For one key, or who reads the view
     /// alone.
-    pub(crate) fn moment(
+    pub(crate) fn read_view(
         &self,
         visible: impl Fn() -> Seqno,
     ) -> (arc_swap::Guard<Arc<View>>, Seqno) {
@@ -146,16 +146,16 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::moment`], for several keys whose rows are looked at, too: all that is visible then is in
+    /// As [`Tree::read_view`], for several keys whose rows are looked at, too: all that is visible then is in
     /// the view. A row may be newer than a view, and where one key's is and another has none, they would be
     /// of two moments.
-    pub(crate) fn moment_of_many(
+    pub(crate) fn batch_read_view(
         &self,
         visible: impl Fn() -> Seqno,
     ) -> (arc_swap::Guard<Arc<View>>, Seqno) {
         // Each turn a memtable was sealed between two loads.
         loop {
-            let (view, at) = self.moment(&visible);
+            let (view, at) = self.read_view(&visible);
             // Writes still go to its memtable: none that is visible went to a later one.
             if Arc::ptr_eq(&view.active, &self.view().active) {
                 return (view, at);
@@ -252,19 +252,19 @@ impl Tree {
     }
 
     /// The right to change which tables there are.
-    pub(crate) fn shape(&self) -> Shape<'_> {
-        Shape { tree: self, busy: self.shape.lock() }
+    pub(crate) fn version_edit(&self) -> VersionEditGuard<'_> {
+        VersionEditGuard { tree: self, busy: self.shape.lock() }
     }
 }
 
 /// A tree's tables, held so that nobody else changes which there are.
 #[derive(Debug)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct VersionEditGuard<'a> {
     tree: &'a Tree,
     busy: MutexGuard<'a, Vec<Rectangle>>,
 }
 
-impl Shape<'_> {
+impl VersionEditGuard<'_> {
     /// The version in force.
     pub(crate) fn version(&self) -> Arc<Version> {
         Arc::clone(&self.tree.view().version)

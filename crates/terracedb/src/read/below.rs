@@ -16,7 +16,7 @@ use super::ReadOp;
 use super::pages::{Depth, no_file};
 
 /// What the tier below has of a span.
-pub(super) enum Found {
+pub(super) enum TierPage {
     /// All of it.
     Pages(Pages),
     /// The one page, to be read.
@@ -25,12 +25,12 @@ pub(super) enum Found {
 
 /// The tier below DRAM, as reads use it.
 #[derive(Debug)]
-pub(super) struct Below<'a> {
+pub(super) struct TierReader<'a> {
     cache: &'a PageCache,
     tier: &'a Arc<ScmTier>,
 }
 
-impl<'a> Below<'a> {
+impl<'a> TierReader<'a> {
     /// None where there is no such tier.
     pub(super) fn of(cache: &'a PageCache) -> Option<Self> {
         cache.below().map(|tier| Self { cache, tier })
@@ -42,15 +42,15 @@ impl<'a> Below<'a> {
         op: &O,
         span: Span,
         kind: PageKind,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TierPage>> {
         let key = |number: u32| PageKey { file: span.file, page: span.first + number };
         if span.pages == 1 {
             return Ok(match self.tier.find(key(0), kind) {
                 None => None,
-                Some(ScmHit::Read(read)) => Some(Found::Read(read)),
+                Some(ScmHit::Read(read)) => Some(TierPage::Read(read)),
                 Some(ScmHit::InPlace(page)) => {
                     let is_right = self.is_right(op, span.first, &page)?;
-                    is_right.then(|| Found::Pages(Pages::InPlace(page.page)))
+                    is_right.then(|| TierPage::Pages(Pages::InPlace(page.page)))
                 }
             });
         }
@@ -58,7 +58,7 @@ impl<'a> Below<'a> {
     }
 
     /// The pages of a run, each from where it is; those to be read are, one after the other.
-    fn find_run<O: ReadOp>(&self, op: &O, span: Span, kind: PageKind) -> Result<Option<Found>> {
+    fn find_run<O: ReadOp>(&self, op: &O, span: Span, kind: PageKind) -> Result<Option<TierPage>> {
         let (mut run, all) = (None, span.pages as usize);
         for (number, at) in (0..span.pages).zip((0..).step_by(PAGE_BYTES)) {
             let span = Span { first: span.first + number, pages: 1, ..span };
@@ -67,8 +67,8 @@ impl<'a> Below<'a> {
                 Some(frame) => Pages::Frame(frame),
                 None => match self.find(op, span, kind)? {
                     None => return Ok(None),
-                    Some(Found::Pages(pages)) => pages,
-                    Some(Found::Read(read)) => {
+                    Some(TierPage::Pages(pages)) => pages,
+                    Some(TierPage::Read(read)) => {
                         let seed = op.file().ok_or_else(no_file)?.seed;
                         let (_, pages) = self.read(read, seed, span, Buf::pages(1));
                         let Some(pages) = pages else { return Ok(None) };
@@ -85,7 +85,7 @@ impl<'a> Below<'a> {
                 return Ok(None);
             }
         }
-        Ok(run.map(|run| Found::Pages(Pages::Run(run))))
+        Ok(run.map(|run| TierPage::Pages(Pages::Run(run))))
     }
 
     /// Whether the page that lies here is page `number` of the table that `op` reads.
@@ -138,7 +138,7 @@ impl<'a> Below<'a> {
         }
         let kind = if span.meta { PageKind::Meta } else { PageKind::Data };
         let key = PageKey { file: span.file, page: span.first };
-        let up = if read.goes_up { self.cache.insert_warm(key, kind, page) } else { None };
+        let up = if read.is_promoted { self.cache.insert_warm(key, kind, page) } else { None };
         if up.is_some() {
             self.tier.promoted(read.slot);
         }
@@ -148,10 +148,10 @@ impl<'a> Below<'a> {
 
 impl Depth {
     /// Where `found` was.
-    pub(super) const fn of(found: &Found) -> Self {
+    pub(super) const fn of(found: &TierPage) -> Self {
         match found {
-            Found::Pages(_) => Self::Below,
-            Found::Read(_) => Self::BelowRead,
+            TierPage::Pages(_) => Self::Below,
+            TierPage::Read(_) => Self::BelowRead,
         }
     }
 }

@@ -103,7 +103,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     fn end(&mut self, known: Known) -> Result<Step<Option<Value>>> {
         match known {
             Known::Value(value) => Ok(Step::Ready(value)),
-            Known::Apart(read) => {
+            Known::ValueSeparator(read) => {
                 self.fetch = Some(read);
                 self.fetch(None)
             }

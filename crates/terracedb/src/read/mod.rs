@@ -1,5 +1,5 @@
 //! The one read path. A read is a resumable [`ReadOp`]: it asks for pages and never touches a
-//! device itself. [`Lookup`] finds one key, [`Merge`] walks many sources in key order; both get
+//! device itself. [`Lookup`] finds one key, [`MergingIter`] walks many sources in key order; both get
 //! their pages from one [`PageReader`], one at a time ([`PageReader::run`]) or many in flight
 //! ([`ReadQueue`]).
 
@@ -7,7 +7,7 @@ mod below;
 mod covers;
 mod curves;
 mod lookup;
-mod merge;
+mod merging_iter;
 mod page_file;
 mod pages;
 mod queue;
@@ -23,7 +23,7 @@ use table::{Pages, Step, Table};
 
 pub(crate) use curves::Curves;
 pub(crate) use lookup::Lookup;
-pub(crate) use merge::{AtHand, Merge, Move};
+pub(crate) use merging_iter::{FastStep, MergingIter, Move};
 pub(crate) use page_file::PageFile;
 pub(crate) use pages::{CACHED_RUN_PAGES_MAX, Depth, PageReader};
 pub(crate) use queue::QueuePool;

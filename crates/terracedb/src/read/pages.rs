@@ -13,7 +13,7 @@ use cache::{Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
-use super::below::{Below, Found};
+use super::below::{TierPage, TierReader};
 use super::rows::{Probe, RowValue};
 use super::{Curves, PageFile, ReadAhead, ReadOp, Rows, Value};
 use crate::ordered::View;
@@ -223,7 +223,7 @@ impl PageReader {
             return Ok(None);
         }
         if let Some(read) = found.take() {
-            let pages = self.have(op, span, Found::Read(read))?;
+            let pages = self.have(op, span, TierPage::Read(read))?;
             return Ok(pages.map(|pages| (pages, Depth::BelowRead)));
         }
         let pages = self.read(&op.file().ok_or_else(no_file)?, span)?;
@@ -254,12 +254,12 @@ impl PageReader {
         let key = Self::key(span, 0);
         Ok(match self.cache.read(key, kind(span)) {
             None => None,
-            Some(Cached::Block(block)) => Some(Pages::Hung(block)),
+            Some(Cached::Block(block)) => Some(Pages::Attached(block)),
             Some(Cached::Page { frame, wants_block }) => {
                 let table = op.table().filter(|_| wants_block && Table::is_compressed(&frame));
                 let Some(table) = table else { return Ok(Some(Pages::Frame(frame))) };
                 let block = table.decode(span, Pages::Frame(frame))?;
-                self.cache.hang(key, &block);
+                self.cache.attach(key, &block);
                 Some(Pages::Block(block))
             }
         })
@@ -272,8 +272,8 @@ impl PageReader {
     }
 
     /// What the tier below DRAM has of `span`, for which `op` asks.
-    pub(super) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Found>> {
-        match Below::of(&self.cache) {
+    pub(super) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
+        match TierReader::of(&self.cache) {
             Some(below) if span.pages <= CACHED_RUN_PAGES_MAX => below.find(op, span, kind(span)),
             _ => Ok(None),
         }
@@ -281,12 +281,12 @@ impl PageReader {
 
     /// The pages that were found below, read at once where they are to be; none where they are not what
     /// they should be.
-    fn have<O: ReadOp>(&self, op: &O, span: Span, found: Found) -> Result<Option<Pages>> {
+    fn have<O: ReadOp>(&self, op: &O, span: Span, found: TierPage) -> Result<Option<Pages>> {
         let read = match found {
-            Found::Pages(pages) => return Ok(Some(pages)),
-            Found::Read(read) => read,
+            TierPage::Pages(pages) => return Ok(Some(pages)),
+            TierPage::Read(read) => read,
         };
-        let Some(below) = Below::of(&self.cache) else { return Ok(None) };
+        let Some(below) = TierReader::of(&self.cache) else { return Ok(None) };
         let seed = op.file().ok_or_else(no_file)?.seed;
         let buf = PAGE.take().unwrap_or_else(|| Buf::pages(1));
         let (buf, pages) = below.read(read, seed, span, buf);
@@ -303,7 +303,7 @@ impl PageReader {
         buf: &Buf,
         result: Result<()>,
     ) -> Option<Pages> {
-        Below::of(&self.cache)?.arrived(read, file.seed, span, buf, result)
+        TierReader::of(&self.cache)?.arrived(read, file.seed, span, buf, result)
     }
 
     /// A queue for reads from the tier below, where there is one that is read.

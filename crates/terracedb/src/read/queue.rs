@@ -17,7 +17,7 @@ use media::{Buf, Completion, Medium, Op, Request};
 use parking_lot::Mutex;
 use table::{Pages, Span, Step};
 
-use super::below::Found;
+use super::below::TierPage;
 use super::pages::{Depth, PageReader, no_file, purpose};
 use super::{Lookup, PageFile, Probe, ReadOp};
 use crate::ordered::View;
@@ -331,8 +331,8 @@ impl ReadQueue {
             }
             let mut place = match self.reader.below(&lookup, span) {
                 Ok(None) => None,
-                Ok(Some(Found::Read(read))) => Some(read),
-                Ok(Some(Found::Pages(pages))) => {
+                Ok(Some(TierPage::Read(read))) => Some(read),
+                Ok(Some(TierPage::Pages(pages))) => {
                     depth = depth.max(Depth::Below);
                     supplied = Some(pages);
                     continue;

@@ -29,7 +29,7 @@ pub(crate) enum Known {
     /// Its value, if it has one.
     Value(Option<Value>),
     /// That which this read ends with, handed to [`Resolver::fetched`].
-    Apart(Box<ValueRead>),
+    ValueSeparator(Box<ValueRead>),
 }
 
 /// A value under operands, or without any.
@@ -37,7 +37,7 @@ pub(crate) enum Known {
 enum Base {
     Here(Value),
     /// In a value file of the table.
-    Apart(Pointer, Arc<TableFile>),
+    ValueSeparator(Pointer, Arc<TableFile>),
     /// Being read; with its expiry.
     Asked(u64),
 }
@@ -114,7 +114,7 @@ impl Resolver {
                 if pointer.expiry > 0 && self.is_over(semantics, pointer.expiry) {
                     Said::Nothing
                 } else {
-                    Said::Value(Base::Apart(pointer, Arc::clone(file)))
+                    Said::Value(Base::ValueSeparator(pointer, Arc::clone(file)))
                 }
             }
             EntryKind::Merge => Said::Operand(stored),
@@ -189,10 +189,10 @@ impl Resolver {
         let base = match self.base.take() {
             None => None,
             Some(Base::Here(value)) => Some(value),
-            Some(Base::Apart(pointer, file)) => {
+            Some(Base::ValueSeparator(pointer, file)) => {
                 let read = file.read_value(pointer)?;
                 self.base = Some(Base::Asked(pointer.expiry));
-                return Ok(Known::Apart(Box::new(read)));
+                return Ok(Known::ValueSeparator(Box::new(read)));
             }
             Some(Base::Asked(_)) => return Err(Error::invalid("value").expected("its read's end")),
         };

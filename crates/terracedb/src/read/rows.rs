@@ -337,11 +337,11 @@ mod tests {
             let values = keyspace.multi_get_at(&["a", "b"], Arc::clone(view), at).unwrap();
             values.into_iter().map(|value| value.unwrap().unwrap()).collect()
         };
-        let (view, at) = tree.moment(visible);
+        let (view, at) = tree.read_view(visible);
         assert_eq!(read(&view, at), ["new", "old"], "what one key's moment is not for");
         written.set(false);
         write("old");
-        let (view, at) = tree.moment_of_many(visible);
+        let (view, at) = tree.batch_read_view(visible);
         assert_eq!(read(&view, at), ["new", "new"]);
     }
 }

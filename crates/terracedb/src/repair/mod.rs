@@ -29,7 +29,7 @@ use crate::Db;
 use crate::check::{is_ours, no_store};
 use crate::dictionaries::StoreDictionaries;
 use crate::lost_records::LostRecords;
-use crate::manifest::{self, LiveTable, Manifest, State};
+use crate::manifest::{self, LiveTable, Manifest, ManifestState};
 use crate::open::missing_log;
 
 use changes::{Changes, take_back};
@@ -115,9 +115,9 @@ struct Repair<'a> {
 }
 
 /// What a manifest says, or what stands in for it.
-struct Found {
+struct FoundManifest {
     store: StoreId,
-    state: State,
+    state: ManifestState,
     /// The number of the highest manifest there is.
     number: u64,
 }
@@ -126,7 +126,9 @@ impl Repair<'_> {
     /// Repairs manifest, tables and dictionaries; whether the log needs repair.
     fn files(&mut self, changes: &mut Changes, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
         let mut found = match manifest::recover(&**self.medium, false) {
-            Ok(Ok(found)) => Found { store: found.store, state: found.state, number: found.number },
+            Ok(Ok(found)) => {
+                FoundManifest { store: found.store, state: found.state, number: found.number }
+            }
             Ok(Err(number)) => {
                 let none = Error::corrupt("store").expected("a manifest").got("none");
                 self.rebuilt(none, number)?
@@ -182,7 +184,7 @@ impl Repair<'_> {
         if log {
             // Opening the store will change them.
             for file in self.medium.list()? {
-                if log::parse_segment_name(&file.name).is_some() {
+                if wal::parse_segment_name(&file.name).is_some() {
                     changes.copy_aside(&file.name)?;
                 }
             }
@@ -200,7 +202,11 @@ impl Repair<'_> {
     /// Has a new manifest say what was found without one, so that a repair that is cut off from here on
     /// leaves a store that has one: the next repair then knows which tables count, and which were being
     /// made. What the manifest says.
-    fn begin_anew(&self, found: &mut Found, changes: &mut Changes) -> Result<State> {
+    fn begin_anew(
+        &self,
+        found: &mut FoundManifest,
+        changes: &mut Changes,
+    ) -> Result<ManifestState> {
         for table in self.report.repaired.iter().filter(|table| table.keyspace.is_none()) {
             self.put_aside(&table.file, changes)?;
         }
@@ -211,7 +217,7 @@ impl Repair<'_> {
         }
         let state = found.state.clone();
         changes.made(manifest::file_name(found.number.saturating_add(1)));
-        self.install(Found { state: state.clone(), ..*found })?;
+        self.install(FoundManifest { state: state.clone(), ..*found })?;
         found.number += 1;
         Ok(state)
     }
@@ -231,7 +237,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn rebuilt(&mut self, why: Error, number: u64) -> Result<Found> {
+    fn rebuilt(&mut self, why: Error, number: u64) -> Result<FoundManifest> {
         let mut found = rebuild(self.medium, &self.account, &mut self.report)?;
         found.number = found.number.max(number);
         self.report.manifest = Some(why);
@@ -243,7 +249,7 @@ impl Repair<'_> {
     fn tables(
         &mut self,
         shop: &Shop,
-        state: &mut State,
+        state: &mut ManifestState,
         changes: &mut Changes,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Vec<String>> {
@@ -307,7 +313,7 @@ impl Repair<'_> {
     }
 
     /// Forgets dictionaries that cannot be read; their files.
-    fn dictionaries(&mut self, shop: &Shop, state: &mut State) -> Result<Vec<String>> {
+    fn dictionaries(&mut self, shop: &Shop, state: &mut ManifestState) -> Result<Vec<String>> {
         let mut lost = Vec::new();
         for keyspace in state.keyspaces.values_mut() {
             for id in keyspace.dictionaries.clone() {
@@ -326,14 +332,14 @@ impl Repair<'_> {
     }
 
     /// Whether the log is damaged, is missing, or ends before what tables hold.
-    fn log(&mut self, found: &Found) -> Result<bool> {
-        let State { log_start: start, .. } = &found.state;
+    fn log(&mut self, found: &FoundManifest) -> Result<bool> {
+        let ManifestState { log_start: start, .. } = &found.state;
         let read =
-            |recover| log::check(self.medium, Some(found.store), start, recover, &self.account);
-        let (read, error) = match read(log::Recover::Strict) {
+            |recover| wal::check(self.medium, Some(found.store), start, recover, &self.account);
+        let (read, error) = match read(wal::Recover::Strict) {
             Ok(whole) => (whole, missing_log(&**self.medium, &found.state)?),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
-                (read(log::Recover::PastDamage)?, Some(error))
+                (read(wal::Recover::PastDamage)?, Some(error))
             }
             Err(error) => return Err(error),
         };
@@ -354,8 +360,8 @@ impl Repair<'_> {
     }
 
     /// Writes a manifest of what there is now, after the new tables are durable (I3).
-    fn install(&self, found: Found) -> Result<()> {
-        let Found { store, state, number } = found;
+    fn install(&self, found: FoundManifest) -> Result<()> {
+        let FoundManifest { store, state, number } = found;
         self.medium.sync_names(&[])?;
         let number = number
             .checked_add(1)

@@ -14,11 +14,11 @@ use table::{
     Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
 };
 
-use super::{Found, Lost, LostRange, RepairReport, RepairedFile, after};
+use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
 use crate::dictionaries::StoreDictionaries;
 use crate::manifest::{
-    KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, State, TableEntry, ValuesEntry,
-    range_of, salvage_state,
+    KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry,
+    ValuesEntry, range_of, salvage_state,
 };
 
 /// What can be said of the store without its manifest.
@@ -26,12 +26,12 @@ pub(super) fn rebuild(
     medium: &Arc<dyn Medium>,
     account: &Account,
     report: &mut RepairReport,
-) -> Result<Found> {
+) -> Result<FoundManifest> {
     let files = medium.list()?;
     let store = store_of(&**medium, &files, account)?;
     let (number, old) = salvage_state(&**medium, store)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
-    let mut state = State { tables_below: highest(&files), ..old.clone() };
+    let mut state = ManifestState { tables_below: highest(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
     for keyspace in state.keyspaces.values_mut() {
         Arc::make_mut(keyspace).tables.clear();
@@ -73,7 +73,7 @@ pub(super) fn rebuild(
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
     report.uncertain = merged.iter().filter_map(name).collect();
     dictionaries(&mut state, &intact, &files);
-    Ok(Found { store, state, number })
+    Ok(FoundManifest { store, state, number })
 }
 
 /// A table that can be opened.
@@ -95,9 +95,9 @@ fn store_of(medium: &dyn Medium, files: &[Listing], account: &Account) -> Result
                     seen = Some(footer.store);
                 }
             });
-        } else if log::parse_segment_name(&file.name).is_some() {
-            let _ = log::inspect(medium, &file.name, &mut |entry| {
-                if let log::Entry::Header(header) = entry {
+        } else if wal::parse_segment_name(&file.name).is_some() {
+            let _ = wal::inspect(medium, &file.name, &mut |entry| {
+                if let wal::LogEntry::Header(header) = entry {
                     seen = Some(header.store);
                 }
                 Ok(())
@@ -196,7 +196,7 @@ fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
 }
 
 /// The keyspace `id`, called `recovered-<id>` where its name is lost.
-fn keyspace_entry(state: &mut State, id: KeyspaceId) -> &mut KeyspaceEntry {
+fn keyspace_entry(state: &mut ManifestState, id: KeyspaceId) -> &mut KeyspaceEntry {
     state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
     let new = || {
         let (flushed_below, ingested) = (Seqno::ZERO, Seqno::ZERO);
@@ -240,7 +240,7 @@ pub(super) fn highest(files: &[Listing]) -> TableId {
 }
 
 /// Dictionaries belong to the keyspace whose tables name them.
-fn dictionaries(state: &mut State, intact: &BTreeMap<TableId, Intact>, files: &[Listing]) {
+fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, files: &[Listing]) {
     for Intact { properties, .. } in intact.values() {
         for id in &properties.dictionaries {
             if !state.has_dictionary(*id) {
@@ -257,7 +257,7 @@ fn dictionaries(state: &mut State, intact: &BTreeMap<TableId, Intact>, files: &[
 pub(super) fn value_files(
     medium: &dyn Medium,
     store: StoreId,
-    state: &mut State,
+    state: &mut ManifestState,
     account: &Account,
 ) {
     let read = |id: TableId| {

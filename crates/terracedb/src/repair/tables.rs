@@ -7,7 +7,7 @@ use base::{
     Trailer,
 };
 use bytes::Bytes;
-use compact::Kept;
+use compact::RetainedVersion;
 use media::{Medium, Purpose};
 use table::{
     Dictionaries, FILTER_BITS_DEFAULT, LostKeys, Pointer, RangeDeletesFound, Salvaged, Spec,
@@ -143,7 +143,7 @@ impl Shop {
                         Fate::Keep | Fate::Drop => None,
                     };
                     let superseded_by = hiding.pass(key, trailer)?;
-                    Kept { key, trailer, value, superseded_by }.add_to(writer, pointer)
+                    RetainedVersion { key, trailer, value, superseded_by }.add_to(writer, pointer)
                 }
                 Salvaged::RangeDelete(it) => writer.add_range_delete(it.start, it.end, it.seqnos),
                 Salvaged::Lost(_) => Ok(()),

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::events::Event;
 use crate::manifest::{Edit, ScrubPosition};
-use crate::ordered::{FlushEnv, Tree};
+use crate::ordered::{Tree, TreeContext};
 use crate::settings::LiveSettings;
 use crate::trees::Trees;
 use crate::{Problem, Resources};
@@ -81,7 +81,7 @@ pub struct ScrubReport {
 
 /// Reads and verifies tables and value files.
 pub(crate) struct Scrubber {
-    env: Arc<FlushEnv>,
+    env: Arc<TreeContext>,
     trees: Arc<Trees>,
     resources: Resources,
     settings: Arc<LiveSettings>,
@@ -91,7 +91,7 @@ pub(crate) struct Scrubber {
 
 impl Scrubber {
     pub(crate) fn new(
-        env: Arc<FlushEnv>,
+        env: Arc<TreeContext>,
         trees: Arc<Trees>,
         resources: Resources,
         settings: Arc<LiveSettings>,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::{Account, Counter, Durability, Error, Result, Seqno};
-use log::{Batch, Log};
+use wal::{Batch, Log};
 
 use super::key_set::KeySet;
 use super::recent::RecentWrites;

@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::{Account, Charge, EntryKind, Error, KeyspaceId, Result, Seqno};
-use log::{Batch, Log, Observer};
 use parking_lot::Mutex;
+use wal::{Batch, Log, Observer};
 
 use super::key_set::{KeySet, KeySpan};
 use super::validate::conflict;

@@ -97,7 +97,7 @@ impl PageObjects for Terrace {
                     let up = |hit: &cache::ScmRead| {
                         self.cache.insert_warm(key(number), PageKind::Data, whole).map(|_| hit.slot)
                     };
-                    if let Some(slot) = Some(&hit).filter(|hit| hit.goes_up).and_then(up) {
+                    if let Some(slot) = Some(&hit).filter(|hit| hit.is_promoted).and_then(up) {
                         self.tier.promoted(slot);
                     }
                     visit(backing::object(&page));

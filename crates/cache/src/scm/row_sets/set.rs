@@ -46,9 +46,9 @@ pub(super) const PUT_BYTES_MAX: usize = ROW_BYTES_MAX + ENTRY_BYTES + SLOT_WORDS
 
 /// What a row has in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry(u64);
+pub(super) struct RowEntry(u64);
 
-impl Entry {
+impl RowEntry {
     fn new(at: usize, hash: u64, check: u32) -> Self {
         let tag = tag_of(hash) << TAG_SHIFT;
         Self(at as u64 & AT_MASK | tag | u64::from(check) << CHECK_SHIFT)
@@ -168,17 +168,17 @@ impl<'a> RowSet<'a> {
         }
     }
 
-    fn entry(self, number: usize) -> Entry {
-        Entry(self.0.get(1 + number).map_or(0, |word| word.load(Relaxed)))
+    fn entry(self, number: usize) -> RowEntry {
+        RowEntry(self.0.get(1 + number).map_or(0, |word| word.load(Relaxed)))
     }
 
-    fn set_entry(self, number: usize, entry: Entry) {
+    fn set_entry(self, number: usize, entry: RowEntry) {
         if let Some(word) = self.0.get(1 + number) {
             word.store(entry.0, Relaxed);
         }
     }
 
-    fn row(self, entry: Entry) -> Option<RowRef<'a>> {
+    fn row(self, entry: RowEntry) -> Option<RowRef<'a>> {
         self.0.get(entry.at()..).filter(|_| entry.at() > 0).and_then(RowRef::read)
     }
 
@@ -287,7 +287,7 @@ impl<'a> RowSet<'a> {
         let at = loop {
             if header.room() > words.len() {
                 header.low -= words.len();
-                self.set_entry(header.count, Entry::new(header.low, hash, check));
+                self.set_entry(header.count, RowEntry::new(header.low, hash, check));
                 header.count += 1;
                 break header.low;
             }
@@ -314,7 +314,7 @@ impl<'a> RowSet<'a> {
             }
             let room = old.map_or(0, |old| old.words());
             if (words.len()..=words.len() + SLACK_WORDS).contains(&room) {
-                self.set_entry(number, Entry::new(entry.at(), hash, check));
+                self.set_entry(number, RowEntry::new(entry.at(), hash, check));
                 header.hand = number + 1;
                 break entry.at();
             }
@@ -407,5 +407,5 @@ impl<'a> RowSet<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hit {
     number: usize,
-    entry: Entry,
+    entry: RowEntry,
 }

@@ -12,7 +12,7 @@ use media::scm::{Facts, Lent, Persistence};
 use super::share::{Counts, Held, pages_remembered, rows_remembered};
 use super::{NewRow, Outcome, PUT_BYTES_MAX, Pages, RowSets};
 use crate::rows::{RowHit, RowOwner};
-use crate::scm::background::Desk;
+use crate::scm::background::ScmWriterState;
 use crate::scm::shared_ghost::SharedGhost;
 use crate::scm::slot_map::WAYS;
 use crate::scm::statistics::count;
@@ -124,18 +124,18 @@ impl ScmTier {
             // Off, or slower than flash.
             return leaving.for_each(|_| self.row_is_late());
         };
-        let (mut desk, now) = (self.desk.lock(), self.now());
-        let mut scratch = std::mem::take(&mut desk.scratch);
+        let (mut writer, now) = (self.writer.lock(), self.now());
+        let mut scratch = std::mem::take(&mut writer.scratch);
         for (new, is_current) in leaving {
-            if desk.budget.left(now) < ROW_WRITES_MAX as u64 {
+            if writer.budget.left(now) < ROW_WRITES_MAX as u64 {
                 count(&rows.counters.refused_budget);
                 continue;
             }
             let group = rows.number(new.hash);
-            if rows.width(group) < desk.share.width(group)
+            if rows.width(group) < writer.share.width(group)
                 && rows.needs_page(self, new.hash, new.words.len())
             {
-                self.widen(rows, &mut desk, group, &mut scratch, now);
+                self.widen(rows, &mut writer, group, &mut scratch, now);
             }
             let hash = new.hash;
             let gone = |hash| self.gone_rows.remember(hash);
@@ -148,22 +148,28 @@ impl ScmTier {
                     self.gone_rows.remember(hash);
                 }
                 Outcome::NoRoom => count(&rows.counters.refused_place),
-                Outcome::Written(bytes) => self.spend_on_rows(rows, &mut desk, now, bytes),
+                Outcome::Written(bytes) => self.spend_on_rows(rows, &mut writer, now, bytes),
             }
         }
-        desk.scratch = scratch;
+        writer.scratch = scratch;
     }
 
-    fn spend_on_rows(&self, rows: &RowSets, desk: &mut Desk, now: Duration, bytes: usize) {
+    fn spend_on_rows(
+        &self,
+        rows: &RowSets,
+        writer: &mut ScmWriterState,
+        now: Duration,
+        bytes: usize,
+    ) {
         rows.counters.bytes_written.fetch_add(bytes as u64, Relaxed);
-        self.spend(desk, now, bytes, false);
+        self.spend(writer, now, bytes, false);
     }
 
     /// Adds a page of rows to `group`, in the place of the page of its slot; none where that is in use.
     fn widen(
         &self,
         rows: &RowSets,
-        desk: &mut Desk,
+        writer: &mut ScmWriterState,
         group: usize,
         scratch: &mut super::Scratch,
         now: Duration,
@@ -173,15 +179,15 @@ impl ScmTier {
             return;
         }
         self.take_slot(slot);
-        desk.changed(slot);
+        writer.changed(slot);
         let written = rows.widen(self, group, scratch);
-        self.spend_on_rows(rows, desk, now, written);
+        self.spend_on_rows(rows, writer, now, written);
     }
 
     /// Weighs rows against pages, and gives slots back to pages where rows have more than their share.
-    pub(in crate::scm) fn share_slots(&self, desk: &mut Desk) {
+    pub(in crate::scm) fn share_slots(&self, writer: &mut ScmWriterState) {
         let Some(rows) = &self.rows else { return };
-        desk.returning.retain(|slot| !self.give_back(*slot));
+        writer.returning.retain(|slot| !self.give_back(*slot));
         let (of, counters) = (|counter: &AtomicU64| counter.load(Relaxed), &rows.counters);
         let now = Counts {
             misses: of(&self.counters.misses),
@@ -193,15 +199,16 @@ impl ScmTier {
         let (counts, slots) = (counters.statistics(), self.map.slots());
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
         let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
-        desk.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
-        counters.slots_max.store(desk.share.slots(slots), Relaxed);
+        writer.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
+        counters.slots_max.store(writer.share.slots(slots), Relaxed);
         // What comes back within the time that a page stays is as much less as there are fewer of them.
         self.ghost.fit(slots.saturating_sub(counts.slots as usize) * REMEMBERED);
-        let mut scratch = std::mem::take(&mut desk.scratch);
+        let mut scratch = std::mem::take(&mut writer.scratch);
         for _ in 0..NARROWED {
-            let group = desk.next_group;
-            desk.next_group = (group + 1) % rows.groups();
-            if rows.width(group) <= desk.share.width(group) || desk.returning.len() >= NARROWED {
+            let group = writer.next_group;
+            writer.next_group = (group + 1) % rows.groups();
+            if rows.width(group) <= writer.share.width(group) || writer.returning.len() >= NARROWED
+            {
                 continue;
             }
             let gone = |hash| {
@@ -209,12 +216,12 @@ impl ScmTier {
                 self.gone_rows.remember(hash);
             };
             let Some(slot) = rows.narrow(self, group, &mut scratch, gone) else { continue };
-            desk.changed(slot);
+            writer.changed(slot);
             if !self.give_back(slot) {
-                desk.returning.push(slot);
+                writer.returning.push(slot);
             }
         }
-        desk.scratch = scratch;
+        writer.scratch = scratch;
     }
 
     /// Takes `slot` for another page, or for rows: the page that it held is dropped.

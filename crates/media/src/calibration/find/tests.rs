@@ -5,7 +5,7 @@ use crate::scm::Region;
 
 use super::*;
 
-fn place(path: &Path) -> Place {
+fn place(path: &Path) -> ScmLocation {
     path.to_str().unwrap().parse().unwrap()
 }
 

@@ -42,7 +42,10 @@ fn build(model: &Model) -> Vec<u8> {
     raw
 }
 
-fn at_place<'a>(place: &'a Place, block: Block<'a>) -> Option<(&'a [u8], Trailer, &'a [u8])> {
+fn at_place<'a>(
+    place: &'a BlockPosition,
+    block: Block<'a>,
+) -> Option<(&'a [u8], Trailer, &'a [u8])> {
     place.entry().map(|entry| (place.key(), entry.trailer, block.value(entry)))
 }
 
@@ -56,7 +59,7 @@ fn searches_and_walks_agree_with_a_map() {
         assert_eq!(block.count(), model.len());
         let entries: Vec<(&[u8], Trailer, &[u8])> =
             model.iter().map(|((key, trailer), value)| (&key[..], trailer.0, &value[..])).collect();
-        let mut place = Place::default();
+        let mut place = BlockPosition::default();
         place.first(block).unwrap();
         for expected in &entries {
             assert_eq!(at_place(&place, block), Some(*expected), "seed {seed} round {round}");
@@ -104,7 +107,7 @@ fn damage_never_panics() {
     let try_all = |raw: &[u8]| -> Result<()> {
         visit_block(raw, |_, _, _| {})?;
         let block = Block::parse(raw)?;
-        let mut place = Place::default();
+        let mut place = BlockPosition::default();
         place.first(block)?;
         while place.next(block)? {}
         while place.prev(block)? {}

@@ -24,8 +24,8 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 pub(super) enum BlockBytes {
     Shared(Bytes),
-    /// Where they hang on a cached page: nothing is counted but the page's frame.
-    Hung(FrameBlock),
+    /// Where they attach on a cached page: nothing is counted but the page's frame.
+    Attached(FrameBlock),
 }
 
 impl Deref for BlockBytes {
@@ -35,7 +35,7 @@ impl Deref for BlockBytes {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Shared(bytes) => bytes,
-            Self::Hung(block) => block,
+            Self::Attached(block) => block,
         }
     }
 }
@@ -45,7 +45,7 @@ impl BlockBytes {
     pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(range),
-            Self::Hung(block) => block.shared().slice(range),
+            Self::Attached(block) => block.shared().slice(range),
         }
     }
 }
@@ -79,7 +79,7 @@ impl TableCursor {
             kept.map_err(|error| self.table.place(error, span.first))?;
         }
         let bytes = match pages {
-            Pages::Hung(block) => BlockBytes::Hung(block),
+            Pages::Attached(block) => BlockBytes::Attached(block),
             pages => BlockBytes::Shared(self.table.decode(span, pages)?),
         };
         let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;

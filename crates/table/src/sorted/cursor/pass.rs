@@ -3,7 +3,7 @@
 use base::Result;
 
 use super::{Goal, TableCursor};
-use crate::sorted::block::{Block, Place};
+use crate::sorted::block::{Block, BlockPosition};
 use crate::sorted::raw_block::RawBlock;
 
 impl TableCursor {
@@ -28,7 +28,7 @@ impl TableCursor {
         let (Some(loaded), true) = (&self.block, self.place.entry().is_some()) else {
             return Ok(None);
         };
-        let mut place = std::mem::replace(&mut self.far, Place::new());
+        let mut place = std::mem::replace(&mut self.far, BlockPosition::new());
         let moved = place.last(Block::with_layout(&loaded.bytes, loaded.layout));
         let page = loaded.page;
         self.far = place;

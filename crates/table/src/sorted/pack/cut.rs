@@ -6,7 +6,7 @@
 
 use base::Result;
 
-use super::super::block::{Block, Place};
+use super::super::block::{Block, BlockPosition};
 use super::super::fit::{BLOCK_PAGES_MAX, capacity};
 use super::{Added, Emit, Fit, Packer};
 
@@ -82,7 +82,7 @@ impl Packer {
     /// Appends the entries of a block that lie in `range`.
     fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
         let block = Block::parse(raw)?;
-        let mut place = Place::default();
+        let mut place = BlockPosition::default();
         place.first(block)?;
         for index in 0..block.count().min(range.end) {
             let Some(entry) = place.entry() else { break };

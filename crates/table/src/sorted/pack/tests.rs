@@ -1,4 +1,4 @@
-use super::super::block::{Block, Place};
+use super::super::block::{Block, BlockPosition};
 use super::*;
 use crate::dictionary::Dictionary;
 use crate::page::PAYLOAD_BYTES;
@@ -32,7 +32,7 @@ fn pack_with(
         )
         .unwrap();
         let block = Block::parse(&raw).unwrap();
-        let mut place = Place::default();
+        let mut place = BlockPosition::default();
         place.first(block).unwrap();
         assert_eq!(place.key(), packed.first_key);
         while let Some(entry) = place.entry() {

@@ -237,7 +237,7 @@ fn parsers_survive_garbage() {
             && let Ok(block) = block::Block::parse(&bytes)
         {
             let _ = block.get(b"key000100", put(3));
-            let mut place = block::Place::new();
+            let mut place = block::BlockPosition::new();
             let _ = place.last(block);
         }
         let payload = &page[24..];

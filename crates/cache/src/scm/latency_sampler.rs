@@ -1,0 +1,39 @@
+//! When something is done only to be measured: so seldom that it takes a small part of one reader's time.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// It takes one part of so many.
+const PART: u64 = 64;
+
+/// When it is done next, nanoseconds of the tier's clock. Only a number: `Relaxed`.
+#[derive(Debug, Default)]
+pub(crate) struct LatencySampler(AtomicU64);
+
+impl LatencySampler {
+    /// Whether to do at `now` what takes about `nanos`. Of those who ask at once, one is to.
+    pub(crate) fn is_due(&self, now: Duration, nanos: u32) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.0.load(Relaxed);
+        let next = now.saturating_add(u64::from(nanos) * PART);
+        now >= due && self.0.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_takes_a_small_part_of_the_time() {
+        let (aside, step) = (LatencySampler::default(), Duration::from_micros(70));
+        let took = Duration::from_millis(2);
+        let (mut now, mut measured) = (Duration::ZERO, Duration::ZERO);
+        while now < Duration::from_secs(10) {
+            let is_due = aside.is_due(now, 2_000_000);
+            measured += if is_due { took } else { Duration::ZERO };
+            now += if is_due { took } else { step };
+        }
+        assert!(measured * 62 <= now && measured * 80 >= now, "{measured:?}");
+    }
+}

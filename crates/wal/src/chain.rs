@@ -1,0 +1,489 @@
+//! A lane as recovery finds it: its segments in order, read as one run of records.
+//!
+//! Every record's lane sequence is one above the one before it, across segments too. A segment's
+//! Begin says at which lane sequence it begins, and replay of the segments before it ends there:
+//! what an earlier recovery cut off stays cut off.
+//!
+//! The run ends at the first record that cannot be read. Where a later Mark or Begin says that
+//! the lane was durable beyond it, that is damage; otherwise it is a tail that never became
+//! durable, as every power cut leaves one (I11). Past damage the run goes on with the next record
+//! that can be read, here or in a later segment, and what lies between counts as lost.
+
+use std::sync::Arc;
+
+use base::{Account, Error, ErrorKind, LaneId, Result, SegmentId, Seqno, StoreId};
+use media::{Medium, Purpose};
+
+use crate::found::{First, SegmentScan, SegmentState, find_all, lost_start, open};
+use crate::loss::{Loss, Losses};
+use crate::options::Recover;
+use crate::reader::{Located, SegmentReader, Survey, Wanted, What};
+use crate::record::SEQUENCE_BELOW;
+use crate::start::Start;
+
+/// Where and how segments are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) medium: Arc<dyn Medium>,
+    /// Segments of another store are refused, where one is given.
+    pub(crate) store: Option<StoreId>,
+    pub(crate) purpose: Purpose,
+    pub(crate) account: Account,
+    pub(crate) recover: Recover,
+    /// What lies before it is not read.
+    pub(crate) start: Start,
+}
+
+/// A place between two records of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The lane.
+    pub lane: LaneId,
+    /// The segment.
+    pub segment: SegmentId,
+    /// The offset in the segment's file.
+    pub offset: u64,
+    /// The lane sequence of the record that follows.
+    pub sequence: u64,
+}
+
+/// More lane sequences than a lane ever has.
+const BEYOND: u64 = 1 << 48;
+
+/// Where a lane goes on behind records up to `sequence` and others that cannot be read: behind those too, so
+/// that they count again where they can be read the next time.
+const fn beyond(sequence: u64) -> u64 {
+    if sequence < SEQUENCE_BELOW / 2 { sequence + BEYOND } else { sequence }
+}
+
+/// How a chain ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// Free space follows.
+    Clean,
+    /// Something follows that never was durable.
+    Torn,
+    /// Records that were durable cannot be read.
+    Damaged(Error),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    source: Source,
+    pub(crate) lane: LaneId,
+    pub(crate) segments: Vec<SegmentScan>,
+    /// The segments that make up the run.
+    live: Vec<usize>,
+    /// Which of `live` is read.
+    at: usize,
+    reader: Option<SegmentReader>,
+    /// The lane sequence of the next record, and its seqno as far as this lane's records say.
+    sequence: u64,
+    seqno: u64,
+    /// The lane was durable below this lane sequence, as far as read.
+    pub(crate) durable: u64,
+    /// Why segments behind the live ones cannot be used.
+    broken: Option<Error>,
+    /// What lies behind the first damage.
+    ahead: Option<Survey>,
+    pub(crate) losses: Losses,
+    /// Records with seqnos from this one on are lost between the record read last and the one before.
+    lost_from: Option<u64>,
+    pub(crate) end: Option<End>,
+}
+
+impl Chain {
+    /// The chain of `lane`, whose segments are `ids`, in order.
+    pub(crate) fn open(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Result<Self> {
+        let segments = find_all(source, lane, ids)?;
+        let (mut live, mut broken) = (Vec::new(), lost_start(source, lane, ids));
+        let is_strict = source.recover == Recover::Strict;
+        for (index, found) in segments.iter().enumerate() {
+            if broken.is_some() && is_strict {
+                break;
+            }
+            let damage = match &found.state {
+                SegmentState::Damaged(error) if is_strict || live.is_empty() => Some(error),
+                // Behind others it is missed by its lane sequences. The first of all was begun
+                // durably: either by an open, or before the segments before it were freed.
+                SegmentState::Headless(error) if live.is_empty() => Some(error),
+                _ => None,
+            };
+            broken = broken.or_else(|| damage.cloned());
+            if found.first.is_some_and(|first| first.sequence < found.limit) {
+                live.push(index);
+            }
+        }
+        let mut chain = Self {
+            source: source.clone(),
+            lane,
+            segments,
+            live,
+            at: 0,
+            reader: None,
+            sequence: 0,
+            seqno: 0,
+            durable: 0,
+            broken,
+            ahead: None,
+            losses: Losses::default(),
+            lost_from: None,
+            end: None,
+        };
+        chain.start();
+        Ok(chain)
+    }
+
+    /// Goes to the first record, and notes what is lost before it.
+    fn start(&mut self) {
+        let Some((found, first)) = self.first() else { return };
+        let to =
+            Cut { lane: self.lane, segment: found, offset: first.offset, sequence: first.sequence };
+        (self.sequence, self.seqno) = (first.sequence, first.seqno);
+        if self.source.recover == Recover::Strict {
+            return;
+        }
+        let Some(error) = self.broken.take() else { return };
+        let oldest = self.segments.first().map_or(found, |oldest| oldest.id);
+        let start = self.source.start.of(self.lane);
+        let segment = if start == SegmentId::default() { oldest } else { start };
+        let is_alone = segment == found && first.limit() < first.sequence;
+        let (records, seqno) = match first.begin {
+            Some(_) if segment == found => (Some(0), first.seqno),
+            None if is_alone => (Some(1), first.seqno),
+            _ => (None, 0),
+        };
+        let sequence = first.sequence - records.unwrap_or(0);
+        let from = Cut { segment, offset: 0, sequence, ..to };
+        let seqnos = (Seqno::new(seqno), Some(Seqno::new(first.seqno)));
+        self.losses.push(Loss { error, from, to: Some(to), records, seqnos });
+    }
+
+    /// The first segment of the run, and the first record there.
+    fn first(&self) -> Option<(SegmentId, First)> {
+        let found = self.segments.get(*self.live.first()?)?;
+        Some((found.id, found.first?))
+    }
+
+    /// The next seqno where the run begins.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        self.first().map(|(_, first)| first.seqno)
+    }
+
+    /// The lane sequence behind the last record read.
+    pub(crate) const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the record read last follows others that are lost, of which one may have had `seqno`; where
+    /// the run ended with damage, whether one behind it may have.
+    pub(crate) fn may_have_lost(&self, seqno: u64) -> bool {
+        self.lost_from.is_some_and(|from| from <= seqno)
+    }
+
+    /// The next record that is a batch, or the Begin of a segment that an open made.
+    ///
+    /// # Errors
+    /// As the device's; `Corrupt` at damage, where recovery is strict.
+    pub(crate) fn next(&mut self) -> Result<Option<Located>> {
+        if self.end.is_none() {
+            self.lost_from = None;
+        }
+        while self.end.is_none() {
+            let read = match self.read() {
+                Ok(None) => self.go_past(None)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.go_past(Some(error))?,
+                read => read?,
+            };
+            let Some(found) = read else { break };
+            self.sequence = found.sequence + 1;
+            self.seqno = self.seqno.max(found.next_seqno());
+            match found.what {
+                What::Mark { durable } => self.durable = self.durable.max(durable),
+                What::Begin(begin) => {
+                    self.durable = self.durable.max(begin.durable);
+                    if begin.opened {
+                        return Ok(Some(found));
+                    }
+                }
+                What::Batch { .. } => return Ok(Some(found)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The segment being read.
+    fn current(&mut self) -> Option<&mut SegmentScan> {
+        self.segments.get_mut(*self.live.get(self.at)?)
+    }
+
+    /// The reader of the segment being read, and the segment.
+    pub(crate) fn reading(&mut self) -> Option<(&SegmentReader, &mut SegmentScan)> {
+        let found = self.segments.get_mut(*self.live.get(self.at)?)?;
+        Some((self.reader.as_ref()?, found))
+    }
+
+    /// Which segments make up the run, up to the one being read.
+    pub(crate) fn reached(&self) -> &[usize] {
+        self.live.get(..=self.at).unwrap_or(&self.live)
+    }
+
+    /// The record that follows, moving on to the next segment where one begins.
+    fn read(&mut self) -> Result<Option<Located>> {
+        loop {
+            if !self.enter()? {
+                return Ok(None);
+            }
+            let (sequence, limit) = (self.sequence, self.current().map_or(0, |found| found.limit));
+            if sequence < limit {
+                let Some(reader) = self.reader.as_mut() else { return Ok(None) };
+                return reader.next(sequence);
+            }
+            if !self.leave() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Opens the segment that is to be read, unless that was done; whether there is one.
+    fn enter(&mut self) -> Result<bool> {
+        let Some(found) = self.live.get(self.at).and_then(|index| self.segments.get(*index)) else {
+            return Ok(false);
+        };
+        if self.reader.is_some() {
+            return Ok(true);
+        }
+        let mut reader = open(&self.source, self.lane, found.id)?;
+        if let Some(first) = found.first.filter(|_| self.at == 0) {
+            reader.go_to(first.offset);
+        } else if let SegmentState::Damaged(error) = &found.state {
+            let (sequence, seqno) = (self.sequence, Seqno::new(self.seqno));
+            let from = Cut { lane: self.lane, segment: found.id, offset: 0, sequence };
+            let to = Some(Cut { offset: reader.at(), ..from });
+            let (error, seqnos) = (error.clone(), (seqno, Some(seqno)));
+            self.losses.push(Loss { error, from, to, records: Some(0), seqnos });
+        }
+        self.reader = Some(reader);
+        Ok(true)
+    }
+
+    /// Closes the segment being read, where another one follows; whether one does.
+    fn leave(&mut self) -> bool {
+        if self.at + 1 >= self.live.len() {
+            return false;
+        }
+        let reader = self.reader.take();
+        if let (Some(reader), Some(found)) = (reader, self.current()) {
+            found.tail = reader.at();
+        }
+        self.at += 1;
+        true
+    }
+
+    /// Where the next record cannot be read, for the reason given or because it is not there: ends the run,
+    /// or finds a later one behind the damage.
+    fn go_past(&mut self, error: Option<Error>) -> Result<Option<Located>> {
+        let goes_past = self.source.recover == Recover::PastDamage;
+        let end = match error {
+            Some(error) if !goes_past => End::Damaged(error),
+            Some(error) => {
+                self.examine()?;
+                End::Damaged(error)
+            }
+            None => self.examine()?,
+        };
+        match end {
+            End::Damaged(error) if goes_past && error.kind() == ErrorKind::Corrupt => {
+                self.resume(error)
+            }
+            end => self.finish(end).map(|()| None),
+        }
+    }
+
+    /// What the end of the run means.
+    fn examine(&mut self) -> Result<End> {
+        if let Some(error) = self.broken.take() {
+            return Ok(End::Damaged(error));
+        }
+        // Of what was looked at before, only what was durable, or cannot be read, still counts.
+        if let Some(ahead) = self.ahead.take() {
+            let end = self.judge(&ahead);
+            if matches!(end, End::Damaged(_)) {
+                self.ahead = Some(ahead);
+                return Ok(end);
+            }
+        }
+        let ahead = self.look_ahead()?;
+        let end = self.judge(&ahead);
+        self.ahead = Some(ahead);
+        Ok(end)
+    }
+
+    fn judge(&mut self, ahead: &Survey) -> End {
+        // What cannot be read might say that the lane was durable further.
+        if let Some(error) = &ahead.unreadable {
+            return End::Damaged(error.clone());
+        }
+        if self.sequence >= ahead.durable {
+            return if ahead.dirty { End::Torn } else { End::Clean };
+        }
+        let error = match &mut self.reader {
+            Some(reader) => reader.explain(self.sequence),
+            None => Error::corrupt("log record"),
+        };
+        End::Damaged(error.expected(format_args!(
+            "record {} of lane {}, which was durable below {}",
+            self.sequence, self.lane, ahead.durable
+        )))
+    }
+
+    /// What lies behind the record read last, here and in later segments.
+    fn look_ahead(&mut self) -> Result<Survey> {
+        let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
+            return Ok(Survey::default());
+        };
+        let shortened = reader.shortened().filter(|_| index + 1 == self.segments.len());
+        if shortened.is_some() && self.source.recover == Recover::Strict {
+            return Ok(Survey { unreadable: shortened, ..Survey::default() });
+        }
+        let mut survey = reader.survey();
+        for found in self.segments.get(index + 1..).unwrap_or_default() {
+            if matches!(found.state, SegmentState::Blank | SegmentState::Unmade(_)) {
+                continue;
+            }
+            survey.dirty = true;
+            let begin = found.first.and_then(|first| first.begin);
+            survey.durable = survey.durable.max(begin.map_or(0, |begin| begin.durable));
+            match &found.state {
+                // Nothing can be read of it.
+                SegmentState::Damaged(error) if found.first.is_none() => {
+                    survey.unreadable = survey.unreadable.or_else(|| Some(error.clone()));
+                }
+                _ => {
+                    let marks = open(&self.source, self.lane, found.id)?.survey();
+                    survey.durable = survey.durable.max(marks.durable);
+                    survey.unreadable = survey.unreadable.or(marks.unreadable);
+                }
+            }
+        }
+        survey.unreadable = shortened.or(survey.unreadable);
+        Ok(survey)
+    }
+
+    /// Goes on with the next record that can be read, and counts what lies before it as lost.
+    fn resume(&mut self, error: Error) -> Result<Option<Located>> {
+        let from = self.place();
+        let seqno = Seqno::new(self.seqno);
+        while self.enter()? {
+            let limit = self.current().map_or(0, |found| found.limit);
+            let wanted = Wanted { sequence: self.sequence, limit, seqno: self.seqno };
+            let Some(reader) = self.reader.as_mut() else { break };
+            if let Some(found) = reader.search(&wanted)? {
+                self.lost_from.get_or_insert(self.seqno);
+                let Cut { lane, segment, .. } = self.place();
+                let Located { offset, sequence, .. } = found;
+                let to = Some(Cut { lane, segment, offset, sequence });
+                let records = Some(sequence - from.sequence);
+                let seqnos = (seqno, Some(Seqno::new(found.seqno)));
+                self.losses.push(Loss { error, from, to, records, seqnos });
+                return Ok(Some(found));
+            }
+            if !self.leave() {
+                break;
+            }
+        }
+        // Seen from here, the end may be one like any other.
+        self.ahead = None;
+        let end = match self.live.is_empty() {
+            true => End::Damaged(error.clone()),
+            false => self.examine()?,
+        };
+        if matches!(end, End::Damaged(_)) {
+            self.lost_from.get_or_insert(self.seqno);
+            let durable = self.ahead.as_ref().map_or(0, |ahead| ahead.durable);
+            let records = Some(durable.saturating_sub(self.sequence));
+            self.losses.push(Loss { error, from, to: None, records, seqnos: (seqno, None) });
+            self.sequence = beyond(self.sequence.max(durable));
+        }
+        self.finish(end)?;
+        Ok(None)
+    }
+
+    /// Notes that `head`, the record read last, does not follow `due`, the seqno behind what was replayed:
+    /// either those between are lost, or `head` itself is given up.
+    ///
+    /// # Errors
+    /// `Corrupt`, where recovery is strict.
+    pub(crate) fn miss(&mut self, head: &Located, due: u64, recover: Recover) -> Result<()> {
+        let error = Error::corrupt("log record's seqno")
+            .at(format_args!("lane {}, lane sequence {}", self.lane, head.sequence))
+            .expected(due)
+            .got(head.seqno);
+        if recover == Recover::Strict {
+            return Err(error);
+        }
+        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.place() };
+        let (to, records, seqnos) = match head.seqno < due {
+            true => {
+                let behind = Cut { offset: head.end, sequence: self.sequence, ..from };
+                (behind, Some(1), (head.seqno, head.next_seqno()))
+            }
+            false => (from, None, (due, head.seqno)),
+        };
+        let seqnos = (Seqno::new(seqnos.0), Some(Seqno::new(seqnos.1)));
+        self.losses.push(Loss { error, from, to: Some(to), records, seqnos });
+        Ok(())
+    }
+
+    /// # Errors
+    /// The damage, where recovery is strict; what is none, as a shortage of memory, always: nothing
+    /// is given up for it.
+    fn finish(&mut self, end: End) -> Result<()> {
+        if let End::Damaged(error) = &end
+            && (self.source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt)
+        {
+            return Err(error.clone());
+        }
+        if let Some(tail) = self.reader.as_ref().map(SegmentReader::at)
+            && let Some(found) = self.current()
+        {
+            found.tail = tail;
+        }
+        self.end = Some(end);
+        Ok(())
+    }
+
+    /// Ends replay before `head`, the record last read.
+    pub(crate) fn cut(&mut self, head: &Located) {
+        self.sequence = head.sequence;
+        if let Some(found) = self.current() {
+            found.tail = head.offset;
+        }
+        self.end.get_or_insert(End::Torn);
+    }
+
+    /// Where replay ended, where something follows.
+    pub(crate) fn torn(&self) -> Option<Cut> {
+        let found = self.segments.get(*self.live.get(self.at)?)?;
+        let clean = matches!(self.end, None | Some(End::Clean));
+        (!clean).then_some(Cut {
+            lane: self.lane,
+            segment: found.id,
+            offset: found.tail,
+            sequence: self.sequence,
+        })
+    }
+
+    /// Where the next record is looked for.
+    fn place(&self) -> Cut {
+        let found = self.live.get(self.at).and_then(|index| self.segments.get(*index));
+        let found = found.or_else(|| self.segments.first());
+        Cut {
+            lane: self.lane,
+            segment: found.map_or_else(|| self.source.start.of(self.lane), |found| found.id),
+            offset: self.reader.as_ref().map_or(0, SegmentReader::at),
+            sequence: self.sequence,
+        }
+    }
+}

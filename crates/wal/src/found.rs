@@ -1,0 +1,233 @@
+//! A segment's file as recovery finds it: what its first two pages say, and, past damage, where the first
+//! record is that can be read.
+
+use base::limits::PAGE_BYTES;
+use base::{Error, ErrorKind, LaneId, Result, SegmentId};
+
+use crate::chain::Source;
+use crate::log::LANE;
+use crate::name::segment_name;
+use crate::options::Recover;
+use crate::pins::Pins;
+use crate::reader::{SegmentReader, Wanted, What};
+use crate::record::{BEGIN_BYTES, Begin};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Where only what follows is known, so many lane sequences before that are searched.
+const SEARCHED_BEFORE: u64 = 1 << 23;
+
+/// A segment's file.
+#[derive(Debug)]
+pub(crate) struct SegmentScan {
+    pub(crate) id: SegmentId,
+    pub(crate) state: SegmentState,
+    /// The first record that can be read; none where nothing was ever stored, or all of it is lost.
+    pub(crate) first: Option<First>,
+    /// Replay ends before this lane sequence: a later segment begins there.
+    pub(crate) limit: u64,
+    /// The end of what was replayed.
+    pub(crate) tail: u64,
+    pub(crate) pins: Pins,
+}
+
+/// What a segment's first two pages say.
+#[derive(Debug)]
+pub(crate) enum SegmentState {
+    /// Nothing was ever appended.
+    Blank,
+    /// There is nothing, not even a header: a power cut came before it was durable.
+    Unmade(Error),
+    /// It begins so.
+    Begun,
+    /// Something was appended, but the Begin is lost: with a tail, or by damage.
+    Headless(Error),
+    /// Something was appended, but the header, which was durable before that, is damaged.
+    Damaged(Error),
+}
+
+/// The first record of a segment that can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) offset: u64,
+    pub(crate) sequence: u64,
+    pub(crate) seqno: u64,
+    /// What it says, where it is the Begin.
+    pub(crate) begin: Option<Begin>,
+}
+
+impl First {
+    const fn of_begin(begin: Begin, seqno: u64) -> Self {
+        Self { offset: PAGE, sequence: begin.sequence, seqno, begin: Some(begin) }
+    }
+
+    /// The lane sequence of the segment's Begin, or, where more than that is lost, of a record behind it.
+    pub(crate) fn limit(&self) -> u64 {
+        let follows_begin = [PAGE + BEGIN_BYTES as u64, 2 * PAGE].contains(&self.offset);
+        // A Begin that an open made is alone on its page; and where a full segment led to it, nothing of
+        // the one before was cut off.
+        self.sequence.saturating_sub(u64::from(self.begin.is_none() && follows_begin))
+    }
+}
+
+/// The segments of `lane` called `ids`, in this order.
+pub(crate) fn find_all(
+    source: &Source,
+    lane: LaneId,
+    ids: &[SegmentId],
+) -> Result<Vec<SegmentScan>> {
+    let mut segments = Vec::with_capacity(ids.len());
+    for id in ids {
+        let (state, first) = find(source, lane, *id)?;
+        let (limit, tail) = (u64::MAX, PAGE);
+        segments.push(SegmentScan { id: *id, state, first, limit, tail, pins: Pins::default() });
+    }
+    for index in 0..segments.len() {
+        let first = match source.recover {
+            Recover::Strict => None,
+            Recover::PastDamage => find_first(source, lane, &segments, index)?,
+        };
+        if let Some(found) = segments.get_mut(index) {
+            found.first = found.first.or(first);
+        }
+    }
+    for index in 0..segments.len() {
+        let opened = opened_behind(&segments, index);
+        if let Some(found) = segments.get_mut(index)
+            && let SegmentState::Unmade(error) = &found.state
+            && !opened
+        {
+            // Its maker went on, so that the header was durable.
+            found.state = SegmentState::Damaged(error.clone());
+        }
+    }
+    let mut limit = u64::MAX;
+    for found in segments.iter_mut().rev() {
+        found.limit = limit;
+        limit = found.first.map_or(limit, |first| limit.min(first.limit()));
+    }
+    Ok(segments)
+}
+
+/// True where the next segment in use, if there is one, was made by an open.
+fn opened_behind(segments: &[SegmentScan], index: usize) -> bool {
+    let mut behind = segments.iter().skip(index + 1);
+    behind.find_map(|found| found.first?.begin).is_none_or(|begin| begin.opened)
+}
+
+/// The damage where the segment that the lane begins with is missing: it is begun durably before it is
+/// recorded, and stays until a later one is. A lane to which nothing is appended may end before that; that
+/// there is no log at all is for who knows that there was one.
+pub(crate) fn lost_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
+    let (_, start) = source.start.iter().find(|(of, _)| *of == lane && lane == LANE)?;
+    let first = ids.first().filter(|first| **first != start)?;
+    Some(
+        Error::corrupt("commit log")
+            .at(segment_name(lane, start))
+            .expected("the segment that it begins with")
+            .got(format_args!("`{}`", segment_name(lane, *first))),
+    )
+}
+
+/// A reader of a segment whose header was read before; past damage, also of one whose header is damaged.
+pub(crate) fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
+    let (mut reader, header) = open_any(source, lane, id)?;
+    match (header, source.store) {
+        (Err(error), Some(store))
+            if source.recover == Recover::PastDamage && error.kind() == ErrorKind::Corrupt =>
+        {
+            reader.assume(store, lane, id);
+        }
+        (header, _) => header?,
+    }
+    Ok(reader)
+}
+
+fn open_any(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentReader, Result<()>)> {
+    let Source { medium, store, purpose, account, .. } = source;
+    let by_page = source.recover == Recover::PastDamage;
+    let (reader, header) =
+        SegmentReader::open(&**medium, (lane, id), *store, *purpose, by_page, account)?;
+    Ok((reader, header.map(drop)))
+}
+
+fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, Option<First>)> {
+    let (mut reader, header) = open_any(source, lane, id)?;
+    if let Err(error) = header {
+        return match error.kind() {
+            ErrorKind::Corrupt if reader.survey().is_clean() => {
+                Ok((SegmentState::Unmade(error), None))
+            }
+            ErrorKind::Corrupt => Ok((SegmentState::Damaged(error), None)),
+            _ => Err(error),
+        };
+    }
+    match reader.begin() {
+        Ok(Some((begin, seqno))) => {
+            return Ok((SegmentState::Begun, Some(First::of_begin(begin, seqno))));
+        }
+        Err(error) if source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt => {
+            return Err(error);
+        }
+        Ok(None) | Err(_) => {}
+    }
+    if let Some(error) = reader.shortened() {
+        return Ok((SegmentState::Damaged(error), None));
+    }
+    // A Begin that was being stored when the power went is torn, but has nothing behind it.
+    let error = Error::corrupt("first record of a log segment")
+        .at(segment_name(lane, id))
+        .expected("a Begin, which was durable");
+    reader.go_to(PAGE + BEGIN_BYTES as u64);
+    Ok((
+        if reader.survey().is_clean() {
+            SegmentState::Blank
+        } else {
+            SegmentState::Headless(error)
+        },
+        None,
+    ))
+}
+
+/// Of a segment that is damaged, the first record that can be read, which lies between those of the segments
+/// around it.
+fn find_first(
+    source: &Source,
+    lane: LaneId,
+    segments: &[SegmentScan],
+    index: usize,
+) -> Result<Option<First>> {
+    let Some((before, [found, behind @ ..])) = segments.split_at_checked(index) else {
+        return Ok(None);
+    };
+    // Without a store's id nobody can say whose records they are where the header is damaged.
+    let can_read = match &found.state {
+        SegmentState::Headless(_) => true,
+        SegmentState::Damaged(_) => source.store.is_some(),
+        SegmentState::Blank | SegmentState::Unmade(_) | SegmentState::Begun => false,
+    };
+    if !can_read {
+        return Ok(None);
+    }
+    let mut reader = open(source, lane, found.id)?;
+    let before = before.iter().rev().find_map(|found| found.first);
+    let behind = behind.iter().find_map(|found| found.first);
+    let limit = behind.map_or(u64::MAX, |first| first.sequence);
+    let sequence = match (before, behind) {
+        (Some(first), _) => first.sequence,
+        // Those that a search reaches from here.
+        (None, Some(first)) => first.sequence.saturating_sub(SEARCHED_BEFORE),
+        (None, None) => reader.survey().durable.saturating_sub(SEARCHED_BEFORE),
+    };
+    let seqno = before.map_or(0, |first| first.seqno);
+    let found = reader.search(&Wanted { sequence, limit, seqno })?;
+    Ok(found.map(|found| First {
+        offset: found.offset,
+        sequence: found.sequence,
+        seqno: found.seqno,
+        begin: match found.what {
+            What::Begin(begin) => Some(begin),
+            What::Batch { .. } | What::Mark { .. } => None,
+        },
+    }))
+}

@@ -1,0 +1,131 @@
+//! Which segments are still needed (I7).
+//!
+//! A lane's segments are freed oldest first. So a lane's records are one unbroken run, and a
+//! segment missing from the middle is damage that recovery sees.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno};
+use parking_lot::Mutex;
+
+use crate::log::LANE;
+
+use crate::pins::Pins;
+
+/// A segment that is no longer written.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) id: SegmentId,
+    /// The lane sequence of its Begin.
+    pub(crate) begin: u64,
+    /// Written bytes.
+    pub(crate) bytes: u64,
+    pub(crate) pins: Pins,
+    /// Given back when the segment is freed.
+    #[expect(dead_code, reason = "held for its drop")]
+    pub(crate) charge: Charge,
+}
+
+/// See the module. Its lock is a leaf: nothing else is taken or done under it.
+#[derive(Debug, Default)]
+pub(crate) struct Retention(Mutex<RetentionState>);
+
+#[derive(Debug, Default)]
+struct RetentionState {
+    /// Per lane, oldest first.
+    sealed: BTreeMap<LaneId, VecDeque<Sealed>>,
+    /// The seqno below which a keyspace's records are dead.
+    below: HashMap<KeyspaceId, Seqno>,
+}
+
+impl RetentionState {
+    fn below(&self, keyspace: KeyspaceId) -> Seqno {
+        self.below.get(&keyspace).copied().unwrap_or(Seqno::ZERO)
+    }
+}
+
+impl Retention {
+    /// Adds a lane's newest sealed segment.
+    pub(crate) fn seal(&self, lane: LaneId, segment: Sealed) {
+        self.0.lock().sealed.entry(lane).or_default().push_back(segment);
+    }
+
+    /// The records of `keyspace` below `below` are dead.
+    pub(crate) fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
+        let mut state = self.0.lock();
+        let old = state.below.entry(keyspace).or_default();
+        *old = below.max(*old);
+    }
+
+    /// Where each lane could begin that now begins with a dead segment, and the lane sequence of the
+    /// Begin there, which must be durable first; once `flushed`, where that is something to come.
+    /// `active` is the segment that is written: without one, the newest sealed one is still needed.
+    pub(crate) fn starts(
+        &self,
+        active: Option<(SegmentId, u64)>,
+        flushed: Option<(KeyspaceId, Seqno)>,
+    ) -> Vec<(LaneId, SegmentId, u64)> {
+        let state = self.0.lock();
+        let below = |keyspace| {
+            let coming = flushed.filter(|(flushed, _)| *flushed == keyspace);
+            coming.map_or(Seqno::ZERO, |(_, below)| below).max(state.below(keyspace))
+        };
+        let mut starts = Vec::new();
+        for (lane, segments) in &state.sealed {
+            let is_alive = |sealed: &Sealed| sealed.pins.alive(below).next().is_some();
+            let place = |sealed: &Sealed| (sealed.id, sealed.begin);
+            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(place);
+            let begin = begin.or_else(|| match segments.back() {
+                // Nothing is appended to other lanes.
+                Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
+                newest => active.or_else(|| newest.map(place)),
+            });
+            let is_later =
+                |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);
+            starts.extend(begin.filter(is_later).map(|(id, begin)| (*lane, id, begin)));
+        }
+        starts
+    }
+
+    /// The oldest segment of the lane that is written, and the lane sequence of its Begin.
+    pub(crate) fn oldest(&self) -> Option<(SegmentId, u64)> {
+        let state = self.0.lock();
+        state.sealed.get(&LANE)?.front().map(|sealed| (sealed.id, sealed.begin))
+    }
+
+    /// The lane's oldest segment, where that is before `start`.
+    pub(crate) fn oldest_before(&self, lane: LaneId, start: SegmentId) -> Option<SegmentId> {
+        let state = self.0.lock();
+        let oldest = state.sealed.get(&lane)?.front()?.id;
+        (oldest < start).then_some(oldest)
+    }
+
+    /// The lane's oldest segment is gone.
+    pub(crate) fn freed(&self, lane: LaneId) {
+        if let Some(segments) = self.0.lock().sealed.get_mut(&lane) {
+            segments.pop_front();
+        }
+    }
+
+    /// What keeps each lane's oldest segment alive, with the seqno to flush below; of `active`
+    /// where no segment is sealed.
+    pub(crate) fn pinning(&self, active: Option<&Pins>) -> Vec<(KeyspaceId, Seqno)> {
+        let state = self.0.lock();
+        let oldest = state.sealed.values().filter_map(|segments| Some(&segments.front()?.pins));
+        let mut all = Pins::default();
+        let none_sealed = state.sealed.values().all(VecDeque::is_empty);
+        for pins in oldest.chain(active.filter(|_| none_sealed)) {
+            for (keyspace, end) in pins.alive(|keyspace| state.below(keyspace)) {
+                all.pin(keyspace, end);
+            }
+        }
+        all.alive(|_| Seqno::ZERO).collect()
+    }
+
+    /// How many segments are sealed and not freed, and their written bytes.
+    pub(crate) fn sealed(&self) -> (u64, u64) {
+        let state = self.0.lock();
+        let segments = state.sealed.values().flatten();
+        segments.fold((0, 0), |(count, bytes), segment| (count + 1, bytes + segment.bytes))
+    }
+}

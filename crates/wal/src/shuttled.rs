@@ -1,0 +1,260 @@
+//! The combiner, its slots and the syncer, compiled over shuttle's scheduler, which picks every
+//! interleaving.
+
+#[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
+#[path = "combiner.rs"]
+mod combiner;
+#[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
+#[path = "slot.rs"]
+mod slot;
+#[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
+#[path = "syncer.rs"]
+mod syncer;
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use base::{Error, KeyspaceId, Result, Seqno};
+use shuttle::thread;
+
+use crate::group::Group;
+use crate::options::Batch;
+use combiner::{Combiner, Writer};
+use sync::Arc;
+use syncer::Syncer;
+
+/// The twin of `crate::sync`.
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use shuttle::sync::{Arc, Condvar, MutexGuard};
+
+    /// Fewer than callers: some find none.
+    pub(crate) const SLOTS: usize = 2;
+
+    pub(crate) fn home() -> usize {
+        0
+    }
+
+    /// A look again, then sleep.
+    #[derive(Default)]
+    pub(crate) struct Backoff(bool);
+
+    impl Backoff {
+        pub(crate) fn wait(&mut self) -> bool {
+            shuttle::hint::spin_loop();
+            !std::mem::replace(&mut self.0, true)
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+
+    pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        condvar.wait(guard).unwrap()
+    }
+}
+
+/// Writes to memory; refuses a group that holds an operation count of [`REFUSED`].
+struct Tape {
+    next: u64,
+    /// First seqno and operations of every record.
+    records: Vec<(u64, u64)>,
+}
+
+const REFUSED: u32 = 7;
+
+impl Writer for Tape {
+    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
+        assert!(group.len() > 0, "an empty group is never written");
+        group.finish(0, 0, self.next);
+        let mut bytes = group.image().to_vec();
+        bytes.extend_from_slice(rest);
+        let (mut at, mut next, mut records) = (0, self.next, Vec::new());
+        while at < bytes.len() {
+            let record = crate::parse_record(0, &bytes[at..]).unwrap();
+            let crate::Content::Batch { ops, body, .. } = record.content else { panic!() };
+            assert_eq!(body, [ops as u8; 3]);
+            if ops == REFUSED {
+                return Err(Error::no_space("tape"));
+            }
+            records.push((next, u64::from(ops)));
+            next += u64::from(ops);
+            at += crate::record_bytes(&bytes[at..]).unwrap();
+        }
+        assert_eq!(records.len(), group.len());
+        let first = Seqno::new(self.next);
+        self.records.extend(records);
+        self.next = next;
+        Ok(first)
+    }
+}
+
+fn append(combiner: &Combiner<Tape>, ops: u32) -> Result<Seqno> {
+    combiner.append(&Batch { keyspaces: &[KeyspaceId(1)], ops, body: &[ops as u8; 3] })
+}
+
+/// Runs `test` under many interleavings, random ones and ones with few, well-placed switches.
+fn explore(runs: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
+    shuttle::check_random(test, runs);
+    shuttle::check_pct(test, runs, 3);
+}
+
+/// Four threads append; a fifth looks in under the barrier; a sixth appends if it likes what it
+/// sees there. Every batch is written once, with the seqno its caller got, nothing comes between a
+/// check and its batch, and nobody waits for ever. `group_bytes` bounds what is copied.
+fn appends_and_barriers(group_bytes: usize) {
+    let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, group_bytes));
+    let writers = (1..=4u32).map(|ops| {
+        let combiner = Arc::clone(&combiner);
+        thread::spawn(move || {
+            let append = |ops| (append(&combiner, ops).unwrap().get(), u64::from(ops));
+            [append(ops), append(ops)]
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let looker = Arc::clone(&combiner);
+    let looker = thread::spawn(move || looker.with(|tape| (tape.next, tape.records.len())));
+    let checker = Arc::clone(&combiner);
+    let checker = thread::spawn(move || {
+        let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 5, body: &[5; 3] };
+        let refused = checker.append_if(&batch, |_| Err(Error::closed("check")));
+        assert_eq!(refused.unwrap_err().what(), "check");
+        let mut seen = 0;
+        let first = checker.append_if(&batch, |tape| {
+            seen = tape.next;
+            Ok(())
+        });
+        assert_eq!(first.unwrap().get(), seen);
+        (seen, 5)
+    });
+    let mut told: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    told.push(checker.join().unwrap());
+    told.sort_unstable();
+    let (next, before) = looker.join().unwrap();
+    combiner.with(|tape| {
+        assert_eq!(tape.records, told);
+        assert_eq!(tape.next, 1 + 2 * (1 + 2 + 3 + 4) + 5);
+        assert!(tape.records[..before].iter().all(|(first, ops)| first + ops <= next));
+        assert!(tape.records[before..].iter().all(|(first, _)| *first >= next));
+    });
+}
+
+#[test]
+fn every_published_batch_is_written_once_and_told_its_seqno() {
+    explore(2000, || appends_and_barriers(1 << 20));
+}
+
+#[test]
+fn callers_whose_batch_does_not_fit_a_slot_wait_for_the_lane() {
+    // A record of 26 bytes fits a group, and no slot; and nothing.
+    explore(1000, || appends_and_barriers(30));
+    explore(1000, || appends_and_barriers(10));
+}
+
+/// A refused group is refused as a whole, and takes no seqnos; the others are not touched by it.
+#[test]
+fn a_refused_group_takes_no_seqnos() {
+    explore(1000, || {
+        let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, 1 << 20));
+        let callers: Vec<_> = [1, REFUSED, 2]
+            .into_iter()
+            .map(|ops| {
+                let combiner = Arc::clone(&combiner);
+                thread::spawn(move || (ops, append(&combiner, ops)))
+            })
+            .collect();
+        let told: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        let mut written = Vec::new();
+        for (ops, result) in told {
+            match result {
+                Ok(first) => written.push((first.get(), u64::from(ops))),
+                Err(error) => assert_eq!(error.kind(), base::ErrorKind::NoSpace),
+            }
+            assert!(ops != REFUSED || !written.iter().any(|(_, ops)| *ops == u64::from(REFUSED)));
+        }
+        written.sort_unstable();
+        combiner.with(|tape| assert_eq!(tape.records, written));
+    });
+}
+
+/// Callers write, then sync, twice. Each returns only once what it wrote is durable, whoever begins the
+/// syncs between, and syncs are shared: there are never more than calls, and in some interleaving fewer.
+#[test]
+fn syncs_are_shared_and_cover_who_waits_for_them() {
+    static SHARED: AtomicU64 = AtomicU64::new(0);
+    explore(1000, || {
+        let state = Arc::new((Syncer::default(), [const { AtomicU64::new(0) }; 3]));
+        let callers: Vec<_> = (0..3)
+            .map(|_| {
+                let state = Arc::clone(&state);
+                thread::spawn(move || {
+                    let (syncer, [written, durable, syncs]) = &*state;
+                    for _ in 0..2 {
+                        let mine = written.fetch_add(1, SeqCst) + 1;
+                        thread::yield_now();
+                        let settled = || (durable.load(SeqCst) >= mine).then_some(Ok(()));
+                        let sync = || {
+                            let upto = written.load(SeqCst);
+                            thread::yield_now();
+                            durable.fetch_max(upto, SeqCst);
+                            syncs.fetch_add(1, SeqCst);
+                            Ok(())
+                        };
+                        syncer.sync(settled, sync, Ok).unwrap();
+                        assert!(durable.load(SeqCst) >= mine);
+                    }
+                })
+            })
+            .collect();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        let syncs = state.1[2].load(SeqCst);
+        assert!((1..=6).contains(&syncs));
+        SHARED.fetch_add(u64::from(syncs < 6), SeqCst);
+    });
+    assert!(SHARED.load(SeqCst) > 0, "no sync was ever shared");
+}
+
+/// A device loses a record and tells one of the two that sync the file: whichever it is, the caller that
+/// wrote the record is never told that it is durable.
+#[test]
+fn what_a_sync_ahead_is_told_callers_hear() {
+    static TOLD_AHEAD: AtomicU64 = AtomicU64::new(0);
+    explore(1000, || {
+        let state = Arc::new((Syncer::default(), [const { AtomicU64::new(0) }; 2]));
+        /// Whether the device failed: the first to sync hears of it.
+        fn fails(syncs: &AtomicU64) -> bool {
+            let first = syncs.fetch_add(1, SeqCst) == 0;
+            thread::yield_now();
+            first
+        }
+        let beside = Arc::clone(&state);
+        let beside = thread::spawn(move || {
+            let (syncer, [syncs, poisoned]) = &*beside;
+            syncer.sync_ahead(|| {
+                if fails(syncs) {
+                    poisoned.store(1, SeqCst);
+                    TOLD_AHEAD.fetch_add(1, SeqCst);
+                }
+            });
+        });
+        let (syncer, [syncs, poisoned]) = &*state;
+        let failed = |is: bool| if is { Err(Error::no_space("device")) } else { Ok(()) };
+        let finish = |()| failed(poisoned.load(SeqCst) == 1);
+        assert!(syncer.sync(|| None, || failed(fails(syncs)), finish).is_err());
+        beside.join().unwrap();
+    });
+    assert!(TOLD_AHEAD.load(SeqCst) > 0, "no sync ahead was ever told");
+}

@@ -1,0 +1,20 @@
+//! The primitives of [`crate::combiner`], [`crate::slot`] and [`crate::syncer`]. Their tests compile the
+//! same files over a scheduler that explores interleavings, with a twin of this module.
+
+pub(crate) use base::Backoff;
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Records that can wait for the lane at a time.
+pub(crate) const SLOTS: usize = 64;
+
+/// Waits until `condvar` is notified.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(&mut guard);
+    guard
+}
+
+/// The slot that the calling thread tries first.
+pub(crate) fn home() -> usize {
+    base::thread_number() % SLOTS
+}
