@@ -203,6 +203,7 @@ impl Log {
     /// where this or an earlier write failed: then the batch may or may not come back after the
     /// next open, whole.
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
+        base::unbroken()?;
         batch.check()?;
         self.combiner.append(&batch)
     }
@@ -218,6 +219,7 @@ impl Log {
         batch: Batch<'_>,
         check: &mut dyn FnMut(Seqno) -> Result<()>,
     ) -> Result<Seqno> {
+        base::unbroken()?;
         batch.check()?;
         self.combiner.append_if(&batch, |lane| check(Seqno::new(lane.next())))
     }

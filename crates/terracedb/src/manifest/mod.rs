@@ -174,6 +174,7 @@ impl Manifest {
     }
 
     fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {
+        base::unbroken()?;
         self.check()?;
         let mut body = Vec::new();
         let mut state = inner.state.clone();
