@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// Target, golden file, and the bytes left out at its beginning.
 const SEEDS: &[(&str, &str, usize)] = &[
-    ("batch", "terracedb/golden/batch.hex", 0),
-    ("batch", "terracedb/golden/batch_kinds.hex", 0),
+    ("batch", "base/golden/batch.hex", 0),
+    ("batch", "base/golden/batch_kinds.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
     // The target puts the frame around its input.
     ("job", "compact/golden/job.hex", 12),

@@ -1,5 +1,6 @@
 //! Bounds: the range of keys of which a table, a cursor or a job is told to know nothing beyond.
 
+use base::KeyRange;
 use bytes::Bytes;
 
 /// A range of keys. The default has no ends and holds every key.
@@ -54,6 +55,13 @@ impl Bounds {
         };
         // No first key is before every other.
         Self { first: self.first.clone().max(other.first.clone()), end: end.cloned() }
+    }
+}
+
+impl From<&KeyRange> for Bounds {
+    fn from(range: &KeyRange) -> Self {
+        let first = (!range.first.is_empty()).then(|| range.first.clone());
+        Self { first, end: range.end.clone() }
     }
 }
 

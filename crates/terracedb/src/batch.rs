@@ -8,13 +8,11 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use arena::OrderedMap;
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
-use base::{EntryKind, Error, Key, Result};
+use base::{DeleteRange, Error, Key, Result, Write, WriteSize};
 
 use crate::Keyspace;
 use crate::expiry::unix_millis;
-use crate::op::{DeleteRange, Write};
 use crate::ordered::{DeletedRanges, Tree};
 
 /// Writes that commit atomically, over one or several keyspaces of one store.
@@ -32,49 +30,6 @@ pub struct WriteBatch {
 pub(crate) struct BatchPart {
     pub(crate) tree: Arc<Tree>,
     pub(crate) size: WriteSize,
-}
-
-/// What writes need of a memtable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WriteSize {
-    /// Entries of the map, and the bytes of their keys and values as stored.
-    pub(crate) entries: usize,
-    pub(crate) bytes: usize,
-    /// Range deletes, and the bytes of their bounds.
-    pub(crate) ranges: usize,
-    pub(crate) range_bytes: usize,
-}
-
-impl WriteSize {
-    pub(crate) fn of(key: &[u8], write: Write<'_>) -> Self {
-        Self::of_op(write.kind(), key.len() + write.stored_bytes())
-    }
-
-    /// Of one operation, whose key and stored value are of `bytes`.
-    pub(crate) fn of_op(kind: EntryKind, bytes: usize) -> Self {
-        match kind {
-            EntryKind::DeleteRange => Self { ranges: 1, range_bytes: bytes, ..Self::default() },
-            _ => Self { entries: 1, bytes, ..Self::default() },
-        }
-    }
-
-    pub(crate) fn add(&mut self, other: Self) {
-        self.entries += other.entries;
-        self.bytes += other.bytes;
-        self.ranges += other.ranges;
-        self.range_bytes += other.range_bytes;
-    }
-
-    /// Bytes of keys and values, and of the bounds of ranges.
-    pub(crate) fn user_bytes(self) -> usize {
-        self.bytes + self.range_bytes
-    }
-
-    /// What a memtable charges for them, bytes.
-    pub(crate) fn reserved_bytes(self) -> u64 {
-        let ranges = DeletedRanges::reserved_bytes(self.ranges, self.range_bytes);
-        OrderedMap::reserved_bytes(self.entries, self.bytes) + ranges
-    }
 }
 
 impl WriteBatch {

@@ -16,12 +16,12 @@ use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHand
 use parking_lot::{Condvar, Mutex};
 use wal::{Batch, Log};
 
-use crate::batch::WriteSize;
 use crate::ordered::{Memtable, Tree};
 use crate::pace::Pace;
 use crate::trees::Trees;
 use crate::waiters::Waiters;
 use crate::{Resources, WriteBatch};
+use base::WriteSize;
 
 /// Admits writes to memtables and seals full ones.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Buffers {
     /// Refuses a batch that the write buffers cannot hold: replaying it would need more memory than
     /// there is.
     pub(crate) fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
-        let bytes = batch.parts().iter().map(|part| part.size.reserved_bytes()).sum();
+        let bytes = batch.parts().iter().map(|part| Memtable::reserved_bytes(part.size)).sum();
         let most = self.resources.batch_bytes_max();
         if bytes > most {
             return Err(Error::invalid("write batch's memory")

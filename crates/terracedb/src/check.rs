@@ -25,7 +25,8 @@ use table::{Dictionary, parse_file_name, parse_values_file_name};
 
 use crate::manifest::{self, ManifestState};
 
-pub use report::{CheckReport, Problem};
+use base::Problem;
+pub use report::CheckReport;
 
 /// Checks the store on `medium`. `progress` is told the bytes done and their total.
 ///

@@ -15,12 +15,14 @@ use cache::RowCache;
 use compact::Horizon;
 use wal::{Batch, Log};
 
-use crate::batch::{BatchPart, WriteBatch, WriteSize};
+use base::WriteSize;
+
+use crate::batch::{BatchPart, WriteBatch};
 use crate::buffers::Buffers;
-use crate::op::{Write, decode_ops};
 use crate::ordered::Tree;
 use crate::read::Curves;
 use crate::snapshot_list::SnapshotList;
+use base::{Write, decode_ops};
 
 /// Takes writes of any number of threads at once.
 #[derive(Debug)]

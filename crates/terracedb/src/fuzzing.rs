@@ -7,7 +7,7 @@ use base::Result;
 /// # Errors
 /// As recovery's.
 pub fn batch(body: &[u8], mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
-    for op in crate::op::decode_ops(body) {
+    for op in base::decode_ops(body) {
         let op = op?;
         visit(op.key, op.value);
     }

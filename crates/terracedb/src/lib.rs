@@ -61,7 +61,6 @@ mod memory_limit;
 mod memory_plan;
 mod multi_get;
 mod obsolete_files;
-mod op;
 mod open;
 mod ordered;
 mod pace;
@@ -86,14 +85,14 @@ mod watchdog;
 
 pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
-    AccountUsage, Codec, Durability, Error, ErrorKind, Result, format_bytes, format_count,
+    AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
     parse_bytes,
 };
 pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use cache::curve::{MissCurve, Point as MissPoint};
 pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
-pub use check::{CheckReport, Problem, check};
+pub use check::{CheckReport, check};
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use compact::MergeOperator;
 pub use compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::Problem;
 use crate::events::{Event, Events};
 use crate::manifest::{Edit, Manifest};
 use crate::ordered::{TableFile, Tree};
+use base::Problem;
 
 /// The damages remembered for statistics; older ones are only counted.
 const LISTED_MAX: usize = 256;

@@ -9,7 +9,9 @@ use table::{Dictionaries, Table};
 use super::Backup;
 use super::index::IndexEntry;
 use super::view::View;
-use crate::check::{CheckReport, Problem, check};
+use base::Problem;
+
+use crate::check::{CheckReport, check};
 use crate::copier::{Content, Copier, recorded_digest};
 use crate::dictionaries::StoreDictionaries;
 use crate::store_file::StoreFile;

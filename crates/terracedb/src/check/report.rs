@@ -1,8 +1,6 @@
 //! What a check came to.
 
-use std::fmt;
-
-use base::{Error, StoreId};
+use base::{Problem, StoreId};
 
 /// Problems listed; further ones are counted.
 const LISTED_MAX: usize = 10_000;
@@ -58,47 +56,5 @@ impl CheckReport {
         if self.problems.len() < LISTED_MAX {
             self.problems.push(problem);
         }
-    }
-}
-
-/// One thing that is damaged, missing or contradicts another.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Problem {
-    /// The file.
-    pub file: String,
-    /// The first page concerned and how many are, in a table or value file.
-    pub pages: Option<(u32, u32)>,
-    /// The keyspace whose keys lie there.
-    pub keyspace: Option<String>,
-    /// The keys that lie there: from the first up to the second.
-    pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// What is wrong.
-    pub error: Error,
-}
-
-impl Problem {
-    pub(crate) fn of(file: &str, error: Error) -> Self {
-        let error = error.not_at(file);
-        Self { file: file.to_owned(), pages: None, keyspace: None, keys: None, error }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, pages, keyspace, keys, error } = self;
-        write!(f, "{file}")?;
-        match pages {
-            Some((page, 1)) => write!(f, ", page {page}")?,
-            Some((first, count)) => write!(f, ", pages {first}..={}", first + count.max(&1) - 1)?,
-            None => {}
-        }
-        if let Some(keyspace) = keyspace {
-            write!(f, ", keyspace `{}`", keyspace.escape_debug())?;
-        }
-        if let Some((from, to)) = keys {
-            write!(f, ", keys `{}` to `{}`", from.escape_ascii(), to.escape_ascii())?;
-        }
-        write!(f, ": {error}")
     }
 }

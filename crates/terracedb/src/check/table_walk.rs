@@ -23,11 +23,8 @@ pub(super) struct Owner<'a> {
 
 impl Owner<'_> {
     pub(super) fn problem(self, error: Error) -> Problem {
-        Problem {
-            keyspace: Some(self.keyspace.to_owned()),
-            keys: Some(self.entry.range.shown()),
-            ..Problem::of(&file_name(self.entry.id), error)
-        }
+        let problem = Problem::of(&file_name(self.entry.id), error).in_keyspace(self.keyspace);
+        problem.of_keys(Some(self.entry.range.shown()))
     }
 }
 
@@ -92,8 +89,7 @@ impl Walk<'_> {
             Ok(()) => {}
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => {
-                let keyspace = Some(keyspace.to_owned());
-                self.report.note(Problem { keyspace, ..Problem::of(&name, error) });
+                self.report.note(Problem::of(&name, error).in_keyspace(keyspace));
             }
         }
         self.walked(self.size_of(&name));
@@ -163,10 +159,9 @@ impl Walk<'_> {
                 self.report.entries += found.entries;
                 self.report.damages += found.damages - found.listed.len() as u64;
                 for Damage { page, pages, keys, error } in found.listed {
-                    let keyspace = owner.map(|owner| owner.keyspace.to_owned());
-                    let pages = Some((page, pages));
-                    let file = name.clone();
-                    self.report.note(Problem { file, pages, keyspace, keys, error });
+                    let mut problem = Problem::of(&name, error).on_pages(Some((page, pages)));
+                    problem.keyspace = owner.map(|owner| owner.keyspace.to_owned());
+                    self.report.note(problem.of_keys(keys));
                 }
             }
         }

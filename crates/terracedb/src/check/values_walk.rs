@@ -49,12 +49,13 @@ impl Walk<'_> {
         damage: Option<(u32, u32, Option<Vec<u8>>)>,
         error: Error,
     ) {
-        let keyspace = keyspace.map(str::to_owned);
         let (pages, keys) = match damage {
             Some((page, pages, key)) => (Some((page, pages)), key.map(|key| (key.clone(), key))),
             None => (None, None),
         };
-        self.report.note(Problem { keyspace, pages, keys, ..Problem::of(name, error) });
+        let mut problem = Problem::of(name, error).on_pages(pages).of_keys(keys);
+        problem.keyspace = keyspace.map(str::to_owned);
+        self.report.note(problem);
     }
 
     /// Checks one value file, which is there.

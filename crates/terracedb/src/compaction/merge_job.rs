@@ -27,13 +27,13 @@ use table::Table;
 use super::counters::Merged;
 use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
-use crate::Problem;
 use crate::events::Event;
 use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
 use crate::ordered::{
     Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard,
 };
 use crate::resources::CompactionMemory;
+use base::Problem;
 
 /// Ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
@@ -280,10 +280,8 @@ impl MergeJob {
     fn blame(&self, env: &TreeContext, table: Option<TableId>, error: &Error) {
         let mut inputs = self.inputs.iter().map(|(_, piece)| piece);
         if let Some(blamed) = inputs.find(|piece| Some(piece.entry().id) == table) {
-            let problem = Problem {
-                keyspace: Some(self.tree.name().to_owned()),
-                ..Problem::of(&table::file_name(blamed.entry().id), error.clone())
-            };
+            let file = table::file_name(blamed.entry().id);
+            let problem = Problem::of(&file, error.clone()).in_keyspace(self.tree.name());
             env.quarantine.add(&self.tree, blamed.file(), problem);
         }
     }

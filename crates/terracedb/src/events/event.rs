@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base::{Error, TableId, format_bytes, format_count};
 
-use crate::Problem;
 use crate::timekeeper::days;
+use base::Problem;
 
 /// Background work that can fail, and recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use table::{Dictionaries, FILTER_BITS_DEFAULT, Spec, Table, Writer};
 
 use crate::Keyspace;
 use crate::expiry::unix_millis;
-use crate::op::Write;
 use crate::store::Store;
+use base::Write;
 
 /// Adds sorted keys to a keyspace, all at once and faster than writes can.
 ///

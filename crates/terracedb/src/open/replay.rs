@@ -14,10 +14,10 @@ use super::{Recovery, segment_bytes};
 use crate::Resources;
 use crate::lost_records::LostRecords;
 use crate::manifest::ManifestState;
-use crate::op::decode_ops;
 use crate::ordered::{FlushJob, Memtable, Tree, TreeContext};
 use crate::settings::Settings;
 use crate::trees::Trees;
+use base::decode_ops;
 
 /// The damage where a store has no log at all.
 ///

@@ -7,7 +7,7 @@ use base::{Account, EntryKind, Result, Seqno, Trailer};
 use compact::Horizon;
 
 use super::DeletedRanges;
-use crate::batch::WriteSize;
+use base::WriteSize;
 
 /// Writes from `first` on, up to where the next memtable begins.
 #[derive(Debug)]
@@ -39,6 +39,12 @@ impl Memtable {
             return Ok(());
         }
         self.map.reserve(size.entries, size.bytes)
+    }
+
+    /// The memory that [`Memtable::reserve`] charges for writes of `size`, bytes.
+    pub(crate) const fn reserved_bytes(size: WriteSize) -> u64 {
+        let ranges = DeletedRanges::reserved_bytes(size.ranges, size.range_bytes);
+        OrderedMap::reserved_bytes(size.entries, size.bytes) + ranges
     }
 
     /// Memory it charges, bytes.
@@ -117,7 +123,7 @@ impl Memtable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Write;
+    use base::Write;
 
     #[test]
     fn what_is_newer_is_a_version_or_a_range_delete() {

@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
     use crate::Db;
-    use crate::batch::WriteSize;
+    use base::WriteSize;
 
     /// A get takes its view, a memtable is sealed and a range delete goes into the next one, and only then
     /// the get takes its number: it may find what was deleted meanwhile, and leaves no row of it.

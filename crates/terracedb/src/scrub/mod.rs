@@ -24,7 +24,9 @@ use crate::manifest::{Edit, ScrubPosition};
 use crate::ordered::{Tree, TreeContext};
 use crate::settings::LiveSettings;
 use crate::trees::Trees;
-use crate::{Problem, Resources};
+use base::Problem;
+
+use crate::Resources;
 
 use pass::Pass;
 use target::Target;

@@ -11,9 +11,9 @@ use table::{reread, verify_page};
 
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
-use crate::Problem;
 use crate::ordered::Tree;
 use crate::read::PageFile;
+use base::Problem;
 
 /// Pages read at once.
 const CHUNK_PAGES: u32 = 64;
@@ -157,12 +157,9 @@ impl Pass {
         pages: Option<(u32, u32)>,
         error: Error,
     ) {
-        let problem = Problem {
-            pages,
-            keyspace: Some(tree.name().to_owned()),
-            keys: pages.and_then(|(first, count)| target.keys_on(first, count)),
-            ..Problem::of(&target.name(), error)
-        };
+        let keys = pages.and_then(|(first, count)| target.keys_on(first, count));
+        let problem = Problem::of(&target.name(), error);
+        let problem = problem.in_keyspace(tree.name()).on_pages(pages).of_keys(keys);
         self.report.damages += 1;
         if self.report.problems.len() < LISTED_MAX {
             self.report.problems.push(problem.clone());

@@ -37,9 +37,9 @@ use write_set::{Pending, WriteSet};
 
 use crate::expiry::unix_millis;
 use crate::iter::after_prefix;
-use crate::op::{DeleteRange, Write};
 use crate::store::Store;
 use crate::{Keyspace, Snapshot};
+use base::{DeleteRange, Write};
 
 /// Reads and writes that happen as if at one moment, or not at all.
 ///

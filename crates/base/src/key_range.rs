@@ -3,7 +3,6 @@
 use std::fmt;
 
 use bytes::Bytes;
-use table::Bounds;
 
 /// The keys from `first` (an empty key is before every key) up to `end`, which is excluded; all
 /// keys that follow where there is no end.
@@ -125,23 +124,17 @@ impl KeyRange {
     }
 
     /// Whether `key` is in it or right behind it.
-    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
+    #[must_use]
+    pub fn reaches(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| *key <= **end)
     }
 
     /// Moves the end to `end` where that is later.
-    pub(crate) fn extend_to(&mut self, end: Option<Bytes>) {
+    pub fn extend_to(&mut self, end: Option<Bytes>) {
         self.end = match (self.end.take(), end) {
             (Some(mine), Some(other)) => Some(mine.max(other)),
             _ => None,
         };
-    }
-}
-
-impl From<&KeyRange> for Bounds {
-    fn from(range: &KeyRange) -> Self {
-        let first = (!range.first.is_empty()).then(|| range.first.clone());
-        Self { first, end: range.end.clone() }
     }
 }
 

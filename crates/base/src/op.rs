@@ -1,32 +1,42 @@
-//! One operation of a write batch, and its bytes: docs/format/batch.md.
+//! One operation of a write batch and its encoding: docs/format/batch.md.
 //!
-//! The log, memtables and tables store the same value bytes for a kind, so an operation is encoded
-//! once, as it is written, and its value is copied from there on.
+//! The log, memtables and tables store the same value bytes for an entry kind, so an operation is encoded
+//! once, when it is written, and only copied afterwards.
 
 use std::ops::{Bound, RangeBounds};
 
-use base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use base::{Cursor, EntryKind, Error, KeyspaceId, Result, expiry, put_bytes, put_varint};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{
+    Cursor, EntryKind, Error, KeyspaceId, Result, WriteSize, expiry, put_bytes, put_varint,
+};
 
-use crate::batch::WriteSize;
-
-/// What a write does to a key, or to a range of them.
+/// A write to one key or to a range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write<'a> {
-    /// The key has this value.
+pub enum Write<'a> {
+    /// Sets the key's value.
     Put(&'a [u8]),
-    /// The key has this value until the moment `expiry`, Unix milliseconds, above zero.
-    PutExpiring { expiry: u64, value: &'a [u8] },
-    /// The keyspace's merge operator is given this operand.
+    /// Sets the key's value until it expires.
+    PutExpiring {
+        /// The expiry, Unix milliseconds, above zero.
+        expiry: u64,
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Adds an operand for the keyspace's merge operator.
     Merge(&'a [u8]),
-    /// The key has no value.
+    /// Deletes the key.
     Delete,
-    /// No key from the operation's up to `end` has a value; empty where there is no end.
-    DeleteRange { end: &'a [u8] },
+    /// Deletes every key from the operation's key up to `end`.
+    DeleteRange {
+        /// The first key past the range; empty if the range has no end.
+        end: &'a [u8],
+    },
 }
 
 impl Write<'_> {
-    pub(crate) const fn kind(self) -> EntryKind {
+    /// The kind of entry it makes.
+    #[must_use]
+    pub const fn kind(self) -> EntryKind {
         match self {
             Self::Put(_) => EntryKind::Put,
             Self::PutExpiring { .. } => EntryKind::PutExpiring,
@@ -37,7 +47,8 @@ impl Write<'_> {
     }
 
     /// The length of the value as stored, bytes.
-    pub(crate) const fn stored_bytes(self) -> usize {
+    #[must_use]
+    pub const fn stored_bytes(self) -> usize {
         match self {
             Self::Put(value) | Self::Merge(value) => value.len(),
             Self::PutExpiring { value, .. } => expiry::BYTES + value.len(),
@@ -47,12 +58,13 @@ impl Write<'_> {
     }
 
     /// The most bytes that [`Write::encode`] appends for a key of `key` bytes.
-    pub(crate) const fn encoded_bytes_max(self, key: usize) -> usize {
+    #[must_use]
+    pub const fn encoded_bytes_max(self, key: usize) -> usize {
         1 + 5 + 5 + key + 5 + self.stored_bytes()
     }
 
-    /// Appends the operation: kind, keyspace, key, and the value as stored, which is thus last.
-    pub(crate) fn encode(self, out: &mut Vec<u8>, keyspace: KeyspaceId, key: &[u8]) {
+    /// Appends the operation to `out`: kind, keyspace, key, and last the value as stored.
+    pub fn encode(self, out: &mut Vec<u8>, keyspace: KeyspaceId, key: &[u8]) {
         out.push(self.kind() as u8);
         put_varint(out, u64::from(keyspace.0));
         put_bytes(out, key);
@@ -69,21 +81,21 @@ impl Write<'_> {
     }
 }
 
-/// The bounds of a range delete, as the log has them.
+/// The bounds of a range delete, as the log stores them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeleteRange {
-    /// The first key of the range; empty where it has no start.
+pub struct DeleteRange {
+    /// The first key of the range; empty if it has no start.
     start: Vec<u8>,
-    /// The first key past it; empty where it has no end.
+    /// The first key past the range; empty if it has no end.
     end: Vec<u8>,
 }
 
 impl DeleteRange {
-    /// The range of `bounds`; none where no key can lie in it.
+    /// The range of `bounds`, or `None` if no key can lie in it.
     ///
     /// # Errors
-    /// `Invalid` where a bound is longer than a key may be.
-    pub(crate) fn new<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Result<Option<Self>> {
+    /// `Invalid` if a bound is longer than a key may be.
+    pub fn new<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Result<Option<Self>> {
         let start = match bounds.start_bound() {
             Bound::Unbounded => Vec::new(),
             Bound::Included(key) => checked(key.as_ref())?.to_vec(),
@@ -97,16 +109,20 @@ impl DeleteRange {
         Ok((start < end).then_some(Self { start, end }))
     }
 
-    pub(crate) fn start(&self) -> &[u8] {
+    /// The first key of the range; empty if it has no start.
+    #[must_use]
+    pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    pub(crate) fn write(&self) -> Write<'_> {
+    /// The write that deletes the range, to the key [`DeleteRange::start`].
+    #[must_use]
+    pub fn write(&self) -> Write<'_> {
         Write::DeleteRange { end: &self.end }
     }
 }
 
-/// A bound: any key, or none of any.
+/// `bound`, if it is a key or empty.
 fn checked(bound: &[u8]) -> Result<&[u8]> {
     if bound.len() > KEY_BYTES_MAX {
         return Err(Error::invalid("bound of a range, bytes")
@@ -121,26 +137,32 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// One operation as read back.
+/// One decoded operation of a write batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchOp<'a> {
-    pub(crate) keyspace: KeyspaceId,
-    pub(crate) kind: EntryKind,
-    /// Of a range delete, where it starts; empty where it has no start.
-    pub(crate) key: &'a [u8],
-    /// As stored; of a range delete, where it ends.
-    pub(crate) value: &'a [u8],
+pub struct BatchOp<'a> {
+    /// The keyspace it writes to.
+    pub keyspace: KeyspaceId,
+    /// The kind of entry it makes.
+    pub kind: EntryKind,
+    /// The key; the start of a range delete, empty if it has none.
+    pub key: &'a [u8],
+    /// The value as stored; the end of a range delete, empty if it has none.
+    pub value: &'a [u8],
 }
 
 impl BatchOp<'_> {
-    /// What it needs of a memtable.
-    pub(crate) fn size(&self) -> WriteSize {
+    /// The room that it needs in a memtable.
+    #[must_use]
+    pub fn size(&self) -> WriteSize {
         WriteSize::of_op(self.kind, self.key.len() + self.value.len())
     }
 }
 
-/// Reads the operations of an encoded batch in order. Ends after the first error.
-pub(crate) fn decode_ops(body: &[u8]) -> impl Iterator<Item = Result<BatchOp<'_>>> {
+/// Decodes the operations of a write batch in order. Ends after the first error.
+///
+/// # Errors
+/// An item is `Corrupt` if the bytes are no operation.
+pub fn decode_ops(body: &[u8]) -> impl Iterator<Item = Result<BatchOp<'_>>> {
     let mut cursor = Cursor::new("write batch", body);
     let mut failed = false;
     std::iter::from_fn(move || {
@@ -278,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_writer_writes_is_refused() {
+    fn operations_that_no_writer_makes_are_corrupt() {
         let refused = |ops: &[(u32, &[u8], Write<'_>)]| {
             let body = encoded(ops);
             let error = decode_ops(&body).find_map(Result::err).unwrap();
-            assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+            assert_eq!(error.kind(), crate::ErrorKind::Corrupt);
         };
         refused(&[(1, b"", Write::Put(b"v"))]);
         refused(&[(1, b"", Write::Delete)]);
@@ -292,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_end_in_an_error_or_other_operations_never_in_a_panic() {
+    fn damaged_batches_decode_without_a_panic() {
         for body in [first(), every_kind()] {
             let whole = decode_ops(&body).count();
             for cut in 0..body.len() {
