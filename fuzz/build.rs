@@ -58,7 +58,7 @@ fn main() {
         }
         write(target, &format!("golden-{stem}-{skipped}"), &bytes);
     }
-    manifest(&golden_bytes(Path::new("../crates/terracedb/golden/manifest.hex")));
+    manifest(&golden_bytes(Path::new("../crates/manifest/golden/manifest.hex")));
     for (name, bytes) in TRACES {
         write("trace", name, bytes);
     }

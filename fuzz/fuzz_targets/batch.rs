@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
     let (mut ops, mut bytes) = (0, 0);
-    let _ = terracedb::fuzzing::batch(body, |key, value| {
+    for op in base::decode_ops(body).map_while(Result::ok) {
         ops += 1;
-        bytes += key.len() + value.len();
-    });
+        bytes += op.key.len() + op.value.len();
+    }
     assert!(ops <= body.len() && bytes <= body.len());
 });

@@ -18,6 +18,9 @@ pub const BATCH_OPS_MAX: usize = 1 << 20;
 /// The longest keyspace name, bytes of UTF-8.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
 
+/// The longest name of a merge operator, bytes of UTF-8.
+pub const OPERATOR_NAME_BYTES_MAX: usize = 255;
+
 /// The most keyspaces in one store: the manifest and each flush list them all.
 pub const KEYSPACES_MAX: usize = 1024;
 

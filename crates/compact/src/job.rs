@@ -17,7 +17,9 @@ use base::{
 use media::Medium;
 
 use crate::sealed::{Kind, list, put_range, range};
-use crate::{Horizon, KeyRange, OPERATOR_NAME_BYTES_MAX};
+use base::limits::OPERATOR_NAME_BYTES_MAX;
+
+use crate::{Horizon, KeyRange};
 
 /// The most pieces of tables one job merges.
 pub const INPUTS_MAX: usize = 1 << 16;

@@ -30,7 +30,7 @@ pub use heat::{HOT_BYTES_MAX, RunHeat, hot_ranges};
 pub use horizon::Horizon;
 pub use job::Job;
 pub use older_ranges::OlderRanges;
-pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
+pub use operator::{MergeOperator, Operators};
 pub use outcome::Outcome;
 pub use retained_version::RetainedVersion;
 pub use retention::{Retention, Rules};

@@ -7,12 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use base::limits::OPERATOR_NAME_BYTES_MAX;
 use base::{Error, Result};
 
 use crate::{Append, I64Add, U64Max, U64Min};
-
-/// The longest name of an operator, bytes of UTF-8.
-pub const OPERATOR_NAME_BYTES_MAX: usize = 255;
 
 /// How the operands written to a key become its value.
 ///

@@ -17,8 +17,8 @@ use base::{Error, ErrorKind, Result, Seqno, StoreId};
 use media::{Access, Hold, Medium, Purpose};
 use wal::{Extent, Start, extents};
 
-use crate::manifest::{self, ManifestState};
 use crate::store::Store;
+use manifest::{self, ManifestState};
 
 /// The number of a copied manifest: it is the first of its directory.
 const MANIFEST_NUMBER: u64 = 1;
@@ -145,7 +145,7 @@ mod tests {
     use base::KeyspaceId;
 
     use super::*;
-    use crate::manifest::{Edit, KeyspaceKind};
+    use manifest::{Edit, KeyspaceKind};
 
     #[test]
     fn an_ingest_between_the_state_and_the_logs_end_is_in_both_or_neither() {

@@ -23,7 +23,7 @@ use base::{Account, Error, Result};
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
-use crate::manifest::{self, ManifestState};
+use manifest::{self, ManifestState};
 
 use base::Problem;
 pub use report::CheckReport;

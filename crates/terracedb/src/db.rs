@@ -10,7 +10,6 @@ use media::{FileMedium, FileOptions, Medium};
 
 use crate::compaction::Compaction;
 use crate::events::{Events, Listener};
-use crate::manifest::KeyRange;
 use crate::open::{Recovery, open};
 use crate::read::ReadQueue;
 use crate::scrub::ScrubReport;
@@ -21,6 +20,7 @@ use crate::transaction::transact;
 use crate::{
     Keyspace, KeyspaceOptions, Resources, ResourcesBuilder, Snapshot, Transaction, WriteBatch,
 };
+use base::KeyRange;
 
 /// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
 ///

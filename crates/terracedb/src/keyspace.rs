@@ -12,10 +12,10 @@ use crate::cursor::Cursor;
 use crate::expiry::{Expiry, unix_millis};
 use crate::ingest::Ingest;
 use crate::iter::Iter;
-use crate::manifest::KeyRange;
 use crate::ordered::{Tree, View};
 use crate::read::{Lookup, Probe, ReadQueue, Value};
 use crate::store::Store;
+use base::KeyRange;
 use base::{DeleteRange, Write};
 
 /// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.

@@ -47,15 +47,11 @@ mod db;
 mod dictionaries;
 mod events;
 mod expiry;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod ingest;
 mod iter;
 mod keyspace;
 mod keyspace_options;
 mod lost_records;
-mod manifest;
 mod memory;
 mod memory_limit;
 mod memory_plan;

@@ -29,7 +29,6 @@ use crate::compaction::{CompactTask, Compactor};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::{Events, Told, WatchTask};
 use crate::lost_records::LostRecords;
-use crate::manifest::{self, LivePiece, Manifest, ManifestState};
 use crate::obsolete_files::ObsoleteFiles;
 use crate::ordered::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles, Version};
 use crate::pace::Pace;
@@ -44,6 +43,7 @@ use crate::timekeeper::{ClockTask, Timekeeper};
 use crate::transaction::Transactions;
 use crate::trees::Trees;
 use crate::watchdog::Watchdog;
+use manifest::{self, LivePiece, Manifest, ManifestState};
 pub(crate) use replay::missing_log;
 use replay::{empty, flush_replayed, replay_log};
 

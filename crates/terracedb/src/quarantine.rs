@@ -12,9 +12,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::events::{Event, Events};
-use crate::manifest::{Edit, Manifest};
 use crate::ordered::{TableFile, Tree};
 use base::Problem;
+use manifest::{Edit, Manifest};
 
 /// The damages remembered for statistics; older ones are only counted.
 const LISTED_MAX: usize = 256;

@@ -19,7 +19,6 @@ use crate::commit::Committer;
 use crate::compaction::Compactor;
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
-use crate::manifest::{Edit, KeyRange, KeyspaceKind, Manifest};
 use crate::open::{Recovery, semantics};
 use crate::ordered::{Memtable, Tree, Version};
 use crate::pace::Pace;
@@ -34,6 +33,8 @@ use crate::transaction::Transactions;
 use crate::trees::Trees;
 use crate::watchdog::Watchdog;
 use crate::{KeyspaceOptions, Resources, WriteBatch};
+use base::KeyRange;
+use manifest::{Edit, KeyspaceKind, Manifest};
 
 /// The components of an open store.
 ///

@@ -3,8 +3,6 @@
 use base::{DictionaryId, TableId};
 use table::Dictionary;
 
-use crate::manifest;
-
 /// The kind of a store's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFile {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use base::{Clock, Progress, Task};
 use parking_lot::Mutex;
 
-use crate::manifest::{Edit, Manifest};
+use manifest::{Edit, Manifest};
 
 /// The wall clock may be so far ahead of where the last look at it leaves it, milliseconds.
 const LEAP_MAX: u64 = 366 * 86_400_000;

@@ -4,7 +4,7 @@ use base::{Error, ErrorKind, KeyspaceId, Result};
 use wal::{LogEntry, segment_name};
 
 use super::{Problem, Walk};
-use crate::manifest::ManifestState;
+use manifest::ManifestState;
 
 impl Walk<'_> {
     pub(super) fn log(&mut self, state: Option<&ManifestState>) -> Result<()> {

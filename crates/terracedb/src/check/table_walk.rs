@@ -12,7 +12,7 @@ use table::{
 
 use super::{Problem, Walk};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
+use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use base::{Error, Result, StoreId, TableId};
 use table::{ValueDamage, Values, ValuesFooter, parse_values_file_name, values_file_name};
 
 use super::{Problem, Walk};
-use crate::manifest::{LiveValues, ManifestState};
+use manifest::{LiveValues, ManifestState};
 
 impl Walk<'_> {
     pub(super) fn values(&mut self, state: Option<&ManifestState>) -> Result<()> {

@@ -6,8 +6,8 @@ use base::{Error, Result};
 use compact::plan;
 
 use super::Compactor;
-use crate::manifest::Edit;
 use crate::ordered::{Change, Piece, Rectangle, Tree, VersionEditGuard};
+use manifest::Edit;
 
 impl Compactor {
     /// The piece of the tree that the planner means, unless a job works on it.

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use compact::plan::Merge;
 use table::{RangeDeletes, Table};
 
-use crate::manifest::KeyRange;
 use crate::ordered::Version;
+use base::KeyRange;
 
 /// How often a merge has a range delete of its inputs in memory: in a list, sorted, cut anew, as far as it
 /// survives, and in the output.

@@ -28,12 +28,13 @@ use super::counters::Merged;
 use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
-use crate::manifest::{Edit, KeyRange, TableEntry, ValuesEntry};
 use crate::ordered::{
     Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard,
 };
 use crate::resources::CompactionMemory;
+use base::KeyRange;
 use base::Problem;
+use manifest::{Edit, TableEntry, ValuesEntry};
 
 /// Ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use compact::{Horizon, plan};
 use table::Table;
 
-use crate::manifest::{KeyRange, TableEntry};
 use crate::ordered::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
+use base::KeyRange;
+use manifest::TableEntry;
 
 /// The runs of `version`, newest first.
 pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {

@@ -9,8 +9,8 @@ use super::compactor_state::CompactorState;
 use super::keyspace_state::KeyspaceCompactionState;
 use super::request::Request;
 use super::{CompactionProgress, Compactor};
-use crate::manifest::KeyRange;
 use crate::ordered::Tree;
+use base::KeyRange;
 
 impl Compactor {
     pub(super) fn end_requests(&self, keyspace: Option<KeyspaceId>, why: &dyn Fn() -> Error) {

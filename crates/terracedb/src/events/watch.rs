@@ -12,13 +12,13 @@ use wal::Log;
 use super::{Event, Events, Task};
 use crate::buffers::Buffers;
 use crate::compaction::Compactor;
-use crate::manifest::Manifest;
 use crate::pace::Pace;
 use crate::statistics::metadata_bytes;
 use crate::timekeeper::Timekeeper;
 use crate::trees::Trees;
 use crate::watchdog::Watchdog;
 use crate::{Resources, ScmStatistics, ScmStatus};
+use manifest::Manifest;
 
 /// How often it looks.
 const LOOK_AROUND: Duration = Duration::from_millis(100);

@@ -32,10 +32,11 @@ use media::Medium;
 use table::{Summary, Table, file_name};
 use wal::Batch;
 
-use crate::manifest::{Edit, KeyRange, TableEntry};
 use crate::ordered::{TableFile, Tree, VersionEditGuard};
 use crate::store::Store;
 use crate::transaction::{KeySet, KeySpan};
+use base::KeyRange;
+use manifest::{Edit, TableEntry};
 
 /// Tables that were written and are nobody's yet: their files go with it.
 pub(super) struct Built {
@@ -74,7 +75,7 @@ impl Built {
 
     /// The keys from the first to the last.
     fn range(&self) -> KeyRange {
-        let ranges = self.summaries.iter().map(|it| crate::manifest::range_of(&it.properties));
+        let ranges = self.summaries.iter().map(|it| manifest::range_of(&it.properties));
         ranges.reduce(|all, next| all.hull(&next)).unwrap_or_else(KeyRange::all)
     }
 

@@ -13,11 +13,11 @@ use wal::Log;
 use super::{Recovery, segment_bytes};
 use crate::Resources;
 use crate::lost_records::LostRecords;
-use crate::manifest::ManifestState;
 use crate::ordered::{FlushJob, Memtable, Tree, TreeContext};
 use crate::settings::Settings;
 use crate::trees::Trees;
 use base::decode_ops;
+use manifest::ManifestState;
 
 /// The damage where a store has no log at all.
 ///

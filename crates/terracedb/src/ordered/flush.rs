@@ -23,12 +23,12 @@ use super::training::{Samples, is_worth_adopting, is_worth_training};
 use super::{Memtable, RowRenewal, TableFile, Tree, ValueFiles};
 use crate::dictionaries::StoreDictionaries;
 use crate::events::Events;
-use crate::manifest::{Edit, Manifest, TableEntry, ValuesEntry};
 use crate::obsolete_files::ObsoleteFiles;
 use crate::quarantine::Quarantine;
 use crate::settings::LiveSettings;
 use crate::snapshot_list::SnapshotList;
 use crate::timekeeper::Timekeeper;
+use manifest::{Edit, Manifest, TableEntry, ValuesEntry};
 
 /// What a flush works with.
 pub(crate) struct TreeContext {

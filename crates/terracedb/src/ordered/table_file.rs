@@ -10,8 +10,8 @@ use compact::plan::FileSummary;
 use table::{Pointer, Table, ValueRead};
 
 use super::ValueFile;
-use crate::manifest::TableEntry;
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
+use manifest::TableEntry;
 
 /// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
 /// one gives the file up.

@@ -21,7 +21,7 @@ use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
-use crate::manifest::KeyRange;
+use base::KeyRange;
 
 /// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use media::Medium;
 use parking_lot::Mutex;
 use table::{Values, values_file_name};
 
-use crate::manifest::Manifest;
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
+use manifest::Manifest;
 
 /// A value file. The last table that points into it gives the file up, where the manifest has done so: so it
 /// outlives every reader.

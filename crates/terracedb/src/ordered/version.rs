@@ -13,7 +13,8 @@ use base::{Error, Result, RunId, TableId};
 use table::{Bounds, Table, TableCursor};
 
 use super::{TableFile, ValueFile};
-use crate::manifest::{KeyRange, TableEntry};
+use base::KeyRange;
+use manifest::TableEntry;
 
 /// A part of a table, or all of it.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use cache::PageCache;
 use media::{Medium, MemoryMedium};
 
 use super::*;
-use crate::manifest::{KeyRange, TableEntry};
 use crate::obsolete_files::ObsoleteFiles;
+use base::KeyRange;
+use manifest::TableEntry;
 
 fn range(first: &str, last: &str) -> KeyRange {
     KeyRange::through(first.as_bytes(), last.as_bytes())

@@ -29,8 +29,8 @@ use crate::Db;
 use crate::check::{is_ours, no_store};
 use crate::dictionaries::StoreDictionaries;
 use crate::lost_records::LostRecords;
-use crate::manifest::{self, LiveTable, Manifest, ManifestState};
 use crate::open::missing_log;
+use manifest::{self, LiveTable, Manifest, ManifestState};
 
 use changes::{Changes, take_back};
 use rebuild::{highest, rebuild};

@@ -16,9 +16,10 @@ use table::{
 
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
 use crate::dictionaries::StoreDictionaries;
-use crate::manifest::{
-    KeyRange, KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry,
-    ValuesEntry, range_of, salvage_state,
+use base::KeyRange;
+use manifest::{
+    KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
+    range_of, salvage_state,
 };
 
 /// What can be said of the store without its manifest.

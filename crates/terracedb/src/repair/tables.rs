@@ -15,7 +15,8 @@ use table::{
 };
 
 use super::{Lost, LostRange};
-use crate::manifest::{KeyRange, LivePiece, LiveTable, TableEntry};
+use base::KeyRange;
+use manifest::{LivePiece, LiveTable, TableEntry};
 
 /// What tables are read and written with.
 pub(super) struct Shop {

@@ -15,7 +15,7 @@ use table::{Pointer, Values, ValuesSpec, ValuesWriter, file_name, values_file_na
 use super::changes::Changes;
 use super::tables::{Fate, Shop};
 use super::{Lost, LostRange, Repair, RepairedFile, next_id};
-use crate::manifest::{LiveTable, ManifestState, ValuesEntry};
+use manifest::{LiveTable, ManifestState, ValuesEntry};
 
 impl Repair<'_> {
     /// Examines every value file, and puts what is left in the place of those that are damaged; their

@@ -20,11 +20,11 @@ use base::{Account, Result, TableId};
 use parking_lot::Mutex;
 
 use crate::events::Event;
-use crate::manifest::{Edit, ScrubPosition};
 use crate::ordered::{Tree, TreeContext};
 use crate::settings::LiveSettings;
 use crate::trees::Trees;
 use base::Problem;
+use manifest::{Edit, ScrubPosition};
 
 use crate::Resources;
 

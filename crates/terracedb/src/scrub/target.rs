@@ -9,11 +9,11 @@ use std::sync::Arc;
 use base::{Result, TableId};
 use table::{file_name, values_file_name};
 
-use crate::manifest::Manifest;
 use crate::ordered::{TableFile, Tree, ValueFile, Version};
 use crate::quarantine::Quarantine;
 use crate::read::PageFile;
 use base::Problem;
+use manifest::Manifest;
 
 /// A file to be read.
 pub(super) enum Target {

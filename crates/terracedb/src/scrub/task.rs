@@ -8,7 +8,7 @@ use base::{Progress, Task};
 
 use super::pass::Pass;
 use super::{SAVED_EVERY, Scrubber};
-use crate::manifest::ScrubPosition;
+use manifest::ScrubPosition;
 
 /// A store that was never scrubbed is left alone for this long after it was opened.
 const FIRST_AFTER: Duration = Duration::from_secs(600);

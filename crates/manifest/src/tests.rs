@@ -1,13 +1,19 @@
-use super::*;
-use base::{DictionaryId, ErrorKind, KeyspaceId, RunId, Seqno};
-use media::{Buf, Fault, Faulty, Holding, MemoryMedium, OpKind, Rule};
+use std::sync::Arc;
 
-pub(super) fn range(first: &str, end: &str) -> KeyRange {
+use base::limits::PAGE_BYTES;
+use base::{DictionaryId, ErrorKind, KeyRange, KeyspaceId, RunId, Seqno, StoreId, TableId};
+use base::{put_u32, put_u64, put_u128};
+use media::{Access, Buf, Fault, Faulty, Holding, Medium, MemoryMedium, OpKind, Purpose, Rule};
+
+use super::*;
+use crate::header::{HEADERS_BYTES, MAGIC, VERSION, encode_header};
+
+pub(crate) fn range(first: &str, end: &str) -> KeyRange {
     let bytes = |key: &str| bytes::Bytes::copy_from_slice(key.as_bytes());
     KeyRange { first: bytes(first), end: Some(bytes(end)) }
 }
 
-pub(super) fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntry> {
+pub(crate) fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntry> {
     Arc::new(TableEntry {
         id: TableId(id),
         run: RunId(run),
@@ -20,7 +26,7 @@ pub(super) fn entry(id: u64, run: u64, first: &str, last: &str) -> Arc<TableEntr
     })
 }
 
-pub(super) fn created(id: u32, name: &str) -> Edit {
+pub(crate) fn created(id: u32, name: &str) -> Edit {
     let kind = KeyspaceKind::Ordered;
     Edit::KeyspaceCreated { keyspace: KeyspaceId(id), kind, name: name.into() }
 }
@@ -77,7 +83,7 @@ fn edits() -> Vec<Edit> {
 }
 
 /// As [`edits`], with the value file that a table of them points into.
-pub(super) fn whole_edits() -> Vec<Edit> {
+pub(crate) fn whole_edits() -> Vec<Edit> {
     let mut edits = edits();
     let values = ValuesEntry {
         id: TableId(3),
@@ -90,7 +96,7 @@ pub(super) fn whole_edits() -> Vec<Edit> {
     edits
 }
 
-pub(super) fn state() -> ManifestState {
+pub(crate) fn state() -> ManifestState {
     let mut state = ManifestState::default();
     for edit in whole_edits() {
         state.apply(edit).unwrap();
@@ -130,7 +136,7 @@ fn file_of(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn golden(text: &str) -> Vec<u8> {
+pub(crate) fn golden(text: &str) -> Vec<u8> {
     let digits: String = text.split_whitespace().collect();
     let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
     pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
@@ -144,14 +150,14 @@ fn golden_bytes() {
     }
     let bytes = file_of(&body);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(bytes == golden(include_str!("../../golden/manifest-2.hex")), "{hex}");
+    assert!(bytes == golden(include_str!("../golden/manifest-2.hex")), "{hex}");
     assert_eq!(Edit::decode_all(&body).unwrap(), edits());
 }
 
 /// Scenario: a store written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
-    let bytes = golden(include_str!("../../golden/manifest.hex"));
+    let bytes = golden(include_str!("../golden/manifest.hex"));
     let seed = frame::seed(&encode_header(StoreId(7), 1));
     let records = frame::decode_records(&bytes, seed, 40).unwrap();
     assert_eq!(records.bodies.len(), 1);

@@ -1,79 +1,29 @@
-//! The manifest: which keyspaces and tables exist, as a log of edits. Bytes:
-//! docs/format/manifest.md.
+//! The manifest being appended to: one record a change, and a new file once edits outgrow the old one.
 //!
-//! One manifest is in force: the file with the highest number whose first record is good. A new
-//! one begins with the whole state in one record, is synced, and only then is the older one
-//! removed. Every change is one record, synced before anyone relies on it (I3). A failed append
-//! poisons the manifest: what the device holds is then unknown until the store is opened again.
-
-mod edit;
-mod frame;
-mod reader;
-mod salvage;
-mod show;
-mod state;
-mod table_entry;
-mod values_entry;
+//! Concurrency: any thread. One lock is held over the device's write and sync, so that changes are durable in
+//! the order in which they take effect.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use base::limits::PAGE_BYTES;
-use base::{
-    DictionaryId, Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, put_u32, put_u64,
-    put_u128,
-};
+use base::{DictionaryId, Error, ErrorKind, KeyspaceId, Result, StoreId, TableId};
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-pub(crate) use compact::KeyRange;
-pub(crate) use edit::{Edit, KeyspaceKind, ScrubPosition};
-pub use reader::{ManifestRecord, inspect};
-pub(crate) use reader::{Recovered, recover};
-pub(crate) use salvage::salvage_state;
-pub(crate) use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, ManifestState};
-pub(crate) use table_entry::{TableEntry, range_of};
-pub(crate) use values_entry::ValuesEntry;
+use crate::header::{HEADERS_BYTES, encode_header};
+use crate::name::{file_name, parse_file_name};
+use crate::reader::{self, Recovered};
+use crate::{Edit, ManifestState, ValuesEntry, frame};
 
-const MAGIC: &[u8; 8] = b"TERRMANI";
-const VERSION: u32 = 1;
-/// Two copies of a 40-byte header, each in its own sector.
-const HEADERS_BYTES: usize = 1024;
 /// A manifest is rewritten when its edits pass this, or eight times its first record.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 /// Table ids are reserved this many at a time: one record a thousand tables.
 const TABLE_IDS_STEP: u64 = 1024;
 
-/// The name of manifest `number`.
-pub(crate) fn file_name(number: u64) -> String {
-    format!("manifest-{number:016x}")
-}
-
-/// The number of the manifest called `name`.
-pub(crate) fn parse_file_name(name: &str) -> Option<u64> {
-    let number = u64::from_str_radix(name.strip_prefix("manifest-")?, 16).ok()?;
-    // One file, one name: signs and capitals are none of ours.
-    (file_name(number) == name).then_some(number)
-}
-
-/// Whether `name` is a manifest's.
-pub(crate) fn is_file_name(name: &str) -> bool {
-    parse_file_name(name).is_some()
-}
-
-fn encode_header(store: StoreId, number: u64) -> Vec<u8> {
-    let mut header = MAGIC.to_vec();
-    put_u32(&mut header, VERSION);
-    put_u128(&mut header, store.0);
-    put_u64(&mut header, number);
-    let crc = base::crc32c(&header);
-    put_u32(&mut header, crc);
-    header
-}
-
 /// The manifest being appended to.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     medium: Arc<dyn Medium>,
     store: StoreId,
     inner: Mutex<Inner>,
@@ -97,7 +47,7 @@ struct Inner {
 impl Manifest {
     /// Writes a new manifest holding `state`, numbered after every one that exists, and removes
     /// the older ones.
-    pub(crate) fn start(
+    pub fn start(
         medium: Arc<dyn Medium>,
         store: StoreId,
         state: ManifestState,
@@ -115,7 +65,7 @@ impl Manifest {
 
     /// Goes on in the manifest that was read: where there is no space for a new one, since nothing
     /// is needed for this until its own space is used up. The others are removed.
-    pub(crate) fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
+    pub fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
         let Recovered { store, state, in_force, number: highest, .. } = found;
         let content = reader::content(&*medium, &in_force)?;
         let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
@@ -152,7 +102,7 @@ impl Manifest {
     /// # Errors
     /// `NoSpace` where a new file was needed and there was no room: nothing happened. Any other
     /// failure poisons the manifest.
-    pub(crate) fn append(&self, edits: Vec<Edit>) -> Result<()> {
+    pub fn append(&self, edits: Vec<Edit>) -> Result<()> {
         let mut inner = self.inner.lock();
         self.append_locked(&mut inner, edits)
     }
@@ -161,7 +111,7 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`Manifest::append`].
-    pub(crate) fn begin_log(&self, start: &wal::Start) -> Result<()> {
+    pub fn begin_log(&self, start: &wal::Start) -> Result<()> {
         let mut inner = self.inner.lock();
         let known = &inner.state.log_start;
         let edits: Vec<_> = Edit::log_begins(start)
@@ -220,12 +170,12 @@ impl Manifest {
     }
 
     /// An id no table had before.
-    pub(crate) fn next_table(&self) -> Result<TableId> {
+    pub fn next_table(&self) -> Result<TableId> {
         self.reserve_tables(1).map(|ids| ids.start)
     }
 
     /// As many ids that no table had before.
-    pub(crate) fn reserve_tables(&self, count: u64) -> Result<Range<TableId>> {
+    pub fn reserve_tables(&self, count: u64) -> Result<Range<TableId>> {
         let mut inner = self.inner.lock();
         self.check()?;
         let (first, end) = (inner.next_table, TableId(inner.next_table.0 + count));
@@ -238,7 +188,7 @@ impl Manifest {
     }
 
     /// The dictionary that a keyspace's new tables use, and an id that no dictionary had before.
-    pub(crate) fn dictionary(&self, keyspace: KeyspaceId) -> (Option<DictionaryId>, DictionaryId) {
+    pub fn dictionary(&self, keyspace: KeyspaceId) -> (Option<DictionaryId>, DictionaryId) {
         let inner = self.inner.lock();
         let entry = inner.state.keyspaces.get(&keyspace);
         let current = entry.and_then(|entry| entry.dictionaries.last().copied());
@@ -246,12 +196,12 @@ impl Manifest {
     }
 
     /// A copy of the state.
-    pub(crate) fn state(&self) -> ManifestState {
+    pub fn state(&self) -> ManifestState {
         self.inner.lock().state.clone()
     }
 
     /// What is known of the value file `id`, where a table points into it.
-    pub(crate) fn values(&self, id: TableId) -> Option<(KeyspaceId, ValuesEntry)> {
+    pub fn values(&self, id: TableId) -> Option<(KeyspaceId, ValuesEntry)> {
         let inner = self.inner.lock();
         let keyspaces = &inner.state.keyspaces;
         keyspaces.iter().find_map(|(keyspace, entry)| {
@@ -260,13 +210,13 @@ impl Manifest {
     }
 
     /// Whether nobody needs the value file `id` any more: no table points into it, for certain.
-    pub(crate) fn has_given_up(&self, id: TableId) -> bool {
+    pub fn has_given_up(&self, id: TableId) -> bool {
         let inner = self.inner.lock();
         self.poison.get().is_none() && !inner.state.has_values(id)
     }
 
     /// The first failure, if there was one.
-    pub(crate) fn poisoned(&self) -> Option<Error> {
+    pub fn poisoned(&self) -> Option<Error> {
         self.poison.get().cloned()
     }
 
@@ -294,7 +244,7 @@ impl Manifest {
 }
 
 /// A whole manifest, which begins and ends with `state`; its checksums' seed.
-pub(crate) fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
+pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
     let header = encode_header(store, number);
     let seed = frame::seed(&header);
     let mut bytes = vec![0; HEADERS_BYTES];
@@ -356,8 +306,3 @@ fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
     }
     medium.sync_names(&[])
 }
-
-#[cfg(test)]
-mod state_tests;
-#[cfg(test)]
-mod tests;

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX};
+use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, OPERATOR_NAME_BYTES_MAX};
 use base::{
-    Cursor, DictionaryId, Error, KeyspaceId, LaneId, Result, RunId, SegmentId, Seqno, TableId,
-    put_bytes, put_u64, put_varint,
+    Cursor, DictionaryId, Error, KeyRange, KeyspaceId, LaneId, Result, RunId, SegmentId, Seqno,
+    TableId, put_bytes, put_u64, put_varint,
 };
 use bytes::Bytes;
-use compact::OPERATOR_NAME_BYTES_MAX;
 
-use super::{KeyRange, TableEntry, ValuesEntry};
+use crate::{TableEntry, ValuesEntry};
 
 /// A table's fields take at most this, bytes: two bounds, and its value files.
 const TABLE_BYTES_MAX: usize = 1 << 21;
@@ -20,7 +19,7 @@ const VALUES_BYTES_MAX: usize = 1 << 12;
 
 /// One change. A record holds several; they take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
+pub enum Edit {
     /// A keyspace exists.
     KeyspaceCreated { keyspace: KeyspaceId, kind: KeyspaceKind, name: String },
     /// A keyspace and all its tables are gone; the id is never used again.
@@ -62,19 +61,19 @@ pub(crate) enum Edit {
 
 /// Where a pass over the tables is: it goes by id, to the last there was when it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ScrubPosition {
+pub struct ScrubPosition {
     /// When the pass began, Unix milliseconds; 0: there was none.
-    pub(crate) began_ms: u64,
+    pub began_ms: u64,
     /// The next table has this id or a higher one.
-    pub(crate) next: TableId,
+    pub next: TableId,
     /// Tables from this id on are no part of the pass.
-    pub(crate) end: TableId,
+    pub end: TableId,
 }
 
 /// What a keyspace can do. The number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum KeyspaceKind {
+pub enum KeyspaceKind {
     /// An LSM tree: point reads, range scans, snapshots.
     Ordered = 1,
 }
@@ -109,7 +108,7 @@ const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 
 impl Edit {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::KeyspaceCreated { keyspace, kind, name } => {
                 out.push(KEYSPACE_CREATED);
@@ -295,12 +294,12 @@ impl Edit {
     }
 
     /// Where the lanes of a log begin.
-    pub(crate) fn log_begins(start: &wal::Start) -> impl Iterator<Item = Self> {
+    pub fn log_begins(start: &wal::Start) -> impl Iterator<Item = Self> {
         start.iter().map(|(lane, segment)| Self::LogBegins { lane, segment })
     }
 
     /// Reads a record's edits.
-    pub(crate) fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
+    pub fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
         let mut cursor = Cursor::new("manifest record", body);
         let mut edits = Vec::new();
         while !cursor.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Edit, ScrubPosition, TableEntry, ValuesEntry};
+use crate::{Edit, ScrubPosition, TableEntry, ValuesEntry};
 
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,41 +6,40 @@
 
 use base::limits::KEY_BYTES_MAX;
 use base::{
-    AFTER_EVERY_KEY, Cursor, Error, Result, RunId, Seqno, TableId, put_bytes, put_u64, put_varint,
+    AFTER_EVERY_KEY, Cursor, Error, KeyRange, Result, RunId, Seqno, TableId, put_bytes, put_u64,
+    put_varint,
 };
 use bytes::Bytes;
 use table::Properties;
-
-use super::KeyRange;
 
 /// The most value files one table may point into.
 const VALUE_FILES_MAX: usize = 1 << 16;
 
 /// What the manifest knows of a table; the rest is in the table's own properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableEntry {
-    pub(crate) id: TableId,
+pub struct TableEntry {
+    pub id: TableId,
     /// The run it belongs to; [`TableEntry::UNPLACED`] where it was written before runs had ids.
-    pub(crate) run: RunId,
+    pub run: RunId,
     /// 0 for what a flush wrote; a merge's outputs lie deeper. For plans and reports.
-    pub(crate) level: u8,
-    pub(crate) file_bytes: u64,
+    pub level: u8,
+    pub file_bytes: u64,
     /// Versions of keys, those that delete, and range deletes.
-    pub(crate) entries: u64,
-    pub(crate) deletes: u64,
-    pub(crate) range_deletes: u64,
-    pub(crate) seqno_min: Seqno,
-    pub(crate) seqno_max: Seqno,
+    pub entries: u64,
+    pub deletes: u64,
+    pub range_deletes: u64,
+    pub seqno_min: Seqno,
+    pub seqno_max: Seqno,
     /// Every key in it, and every key that a range delete of it covers, lies in this range.
-    pub(crate) range: KeyRange,
+    pub range: KeyRange,
     /// When the last entry expires, Unix milliseconds; 0: some entry never does.
-    pub(crate) latest_expiry: u64,
+    pub latest_expiry: u64,
     /// An ingested table: every entry reads as this number.
-    pub(crate) seqno: Option<Seqno>,
+    pub seqno: Option<Seqno>,
     /// The value files it points into, with the bytes it uses of each.
-    pub(crate) values: Vec<(TableId, u64)>,
+    pub values: Vec<(TableId, u64)>,
     /// The hash of its pages' checksums; `None` where it was written before that was recorded.
-    pub(crate) digest: Option<u64>,
+    pub digest: Option<u64>,
 }
 
 impl Default for TableEntry {
@@ -83,14 +82,14 @@ const DIGEST: u64 = 15;
 
 impl TableEntry {
     /// The run of a table whose place follows from those before it.
-    pub(crate) const UNPLACED: RunId = RunId(0);
+    pub const UNPLACED: RunId = RunId(0);
 
     /// Whether it points into the value file `id`.
-    pub(crate) fn points_into(&self, id: TableId) -> bool {
+    pub fn points_into(&self, id: TableId) -> bool {
         self.values.iter().any(|(file, _)| *file == id)
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let mut field = Vec::new();
         let mut put = |number: u64, write: &dyn Fn(&mut Vec<u8>)| {
             field.clear();
@@ -128,7 +127,7 @@ impl TableEntry {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("manifest table", bytes);
         let mut entry = Self::default();
         let mut last = 0;
@@ -175,7 +174,7 @@ impl TableEntry {
     }
 
     /// Reads what manifests held before tables had fields: no run, and the last key for the end.
-    pub(crate) fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
+    pub fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
         let mut entry = Self {
             id: TableId(cursor.u64()?),
             level: cursor.u8()?,
@@ -191,7 +190,7 @@ impl TableEntry {
     }
 
     /// What a table that was just written says of itself.
-    pub(crate) fn of(summary: &table::Summary, run: RunId, level: u8) -> Self {
+    pub fn of(summary: &table::Summary, run: RunId, level: u8) -> Self {
         let properties = &summary.properties;
         Self {
             id: summary.table,
@@ -213,7 +212,7 @@ impl TableEntry {
 }
 
 /// The range of keys that a table says it holds or covers by range deletes.
-pub(crate) fn range_of(properties: &Properties) -> KeyRange {
+pub fn range_of(properties: &Properties) -> KeyRange {
     let first = Bytes::copy_from_slice(&properties.first_key);
     let end = properties.end_key();
     // A range delete without an end.

@@ -3,8 +3,10 @@
 use base::{Result, StoreId};
 use media::Medium;
 
-use super::reader::read_file;
-use super::{Edit, HEADERS_BYTES, ManifestState, encode_header, frame, parse_file_name};
+use crate::header::{HEADERS_BYTES, encode_header};
+use crate::name::parse_file_name;
+use crate::reader::read_file;
+use crate::{Edit, ManifestState, frame};
 
 /// What the readable records of the newest manifests of `store` say, as far as they do not
 /// contradict each other; with the highest number that a manifest has.
@@ -14,7 +16,7 @@ use super::{Edit, HEADERS_BYTES, ManifestState, encode_header, frame, parse_file
 ///
 /// # Errors
 /// The device's.
-pub(crate) fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, ManifestState)> {
+pub fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, ManifestState)> {
     let listed = medium.list()?;
     let mut numbers: Vec<_> =
         listed.iter().filter_map(|file| Some((parse_file_name(&file.name)?, &file.name))).collect();

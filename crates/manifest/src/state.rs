@@ -7,75 +7,74 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
-use base::{DictionaryId, Error, KeyspaceId, Result, RunId, Seqno, TableId};
+use base::{DictionaryId, Error, KeyRange, KeyspaceId, Result, RunId, Seqno, TableId};
 use table::{Dictionary, file_name, values_file_name};
 
-use super::{Edit, KeyspaceKind, ScrubPosition, TableEntry, ValuesEntry};
-use compact::KeyRange;
+use crate::{Edit, KeyspaceKind, ScrubPosition, TableEntry, ValuesEntry};
 
 /// Which keyspaces and tables exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ManifestState {
-    pub(crate) keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceEntry>>,
+pub struct ManifestState {
+    pub keyspaces: BTreeMap<KeyspaceId, Arc<KeyspaceEntry>>,
     /// Keyspace ids below this one are used or were.
-    pub(crate) keyspaces_below: KeyspaceId,
+    pub keyspaces_below: KeyspaceId,
     /// Table ids below this one may have been used.
-    pub(crate) tables_below: TableId,
+    pub tables_below: TableId,
     /// The highest dictionary id in use or used before; 0 where there was none.
-    pub(crate) last_dictionary: DictionaryId,
+    pub last_dictionary: DictionaryId,
     /// The latest time anyone was told, Unix milliseconds.
-    pub(crate) clock_ms: u64,
+    pub clock_ms: u64,
     /// How far scrubbing is.
-    pub(crate) scrub: ScrubPosition,
+    pub scrub: ScrubPosition,
     /// Where the log begins.
-    pub(crate) log_start: wal::Start,
+    pub log_start: wal::Start,
 }
 
 /// One keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyspaceEntry {
-    pub(crate) name: String,
-    pub(crate) kind: KeyspaceKind,
+pub struct KeyspaceEntry {
+    pub name: String,
+    pub kind: KeyspaceKind,
     /// Every write below this sequence number is in the tables.
-    pub(crate) flushed_below: Seqno,
+    pub flushed_below: Seqno,
     /// The highest number of an ingest; zero where there was none.
-    pub(crate) ingested: Seqno,
-    pub(crate) tables: BTreeMap<TableId, Arc<LiveTable>>,
+    pub ingested: Seqno,
+    pub tables: BTreeMap<TableId, Arc<LiveTable>>,
     /// The value files that tables point into.
-    pub(crate) values: BTreeMap<TableId, LiveValues>,
+    pub values: BTreeMap<TableId, LiveValues>,
     /// Oldest first; new tables use the last.
-    pub(crate) dictionaries: Vec<DictionaryId>,
+    pub dictionaries: Vec<DictionaryId>,
     /// What merges its operands.
-    pub(crate) operator: Option<String>,
+    pub operator: Option<String>,
 }
 
 /// A table that holds keys of its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LiveTable {
-    pub(crate) entry: Arc<TableEntry>,
+pub struct LiveTable {
+    pub entry: Arc<TableEntry>,
     /// The ranges in which its keys count, ascending and disjoint, none of them empty; at least
     /// one. The rest was merged into other tables.
-    pub(crate) pieces: Vec<LivePiece>,
+    pub pieces: Vec<LivePiece>,
     /// Damage was met in it.
-    pub(crate) damaged: bool,
+    pub damaged: bool,
 }
 
 /// A value file, and what points into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LiveValues {
-    pub(crate) entry: ValuesEntry,
+pub struct LiveValues {
+    pub entry: ValuesEntry,
     /// How many tables point into it.
     tables: usize,
     /// The bytes of its values that tables point at, by each table's own count.
-    pub(crate) live_bytes: u64,
+    pub live_bytes: u64,
 }
 
 /// A part of a table, or all of it, and where in the tree it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LivePiece {
-    pub(crate) range: KeyRange,
-    pub(crate) run: RunId,
-    pub(crate) level: u8,
+pub struct LivePiece {
+    pub range: KeyRange,
+    pub run: RunId,
+    pub level: u8,
 }
 
 impl LiveTable {
@@ -95,7 +94,7 @@ impl LiveTable {
         Self { entry: Arc::clone(&self.entry), pieces: left.collect(), damaged: self.damaged }
     }
 
-    pub(crate) fn overlaps(&self, range: &KeyRange) -> bool {
+    pub fn overlaps(&self, range: &KeyRange) -> bool {
         self.pieces.iter().any(|piece| piece.range.overlaps(range))
     }
 
@@ -126,7 +125,7 @@ impl ManifestState {
     ///
     /// # Errors
     /// `Corrupt` where it contradicts the state: bytes from outside may say anything.
-    pub(crate) fn apply(&mut self, edit: Edit) -> Result<()> {
+    pub fn apply(&mut self, edit: Edit) -> Result<()> {
         match edit {
             Edit::KeyspaceCreated { keyspace, kind, name } => {
                 let duplicate = self.keyspaces.values().any(|entry| entry.name == name);
@@ -284,7 +283,7 @@ impl ManifestState {
     }
 
     /// The highest sequence number that the tables account for: the log must reach it.
-    pub(crate) fn floor(&self) -> Seqno {
+    pub fn floor(&self) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
             let tables = entry.tables.values().map(|table| table.entry.seqno_max);
             tables.chain([entry.flushed_below.before()])
@@ -293,28 +292,28 @@ impl ManifestState {
     }
 
     /// Every write below this sequence number is in tables, as far as its keyspace is there.
-    pub(crate) fn flushed_below(&self) -> Seqno {
+    pub fn flushed_below(&self) -> Seqno {
         let below = self.keyspaces.values().map(|entry| entry.flushed_below);
         below.min().unwrap_or(Seqno::ZERO)
     }
 
     /// Whether a keyspace uses this dictionary.
-    pub(crate) fn has_dictionary(&self, id: DictionaryId) -> bool {
+    pub fn has_dictionary(&self, id: DictionaryId) -> bool {
         self.keyspaces.values().any(|entry| entry.dictionaries.contains(&id))
     }
 
     /// Whether a keyspace has this table.
-    pub(crate) fn has_table(&self, id: TableId) -> bool {
+    pub fn has_table(&self, id: TableId) -> bool {
         self.keyspaces.values().any(|entry| entry.tables.contains_key(&id))
     }
 
     /// Whether a table points into this value file.
-    pub(crate) fn has_values(&self, id: TableId) -> bool {
+    pub fn has_values(&self, id: TableId) -> bool {
         self.keyspaces.values().any(|entry| entry.values.contains_key(&id))
     }
 
     /// The files that must be there, manifest and log apart.
-    pub(crate) fn files(&self) -> BTreeSet<String> {
+    pub fn files(&self) -> BTreeSet<String> {
         let entries = self.keyspaces.values();
         entries
             .flat_map(|entry| {
@@ -327,7 +326,7 @@ impl ManifestState {
     }
 
     /// The edits that make this state from nothing.
-    pub(crate) fn edits(&self) -> Vec<Edit> {
+    pub fn edits(&self) -> Vec<Edit> {
         let mut edits = vec![
             Edit::TableIdsReserved { below: self.tables_below },
             Edit::DictionaryIdsUsed { last: self.last_dictionary },
@@ -381,7 +380,7 @@ impl ManifestState {
 impl KeyspaceEntry {
     /// Counts anew what tables point into, where they were changed otherwise than by edits. `read`
     /// tells what there is of a value file that was not known.
-    pub(crate) fn recount_values(&mut self, mut read: impl FnMut(TableId) -> ValuesEntry) {
+    pub fn recount_values(&mut self, mut read: impl FnMut(TableId) -> ValuesEntry) {
         let known = std::mem::take(&mut self.values);
         for (file, bytes) in self.tables.values().flat_map(|table| &table.entry.values) {
             let live = self.values.entry(*file).or_insert_with(|| {
@@ -421,7 +420,7 @@ impl KeyspaceEntry {
 
     /// The run for a table that is newer than all others: just above the newest run with a table
     /// that it overlaps.
-    pub(crate) fn place_newest(&self, range: &KeyRange) -> RunId {
+    pub fn place_newest(&self, range: &KeyRange) -> RunId {
         let pieces = || self.tables.values().flat_map(|table| &table.pieces);
         let overlapping = pieces().filter(|piece| piece.range.overlaps(range));
         let blocked = overlapping.map(|piece| piece.run).max();

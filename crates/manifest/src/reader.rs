@@ -4,38 +4,38 @@ use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId};
 use media::{Access, Buf, Medium, Purpose};
 
-use super::{
-    Edit, HEADERS_BYTES, MAGIC, ManifestState, VERSION, file_name, frame, parse_file_name,
-};
+use crate::header::{HEADERS_BYTES, MAGIC, VERSION};
+use crate::name::{file_name, parse_file_name};
+use crate::{Edit, ManifestState, frame};
 
 /// The longest manifest read, bytes: nine times the longest first record, doubled.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// What the newest manifest says.
 #[derive(Debug)]
-pub(crate) struct Recovered {
-    pub(crate) store: StoreId,
-    pub(crate) state: ManifestState,
+pub struct Recovered {
+    pub store: StoreId,
+    pub state: ManifestState,
     /// The number of the manifest read; the next one must be higher.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Frames that were bad while their twin was good.
-    pub(crate) repaired: usize,
+    pub repaired: usize,
     /// The manifest in force, to go on in where there is no space for a new one.
-    pub(crate) in_force: InForce,
+    pub in_force: InForce,
 }
 
 /// Where a manifest that was read ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InForce {
-    pub(crate) number: u64,
-    pub(crate) seed: u32,
+pub struct InForce {
+    pub number: u64,
+    pub seed: u32,
     /// The number of its next record.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// Where its last record ends, where what a torn append left behind it ends, and the length of
     /// the file; bytes.
-    pub(crate) end: u64,
-    pub(crate) torn: u64,
-    pub(crate) limit: u64,
+    pub end: u64,
+    pub torn: u64,
+    pub limit: u64,
 }
 
 /// Reads the manifest in force. `Err(number)` within `Ok` where there is none: no store is here,
@@ -46,7 +46,7 @@ pub(crate) struct InForce {
 ///
 /// # Errors
 /// `Corrupt` where manifests exist and none is whole; `Invalid` where a newer version wrote them.
-pub(crate) fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recovered, u64>> {
+pub fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recovered, u64>> {
     let listed = medium.list()?;
     let mut numbers: Vec<_> =
         listed.iter().filter_map(|file| Some((parse_file_name(&file.name)?, &file.name))).collect();
@@ -119,7 +119,7 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
 ///
 /// # Errors
 /// `Corrupt` where they are not, and the device's.
-pub(super) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>> {
+pub(crate) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>> {
     let name = file_name(in_force.number);
     let mut bytes = read_file(medium, &name)?;
     bytes.truncate(usize::try_from(in_force.end).unwrap_or(usize::MAX));
@@ -184,7 +184,7 @@ fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
     Ok((store, frame::seed(header)))
 }
 
-pub(super) fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
+pub(crate) fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
     let file = medium.open(name, Access::Bytes)?;
     let size = file.size()?;
     if size > FILE_BYTES_MAX {

@@ -83,11 +83,11 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Records<'a> {
     /// The records' bodies in order, numbered from 0.
-    pub(crate) bodies: Vec<&'a [u8]>,
+    pub bodies: Vec<&'a [u8]>,
     /// Where the last good record ends.
-    pub(crate) end: usize,
+    pub end: usize,
     /// Frames that were bad while their twin was good.
-    pub(crate) repaired: usize,
+    pub repaired: usize,
 }
 
 /// Reads every record of `bytes` from offset `start`.

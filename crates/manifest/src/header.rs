@@ -1,0 +1,18 @@
+//! The header of a manifest file: docs/format/manifest.md.
+
+use base::{StoreId, put_u32, put_u64, put_u128};
+
+pub(crate) const MAGIC: &[u8; 8] = b"TERRMANI";
+pub(crate) const VERSION: u32 = 1;
+/// Two copies of a 40-byte header, each in its own sector.
+pub(crate) const HEADERS_BYTES: usize = 1024;
+
+pub(crate) fn encode_header(store: StoreId, number: u64) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    put_u32(&mut header, VERSION);
+    put_u128(&mut header, store.0);
+    put_u64(&mut header, number);
+    let crc = base::crc32c(&header);
+    put_u32(&mut header, crc);
+    header
+}
