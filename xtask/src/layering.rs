@@ -11,7 +11,7 @@ use crate::metadata::{Dependency, Kind, Package, packages};
 mod tests;
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 12] = [
+const LEVELS: [(&str, u8); 13] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
@@ -20,6 +20,7 @@ const LEVELS: [(&str, u8); 12] = [
     ("terrace-table", 3),
     ("terrace-compact", 4),
     ("terrace-manifest", 4),
+    ("terrace-read", 4),
     ("terracedb", 5),
     ("terrace-workload", 6),
     ("terrace-server", 6),

@@ -20,9 +20,9 @@ use base::WriteSize;
 use crate::batch::{BatchPart, WriteBatch};
 use crate::buffers::Buffers;
 use crate::ordered::Tree;
-use crate::read::Curves;
 use crate::snapshot_list::SnapshotList;
 use base::{Write, decode_ops};
+use read::Curves;
 
 /// Takes writes of any number of threads at once.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use cache::Stage;
 use table::Span;
 
 use crate::ordered::View;
-use crate::read::{Depth, FastStep, MergingIter, Move, PageReader, ReadAhead};
+use crate::read::{FastStep, MergingIter, Move};
+use read::{Depth, PageReader, ReadAhead};
 
 /// What cursors over one moment of a keyspace are made from.
 #[derive(Clone)]

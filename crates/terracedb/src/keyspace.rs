@@ -285,8 +285,8 @@ impl Keyspace {
             return Ok(Some(value));
         }
         let mut lookup = Lookup::new(key, probe, view, at, None);
-        let (value, depth) = reader.run(&mut lookup, None)?;
-        reader.counters.lookup_ended(depth, value.is_some());
+        let (value, depth) = reader.pages.run(&mut lookup, None)?;
+        reader.pages.counters.lookup_ended(depth, value.is_some());
         if let Some(value) = &value {
             reader.rows.keep(&lookup, value, depth);
         }
@@ -380,7 +380,7 @@ impl Keyspace {
         (view, at): (Arc<View>, Seqno),
     ) -> crate::cursor::CursorSource {
         let now = view.semantics.timekeeper().now();
-        crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader), view, at, now }
+        crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
     }
 
     /// Starts adding sorted keys in bulk.

@@ -79,6 +79,7 @@ mod trees;
 mod waiters;
 mod watchdog;
 
+pub use ::read::Completed;
 pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
     AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
@@ -105,7 +106,7 @@ pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use memory::Memory;
 pub use open::Recovery;
 pub use pace::Delays;
-pub use read::{Completed, ReadQueue};
+pub use read::ReadQueue;
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
 pub use resources::{Resources, ResourcesBuilder};
 pub use scm::{Scm, ScmCalibration, ScmStatus};

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use crate::Keyspace;
 use crate::ordered::View;
-use crate::read::{Completed, Probe, ReadQueue};
+use crate::read::{Probe, ReadQueue};
+use read::Completed;
 
 impl Keyspace {
     /// The values of `keys`, in their order, all as of one moment. Device reads are in flight

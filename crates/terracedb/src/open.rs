@@ -34,7 +34,7 @@ use crate::ordered::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles
 use crate::pace::Pace;
 use crate::packing::Packing;
 use crate::quarantine::Quarantine;
-use crate::read::{Curves, PageReader, QueuePool, Rows};
+use crate::read::{QueuePool, Reader, Rows};
 use crate::scrub::{ScrubTask, Scrubber};
 use crate::settings::{LiveSettings, Settings};
 use crate::snapshot_list::SnapshotList;
@@ -44,6 +44,7 @@ use crate::transaction::Transactions;
 use crate::trees::Trees;
 use crate::watchdog::Watchdog;
 use manifest::{self, LivePiece, Manifest, ManifestState};
+use read::{Curves, PageReader};
 pub(crate) use replay::missing_log;
 use replay::{empty, flush_replayed, replay_log};
 
@@ -186,23 +187,25 @@ pub(crate) fn open(
         log: Some(Arc::clone(&log)),
         ..env
     };
-    let reader = Arc::new(PageReader::new(
+    let pages = Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
-        Rows::new(
-            Arc::clone(resources.rows()),
-            Arc::clone(resources.balance()),
-            Arc::clone(&curves),
-            packing,
-            resources.has_rows(),
-        ),
-        curves,
+        resources.has_rows().then(|| Arc::clone(resources.balance())),
+        Arc::clone(&curves),
         resources.reads_account(),
     ));
+    let rows = Rows::new(
+        Arc::clone(resources.rows()),
+        Arc::clone(resources.balance()),
+        curves,
+        packing,
+        resources.has_rows(),
+    );
+    let reader = Arc::new(Reader::new(Arc::clone(&pages), rows));
     let dictionaries = Arc::clone(&env.dictionaries);
     let transactions = Transactions::new(
         Arc::clone(&log),
         Arc::clone(&ring),
-        Arc::clone(&reader),
+        pages,
         resources.account("transactions"),
     );
     let env = Arc::new(env);

@@ -184,7 +184,7 @@ impl Statistics {
     }
 
     pub(crate) fn of(store: &Store) -> Self {
-        let reads = &store.reader.counters;
+        let reads = &store.reader.pages.counters;
         let background = &store.background.counters;
         let poisoned = store.log.poisoned().or_else(|| store.manifest.poisoned());
         let keyspaces: Vec<_> =
@@ -208,8 +208,8 @@ impl Statistics {
                 absent: reads.absent.get(),
                 absent_searched: reads.absent_searched.get(),
             },
-            row_curve: store.reader.curves.rows(reads.row.get()),
-            page_curve: store.reader.curves.pages(),
+            row_curve: store.reader.pages.curves.rows(reads.row.get()),
+            page_curve: store.reader.pages.curves.pages(),
             read_steps: reads.steps.get(),
             pages_damaged: reads.damaged.get(),
             writes: store.committer.ops.get(),

@@ -23,7 +23,7 @@ use crate::open::{Recovery, semantics};
 use crate::ordered::{Memtable, Tree, Version};
 use crate::pace::Pace;
 use crate::quarantine::Quarantine;
-use crate::read::{PageReader, QueuePool};
+use crate::read::{QueuePool, Reader};
 use crate::resources::StoreGuard;
 use crate::scrub::Scrubber;
 use crate::settings::LiveSettings;
@@ -49,7 +49,7 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) committer: Committer,
     pub(crate) transactions: Transactions,
-    pub(crate) reader: Arc<PageReader>,
+    pub(crate) reader: Arc<Reader>,
     pub(crate) queues: QueuePool,
     pub(crate) snapshots: Arc<SnapshotList>,
     pub(crate) ring: Arc<PublishRing>,

@@ -18,7 +18,7 @@ use media::{Buf, Purpose};
 use table::{Bounds, Header, Table, verify_page};
 
 use crate::ordered::Piece;
-use crate::read::CACHED_RUN_PAGES_MAX;
+use read::CACHED_RUN_PAGES_MAX;
 
 /// See the module.
 #[derive(Debug)]

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use base::{EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
 use cache::rows::Vacancy;
+use read::{PageFile, ReadOp};
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
+use super::Probe;
 use super::resolver::{Known, Resolver, Value};
-use super::{PageFile, Probe, ReadOp};
 use crate::ordered::{Memtable, Piece, View};
 
 /// Values up to this size are copied out of a memtable, bytes: a copy costs little, and the memory of a whole

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
 use bytes::Bytes;
+use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
 
 use super::covers::{Covers, Fate};
 use super::resolver::{Known, Resolver};
 use super::source::{Seek, Source};
-use super::{PageFile, ReadOp};
+
 use crate::ordered::View;
 pub(crate) use fast_step::FastStep;
 

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use cache::rows::{Row, RowFrom, Vacancy, row_bytes};
 use cache::{Balance, RowCache, RowHit, RowOwner};
 
-use super::pages::Depth;
-use super::{Curves, Lookup, Value};
+use read::{Curves, Depth};
+
+use super::{Lookup, Value};
 use crate::ordered::View;
 use crate::packing::Packing;
 
@@ -143,13 +144,6 @@ impl Rows {
         let _ = self.cache.fill(owner, hash, vacancy, row);
     }
 
-    /// A scan reads a page from the device.
-    pub(super) fn scanned(&self) {
-        if self.are_kept {
-            self.balance.scanned();
-        }
-    }
-
     /// Has the flush leave a row of what `lookup` found in memtables, where it may.
     fn expect<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
@@ -227,7 +221,7 @@ mod tests {
         keyspace.delete_range("a".."c").unwrap();
         let at = store.ring.visible();
         let mut lookup = Lookup::new(&b"b"[..], probe, &view, at, None);
-        let (value, depth) = store.reader.run(&mut lookup, None).unwrap();
+        let (value, depth) = store.reader.pages.run(&mut lookup, None).unwrap();
         assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
         store.reader.rows.keep(&lookup, &value.unwrap(), depth);
         assert_eq!(keyspace.get("b").unwrap(), None);

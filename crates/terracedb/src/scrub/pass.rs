@@ -12,8 +12,8 @@ use table::{reread, verify_page};
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
 use crate::ordered::Tree;
-use crate::read::PageFile;
 use base::Problem;
+use read::PageFile;
 
 /// Pages read at once.
 const CHUNK_PAGES: u32 = 64;

@@ -11,9 +11,9 @@ use table::{file_name, values_file_name};
 
 use crate::ordered::{TableFile, Tree, ValueFile, Version};
 use crate::quarantine::Quarantine;
-use crate::read::PageFile;
 use base::Problem;
 use manifest::Manifest;
+use read::PageFile;
 
 /// A file to be read.
 pub(super) enum Target {

@@ -34,7 +34,7 @@ use super::validate::{Span, validate};
 use crate::WriteBatch;
 use crate::commit::Committer;
 use crate::ordered::Tree;
-use crate::read::PageReader;
+use read::PageReader;
 
 /// How often a transaction follows writers that outrun it.
 const ROUNDS_MAX: usize = 16;

@@ -15,7 +15,7 @@ use table::{Pages, PointRead, Step, TableCursor};
 
 use super::key_set::{KeySet, KeySpan};
 use crate::ordered::{Piece, Tree, View};
-use crate::read::{PageFile, PageReader, ReadOp};
+use read::{PageFile, PageReader, ReadOp};
 
 /// Entries of one table looked through for one range that was read, where the table holds older ones
 /// too. A range with more is taken for written to.

@@ -13,7 +13,7 @@ use cache::{PageKey, PageKind};
 
 /// The curves of one store, as far as there was memory for them.
 #[derive(Debug, Default)]
-pub(crate) struct Curves {
+pub struct Curves {
     rows: Option<Meter>,
     pages: Option<Meter>,
     row_misses: Counter,
@@ -23,7 +23,7 @@ pub(crate) struct Curves {
 impl Curves {
     /// For caches of `memory` bytes, and from a sixteenth to sixteen times as much, of one of `stores` that
     /// are open by now.
-    pub(crate) fn new(account: &Account, memory: u64, stores: u64, has_rows: bool) -> Self {
+    pub fn new(account: &Account, memory: u64, stores: u64, has_rows: bool) -> Self {
         let meter = |subject| Meter::new(account, subject, memory, stores);
         let rows = if has_rows { meter(Subject::Rows) } else { None };
         Self { rows, pages: meter(Subject::Pages), ..Self::default() }
@@ -31,20 +31,20 @@ impl Curves {
 
     /// A row of this hash answered, whose value lies there in `stored` bytes.
     #[inline]
-    pub(crate) fn row_hit(&self, hash: u64, key: &[u8], stored: usize) {
+    pub fn row_hit(&self, hash: u64, key: &[u8], stored: usize) {
         if let Some(rows) = &self.rows {
             rows.ask(hash, row_bytes(key.len(), stored, false), PageKind::Data);
         }
     }
 
     /// None did, and one may be left.
-    pub(crate) fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
+    pub fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
         self.row_misses.add(1);
         self.row_hit(hash, key, stored);
     }
 
     /// A row of this hash comes with a flush.
-    pub(crate) fn row_expected(&self, hash: u64, key: &[u8], stored: usize) {
+    pub fn row_expected(&self, hash: u64, key: &[u8], stored: usize) {
         if let Some(rows) = &self.rows {
             rows.bring(hash, row_bytes(key.len(), stored, false));
         }
@@ -52,7 +52,7 @@ impl Curves {
 
     /// A row of this hash is of no use any more.
     #[inline]
-    pub(crate) fn forget_row(&self, hash: u64) {
+    pub fn forget_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
             rows.forget(hash);
         }
@@ -60,7 +60,7 @@ impl Curves {
 
     /// A page is looked up.
     #[inline]
-    pub(crate) fn page(&self, key: PageKey, kind: PageKind) {
+    pub fn page(&self, key: PageKey, kind: PageKind) {
         if let Some(pages) = &self.pages {
             self.page_lookups.add(1);
             pages.ask(key.hash(), PAGE_BYTES, kind);
@@ -68,13 +68,13 @@ impl Curves {
     }
 
     /// Over the memory of rows, where rows answered so many lookups.
-    pub(crate) fn rows(&self, hits: u64) -> MissCurve {
+    pub fn rows(&self, hits: u64) -> MissCurve {
         let accesses = hits + self.row_misses.get();
         self.rows.as_ref().map(|rows| rows.curve(accesses)).unwrap_or_default()
     }
 
     /// Over the memory of pages, in DRAM or below.
-    pub(crate) fn pages(&self) -> MissCurve {
+    pub fn pages(&self) -> MissCurve {
         let accesses = self.page_lookups.get();
         self.pages.as_ref().map(|pages| pages.curve(accesses)).unwrap_or_default()
     }

@@ -8,18 +8,16 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Error, ErrorKind, Result, Seqno};
-use cache::{Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
+use base::{Account, Charge, Error, ErrorKind, Result};
+use cache::{Balance, Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
-use super::below::{TierPage, TierReader};
-use super::rows::{Probe, RowValue};
-use super::{Curves, PageFile, ReadAhead, ReadOp, Rows, Value};
-use crate::ordered::View;
+use crate::tier_reader::{TierPage, TierReader};
+use crate::{Curves, Depth, PageFile, ReadAhead, ReadCounters, ReadOp};
 
 /// Runs of more pages than this pass the cache by: they would each push out as many others.
-pub(crate) const CACHED_RUN_PAGES_MAX: u32 = 16;
+pub const CACHED_RUN_PAGES_MAX: u32 = 16;
 
 thread_local! {
     /// A buffer for this thread's next one-page read.
@@ -28,109 +26,38 @@ thread_local! {
 
 /// Where reads get pages. Shared by every reader of a store.
 #[derive(Debug)]
-pub(crate) struct PageReader {
+pub struct PageReader {
     cache: Arc<PageCache>,
-    pub(crate) rows: Rows,
-    pub(crate) curves: Arc<Curves>,
+    /// Weighs the memory of rows against that of pages; none if reads keep no rows.
+    balance: Option<Arc<Balance>>,
+    pub curves: Arc<Curves>,
     account: Account,
-    pub(crate) counters: ReadCounters,
-}
-
-/// What reads did, by where they ended.
-#[derive(Debug, Default)]
-pub(crate) struct ReadCounters {
-    /// Steps of read operations: gets, queued gets and cursor moves alike.
-    pub(crate) steps: Counter,
-    /// Lookups answered by a row in DRAM.
-    pub(crate) row: Counter,
-    /// Lookups that found a value without a page.
-    pub(crate) memtable: Counter,
-    /// Lookups answered from cached pages.
-    pub(crate) page: Counter,
-    /// Lookups answered from the tier below DRAM, by a page or a row.
-    pub(crate) below: Counter,
-    /// Lookups that read the device.
-    pub(crate) flash: Counter,
-    /// Lookups that found no value, and those of them that needed a page to know.
-    pub(crate) absent: Counter,
-    /// See `absent`.
-    pub(crate) absent_searched: Counter,
-    /// Pages that failed their checksum or could not be read.
-    pub(crate) damaged: Counter,
-}
-
-/// The farthest place a read went to for a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Depth {
-    /// No page was needed.
-    #[default]
-    Memtable,
-    /// Cached pages sufficed.
-    Page,
-    /// A page was used where it lies in the tier below DRAM.
-    Below,
-    /// A page was read from the tier below DRAM.
-    BelowRead,
-    /// The device was read.
-    Flash,
-}
-
-impl ReadCounters {
-    /// A lookup that went as far as `depth` ended, and `found` a value or none.
-    pub(crate) fn lookup_ended(&self, depth: Depth, found: bool) {
-        if !found {
-            self.absent.add(1);
-            self.absent_searched.add(u64::from(depth > Depth::Memtable));
-            return;
-        }
-        match depth {
-            Depth::Memtable => self.memtable.add(1),
-            Depth::Page => self.page.add(1),
-            Depth::Below | Depth::BelowRead => self.below.add(1),
-            Depth::Flash => self.flash.add(1),
-        }
-    }
+    pub counters: ReadCounters,
 }
 
 impl PageReader {
     /// What reads charge: long values, cursors.
-    pub(crate) fn account(&self) -> &Account {
+    pub fn account(&self) -> &Account {
         &self.account
     }
 
     /// A frame of `page`, which the cache does not keep.
-    pub(super) fn uncached(&self, page: &[u8; PAGE_BYTES]) -> Frame {
+    pub(crate) fn uncached(&self, page: &[u8; PAGE_BYTES]) -> Frame {
         self.cache.uncached(page)
     }
 
     /// The verified page of `span`, which a short scan came to.
-    pub(super) fn passed(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
+    pub(crate) fn passed(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
         self.cache.insert_again(Self::key(span, 0), kind(span), page)
     }
 
-    pub(crate) fn new(
+    pub fn new(
         cache: Arc<PageCache>,
-        rows: Rows,
+        balance: Option<Arc<Balance>>,
         curves: Arc<Curves>,
         account: Account,
     ) -> Self {
-        Self { cache, rows, curves, account, counters: ReadCounters::default() }
-    }
-
-    /// The value of `key` as of `at`, where a row has it, in DRAM or below: [`Rows::get`], counted.
-    #[inline]
-    pub(crate) fn row(
-        &self,
-        view: &View,
-        key: &[u8],
-        probe: Probe,
-        at: Seqno,
-        now: Option<u64>,
-    ) -> Option<Value> {
-        let RowValue { value, is_below } = self.rows.get(view, key, probe, at, now)?;
-        let counter = if is_below { &self.counters.below } else { &self.counters.row };
-        counter.add(1);
-        Some(value)
+        Self { cache, balance, curves, account, counters: ReadCounters::default() }
     }
 
     fn key(span: Span, number: u32) -> PageKey {
@@ -138,7 +65,7 @@ impl PageReader {
     }
 
     /// Runs `op` to its end, reading one page at a time on this thread.
-    pub(crate) fn run<O: ReadOp>(
+    pub fn run<O: ReadOp>(
         &self,
         op: &mut O,
         ahead: Option<&mut ReadAhead>,
@@ -178,7 +105,9 @@ impl PageReader {
         }
         let file = &op.file().ok_or_else(no_file)?;
         if let Some(ahead) = ahead {
-            self.rows.scanned();
+            if let Some(balance) = &self.balance {
+                balance.scanned();
+            }
             if let Some(frame) = ahead.page(self, file, span)? {
                 return Ok((Pages::Frame(frame), Depth::Flash));
             }
@@ -212,7 +141,7 @@ impl PageReader {
 
     /// The one page of `span` for which `op` asks, from the tier below where it is `found` there, read at
     /// once and timed; none where it is not to be, or is not there.
-    pub(super) fn read_alone<O: ReadOp>(
+    pub(crate) fn read_alone<O: ReadOp>(
         &self,
         op: &O,
         span: Span,
@@ -232,7 +161,7 @@ impl PageReader {
 
     /// Charges what a long value's pages take before they are read (I10). The value's own charge
     /// follows when it is decoded; short reads are covered by the fixed overhead.
-    pub(crate) fn charge_for(&self, span: Span) -> Result<Option<Charge>> {
+    pub fn charge_for(&self, span: Span) -> Result<Option<Charge>> {
         if span.pages <= CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
@@ -241,7 +170,7 @@ impl PageReader {
 
     /// The pages of `span`, for which `op` asks, if all of them are cached; the block of a page that is
     /// read again and again is kept as it is once decompressed.
-    pub(crate) fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
+    pub fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
         if span.pages > CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
@@ -267,12 +196,12 @@ impl PageReader {
 
     /// Asks the processor for what reading the first page of `span` from the cache takes, stage by stage.
     #[inline]
-    pub(crate) fn prefetch(&self, span: Span, stage: Stage) {
+    pub fn prefetch(&self, span: Span, stage: Stage) {
         self.cache.prefetch(Self::key(span, 0), stage);
     }
 
     /// What the tier below DRAM has of `span`, for which `op` asks.
-    pub(super) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
+    pub(crate) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
         match TierReader::of(&self.cache) {
             Some(below) if span.pages <= CACHED_RUN_PAGES_MAX => below.find(op, span, kind(span)),
             _ => Ok(None),
@@ -295,7 +224,7 @@ impl PageReader {
     }
 
     /// The page of `span` that a read of it below gave; none where it is not what it should be.
-    pub(super) fn arrived_below(
+    pub(crate) fn arrived_below(
         &self,
         read: ScmRead,
         file: &PageFile,
@@ -307,19 +236,19 @@ impl PageReader {
     }
 
     /// A queue for reads from the tier below, where there is one that is read.
-    pub(super) fn queue_below(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
+    pub(crate) fn queue_below(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
         self.cache.below().and_then(|tier| tier.queue(depth))
     }
 
     /// The tier below failed: it is not used any more.
-    pub(super) fn below_failed(&self, error: Error) {
+    pub(crate) fn below_failed(&self, error: Error) {
         if let Some(tier) = self.cache.below() {
             tier.fail(error);
         }
     }
 
     /// Verifies the one page the device gave for `span` and caches a copy.
-    pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
+    pub fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
         match self.verify(file, span, page) {
             Ok(()) => Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page))),
             Err(error) => self.without(file, span, error),
@@ -328,7 +257,7 @@ impl PageReader {
 
     /// What becomes of a read of `span` that the device failed with `error`.
     #[cold]
-    pub(crate) fn unreadable(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
+    pub fn unreadable(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
         self.counters.damaged.add(1);
         self.without(file, span, file.place(error, span.first))
     }
@@ -345,7 +274,7 @@ impl PageReader {
     }
 
     /// Verifies the run the device gave for `span` and caches it unless it is long.
-    pub(crate) fn admit(&self, file: &PageFile, span: Span, buf: Buf) -> Result<Pages> {
+    pub fn admit(&self, file: &PageFile, span: Span, buf: Buf) -> Result<Pages> {
         self.verify(file, span, &buf)?;
         if span.pages <= CACHED_RUN_PAGES_MAX {
             for (number, page) in (0..span.pages).zip(buf.chunks_exact(PAGE_BYTES)) {
@@ -355,7 +284,7 @@ impl PageReader {
         Ok(Pages::Run(buf))
     }
 
-    pub(super) fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
         for (page, bytes) in (span.first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
             verify_page(file.seed, page, bytes)
                 .inspect_err(|_| self.counters.damaged.add(1))

@@ -11,11 +11,11 @@ use base::{Charge, Result, TableId};
 use media::{Buf, Purpose};
 use table::Span;
 
-use super::{PageFile, PageReader};
+use crate::{PageFile, PageReader};
 
 /// The streams of one cursor.
 #[derive(Debug, Default)]
-pub(crate) struct ReadAhead {
+pub struct ReadAhead {
     streams: Vec<Stream>,
     /// Counts requests, to tell which stream was asked least lately.
     requests: u64,
@@ -53,13 +53,13 @@ const STREAMS_MAX: usize = 64;
 
 impl ReadAhead {
     /// Whether the last large read of its table got the page of `span`.
-    pub(super) fn has(&self, span: Span) -> bool {
+    pub(crate) fn has(&self, span: Span) -> bool {
         let stream = self.streams.iter().find(|stream| stream.table == span.table);
         stream.is_some_and(|stream| stream.page(span).is_some())
     }
 
     /// The page of `span`, if it is one that reading ahead has or gets.
-    pub(super) fn page(
+    pub(crate) fn page(
         &mut self,
         reader: &PageReader,
         file: &PageFile,

@@ -9,19 +9,19 @@ use table::{Table, Values, values_file_name};
 
 /// A table or a value file, as far as getting its pages goes.
 #[derive(Clone)]
-pub(crate) struct PageFile {
-    pub(crate) file: Arc<dyn File>,
-    pub(crate) seed: PageSeed,
+pub struct PageFile {
+    pub file: Arc<dyn File>,
+    pub seed: PageSeed,
     /// How many pages it has.
-    pub(crate) pages: u32,
+    pub pages: u32,
     /// The table it is; `None`: a value file.
-    pub(crate) table: Option<Arc<Table>>,
+    pub table: Option<Arc<Table>>,
 }
 
 impl PageFile {
     /// Adds to the error of a damaged page that the file is none of tables, where it is not.
     #[cold]
-    pub(crate) fn damaged(&self, error: Error) -> Error {
+    pub fn damaged(&self, error: Error) -> Error {
         match &self.table {
             None => error.at(values_file_name(self.seed.table())),
             Some(_) => error,
@@ -30,7 +30,7 @@ impl PageFile {
 
     /// Names where `error` was met.
     #[cold]
-    pub(crate) fn place(&self, error: Error, page: u32) -> Error {
+    pub fn place(&self, error: Error, page: u32) -> Error {
         let id = self.seed.table();
         match &self.table {
             None => error.at(format_args!("page {page} of {}", values_file_name(id))),

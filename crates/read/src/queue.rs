@@ -6,46 +6,52 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, Key, Result};
+use base::{Charge, Error, Result};
 use bytes::Bytes;
 use cache::ScmRead;
 use media::{Buf, Completion, Medium, Op, Request};
-use parking_lot::Mutex;
 use table::{Pages, Span, Step};
 
-use super::below::TierPage;
-use super::pages::{Depth, PageReader, no_file, purpose};
-use super::{Lookup, PageFile, Probe, ReadOp};
-use crate::ordered::View;
+use crate::page_reader::{no_file, purpose};
+use crate::tier_reader::TierPage;
+use crate::{Depth, PageFile, PageReader, ReadOp};
 
 /// The end of one queued get.
 #[derive(Debug)]
 pub struct Completed {
     /// The token given at submission.
     pub token: u64,
-    /// As [`crate::Keyspace::get`].
+    /// The value, if the key has one.
     pub result: Result<Option<Bytes>>,
+}
+
+/// A read that a [`Queue`] runs.
+pub trait QueuedRead: ReadOp {
+    /// Ends the read that went as far as `depth`: the value found, if any.
+    ///
+    /// # Errors
+    /// The read's.
+    fn end(self, output: Result<Self::Output>, depth: Depth) -> Result<Option<Bytes>>;
 }
 
 /// Gets in flight for one thread: submit keys, go on with other work, poll for results.
 ///
 /// Results come in the order in which they are found. Not `Sync`: one queue, one thread.
-pub struct ReadQueue {
+pub struct Queue<O> {
     reader: Arc<PageReader>,
     device: Box<dyn media::Queue>,
     /// Of the tier below DRAM, where that is read.
     below: Option<Box<dyn media::Queue>>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Slot<O>>>,
     free: Vec<usize>,
     done: VecDeque<Completed>,
     /// Reads that arrived and are not gone on with yet, oldest first.
-    arrived: VecDeque<(Slot, Completion)>,
+    arrived: VecDeque<(Slot<O>, Completion)>,
     /// Gets that need another read and found every place at the device taken.
-    waiting: VecDeque<Slot>,
+    waiting: VecDeque<Slot<O>>,
     completions: Vec<Completion>,
     bufs: Vec<Buf>,
     /// Whether the caller waits until reads are done, so that one of them may be waited for by itself.
@@ -61,21 +67,10 @@ const QUEUED_BYTES: u64 = 12 << 10;
 /// many times as large.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// The view a queued get reads, kept alive by it.
-struct PinnedView(Arc<View>);
-
-impl Deref for PinnedView {
-    type Target = Arc<View>;
-
-    fn deref(&self) -> &Arc<View> {
-        &self.0
-    }
-}
-
 /// A get waiting for the device.
-struct Slot {
+struct Slot<O> {
     token: u64,
-    lookup: Lookup<Bytes, PinnedView>,
+    read: O,
     span: Span,
     file: PageFile,
     /// Where the page lies below, where it is read from there.
@@ -91,8 +86,8 @@ const DEPTH_MAX: usize = 1024;
 /// call a get. (4 gave a tenth less than 2.)
 const BATCH: usize = 2;
 
-impl ReadQueue {
-    pub(crate) fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
+impl<O: QueuedRead> Queue<O> {
+    pub fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
         if depth == 0 || depth > DEPTH_MAX {
             return Err(Error::invalid("read queue depth")
                 .expected(format_args!("1..={DEPTH_MAX}"))
@@ -116,46 +111,41 @@ impl ReadQueue {
         })
     }
 
-    pub(crate) fn start(
-        &mut self,
-        view: &Arc<View>,
-        key: Key<'_>,
-        probe: Probe,
-        at: base::Seqno,
-        now: Option<u64>,
-        token: u64,
-    ) -> Result<()> {
+    /// Refuses where there is no room for another read.
+    ///
+    /// # Errors
+    /// `Retry` if as many gets are in flight, or as many results not taken, as the queue is deep.
+    pub fn check_room(&self) -> Result<()> {
         if self.room() == 0 {
             return Err(Error::retry("read queue").expected(format_args!(
                 "at most {} gets at the device and as many results not taken",
                 self.depth()
             )));
         }
-        if let Some(value) = self.reader.row(view, key.bytes(), probe, at, now) {
-            self.done.push_back(Completed { token, result: Ok(Some(value.bytes)) });
-            return Ok(());
-        }
-        self.search(view, key, probe, at, now, token);
         Ok(())
     }
 
-    /// Looks `key` up, which has no row.
-    fn search(
-        &mut self,
-        view: &Arc<View>,
-        key: Key<'_>,
-        probe: Probe,
-        at: base::Seqno,
-        now: Option<u64>,
-        token: u64,
-    ) {
-        let key = Bytes::copy_from_slice(key.bytes());
-        let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
-        self.advance(token, lookup, None, Depth::default());
+    /// Adds a result that needed no read.
+    pub fn complete(&mut self, token: u64, value: Bytes) {
+        self.done.push_back(Completed { token, result: Ok(Some(value)) });
+    }
+
+    /// Starts `read`. Its result is told with `token`. There must be room: [`Queue::check_room`].
+    pub fn start(&mut self, token: u64, read: O) {
+        self.advance(token, read, None, Depth::default());
+    }
+
+    /// Says that the caller waits until reads are done, so that one of them may be waited for alone.
+    /// A queue that was made while the tier of storage-class memory had no queue to give asks again.
+    pub fn set_waiting(&mut self) {
+        self.waits = true;
+        if self.below.is_none() {
+            self.below = self.reader.queue_below(self.depth());
+        }
     }
 
     /// Whether it reads the store whose pages `reader` gets.
-    pub(crate) fn reads(&self, reader: &Arc<PageReader>) -> bool {
+    pub fn reads(&self, reader: &Arc<PageReader>) -> bool {
         Arc::ptr_eq(&self.reader, reader)
     }
 
@@ -195,7 +185,7 @@ impl ReadQueue {
     /// them; how many.
     ///
     /// # Errors
-    /// As [`ReadQueue::poll`].
+    /// As [`Queue::poll`].
     pub fn wait(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
         let mut count = self.take_done(out);
         let (waits, mut driven) = (std::mem::replace(&mut self.waits, true), Ok(()));
@@ -270,66 +260,55 @@ impl ReadQueue {
         }
     }
 
-    fn completed(&mut self, slot: Slot, completion: Completion) {
-        let Slot { token, lookup, span, file, place, _charge } = slot;
+    fn completed(&mut self, slot: Slot<O>, completion: Completion) {
+        let Slot { token, read: op, span, file, place, _charge } = slot;
         if let Some(read) = place {
             let Completion { buf, result, .. } = completion;
             let pages = self.reader.arrived_below(read, &file, span, &buf, result);
             self.bufs.push(buf);
             return match pages {
-                Some(pages) => self.advance(token, lookup, Some(pages), Depth::BelowRead),
-                None => self.submit(Slot { token, lookup, span, file, place: None, _charge }),
+                Some(pages) => self.advance(token, op, Some(pages), Depth::BelowRead),
+                None => self.submit(Slot { token, read: op, span, file, place: None, _charge }),
             };
         }
         match completion.result {
             Ok(()) if span.pages == 1 => {
                 match self.reader.admit_page(&file, span, &completion.buf) {
-                    Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
-                    Err(error) => self.finish(token, Depth::Flash, Err(error)),
+                    Ok(pages) => self.advance(token, op, Some(pages), Depth::Flash),
+                    Err(error) => self.finish(token, op, Depth::Flash, Err(error)),
                 }
                 self.bufs.push(completion.buf);
             }
             Ok(()) => match self.reader.admit(&file, span, completion.buf) {
-                Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
-                Err(error) => self.finish(token, Depth::Flash, Err(error)),
+                Ok(pages) => self.advance(token, op, Some(pages), Depth::Flash),
+                Err(error) => self.finish(token, op, Depth::Flash, Err(error)),
             },
             Err(error) => match self.reader.unreadable(&file, span, error) {
-                Ok(pages) => self.advance(token, lookup, Some(pages), Depth::Flash),
-                Err(error) => self.finish(token, Depth::Flash, Err(error)),
+                Ok(pages) => self.advance(token, op, Some(pages), Depth::Flash),
+                Err(error) => self.finish(token, op, Depth::Flash, Err(error)),
             },
         }
     }
 
     /// Goes on with a get until it ends or needs the device.
-    fn advance(
-        &mut self,
-        token: u64,
-        mut lookup: Lookup<Bytes, PinnedView>,
-        mut supplied: Option<Pages>,
-        mut depth: Depth,
-    ) {
+    fn advance(&mut self, token: u64, mut op: O, mut supplied: Option<Pages>, mut depth: Depth) {
         loop {
             self.reader.counters.steps.add(1);
-            let span = match lookup.step(supplied.take()) {
-                Ok(Step::Ready(value)) => {
-                    if let Some(value) = &value {
-                        self.reader.rows.keep(&lookup, value, depth);
-                    }
-                    return self.finish(token, depth, Ok(value.map(|value| value.bytes)));
-                }
+            let span = match op.step(supplied.take()) {
+                Ok(Step::Ready(output)) => return self.finish(token, op, depth, Ok(output)),
                 Ok(Step::Need(span)) => span,
-                Err(error) => return self.finish(token, depth, Err(error)),
+                Err(error) => return self.finish(token, op, depth, Err(error)),
             };
-            match self.reader.cached(&lookup, span) {
+            match self.reader.cached(&op, span) {
                 Ok(None) => {}
                 Ok(pages) => {
                     depth = depth.max(Depth::Page);
                     supplied = pages;
                     continue;
                 }
-                Err(error) => return self.finish(token, depth, Err(error)),
+                Err(error) => return self.finish(token, op, depth, Err(error)),
             }
-            let mut place = match self.reader.below(&lookup, span) {
+            let mut place = match self.reader.below(&op, span) {
                 Ok(None) => None,
                 Ok(Some(TierPage::Read(read))) => Some(read),
                 Ok(Some(TierPage::Pages(pages))) => {
@@ -337,25 +316,25 @@ impl ReadQueue {
                     supplied = Some(pages);
                     continue;
                 }
-                Err(error) => return self.finish(token, depth, Err(error)),
+                Err(error) => return self.finish(token, op, depth, Err(error)),
             };
             if self.waits && self.is_idle(place.is_some()) {
-                match self.reader.read_alone(&lookup, span, &mut place) {
+                match self.reader.read_alone(&op, span, &mut place) {
                     Ok(None) => {}
                     Ok(Some((pages, from))) => {
                         depth = depth.max(from);
                         supplied = Some(pages);
                         continue;
                     }
-                    Err(error) => return self.finish(token, Depth::Flash, Err(error)),
+                    Err(error) => return self.finish(token, op, Depth::Flash, Err(error)),
                 }
             }
-            let Some(file) = lookup.file() else {
-                return self.finish(token, depth, Err(no_file()));
+            let Some(file) = op.file() else {
+                return self.finish(token, op, depth, Err(no_file()));
             };
             return match self.reader.charge_for(span) {
-                Ok(_charge) => self.submit(Slot { token, lookup, span, file, place, _charge }),
-                Err(error) => self.finish(token, depth, Err(error)),
+                Ok(_charge) => self.submit(Slot { token, read: op, span, file, place, _charge }),
+                Err(error) => self.finish(token, op, depth, Err(error)),
             };
         }
     }
@@ -368,7 +347,7 @@ impl ReadQueue {
         }
     }
 
-    fn submit(&mut self, mut slot: Slot) {
+    fn submit(&mut self, mut slot: Slot<O>) {
         if self.below.is_none() {
             slot.place = None;
         }
@@ -394,14 +373,15 @@ impl ReadQueue {
             // The device's queue is as deep as this one: cannot be full while a slot is free.
             self.free.push(number);
             let error = Error::retry("device queue").expected("room for a read");
-            return self.finish(slot.token, Depth::Flash, Err(error));
+            return self.finish(slot.token, slot.read, Depth::Flash, Err(error));
         }
         if let Some(place) = self.slots.get_mut(number) {
             *place = Some(slot);
         }
     }
 
-    fn finish(&mut self, token: u64, depth: Depth, result: Result<Option<Bytes>>) {
+    fn finish(&mut self, token: u64, op: O, depth: Depth, output: Result<O::Output>) {
+        let result = op.end(output, depth);
         if let Ok(value) = &result {
             self.reader.counters.lookup_ended(depth, value.is_some());
         }
@@ -413,63 +393,8 @@ impl ReadQueue {
     }
 }
 
-impl fmt::Debug for ReadQueue {
+impl<O: QueuedRead> fmt::Debug for Queue<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReadQueue({} of {} in flight)", self.in_flight(), self.depth())
-    }
-}
-
-/// Queues kept for the next `multi_get`: a device queue costs far more to make than to use.
-#[derive(Debug)]
-pub(crate) struct QueuePool {
-    idle: Mutex<Vec<ReadQueue>>,
-}
-
-/// Idle queues kept: each keeps its charge.
-const IDLE_MAX: usize = 4;
-
-/// The depths of a new queue: the next where there is no memory for one.
-const POOLED_DEPTHS: [usize; 3] = [64, 16, 4];
-
-impl QueuePool {
-    pub(crate) fn new() -> Self {
-        Self { idle: Mutex::new(Vec::new()) }
-    }
-
-    fn make(reader: &Arc<PageReader>, medium: &dyn Medium) -> Result<ReadQueue> {
-        let mut made = Err(Error::retry("read queue"));
-        for depth in POOLED_DEPTHS {
-            made = ReadQueue::new(Arc::clone(reader), medium, depth);
-            if !matches!(&made, Err(error) if error.is_retryable()) {
-                break;
-            }
-        }
-        made
-    }
-
-    /// Runs `work` with an idle queue, or with a new one.
-    pub(crate) fn with<T>(
-        &self,
-        reader: &Arc<PageReader>,
-        medium: &dyn Medium,
-        work: impl FnOnce(&mut ReadQueue) -> Result<T>,
-    ) -> Result<T> {
-        let idle = self.idle.lock().pop();
-        let mut queue = match idle {
-            Some(queue) => queue,
-            None => Self::make(reader, medium)?,
-        };
-        queue.waits = true;
-        if queue.below.is_none() {
-            // The tier below had none to give when it was made.
-            queue.below = reader.queue_below(queue.depth());
-        }
-        let result = work(&mut queue)?;
-        let mut idle = self.idle.lock();
-        // One that failed, or still has gets in flight, is dropped with what it holds.
-        if idle.len() < IDLE_MAX && queue.in_flight() == 0 {
-            idle.push(queue);
-        }
-        Ok(result)
+        write!(f, "Queue({} of {} in flight)", self.in_flight(), self.depth())
     }
 }

@@ -12,11 +12,11 @@ use cache::{PageCache, PageKey, PageKind, ScmHit, ScmPage, ScmRead, ScmTier};
 use media::{Buf, Purpose};
 use table::{Pages, Span, verify_page};
 
-use super::ReadOp;
-use super::pages::{Depth, no_file};
+use crate::page_reader::no_file;
+use crate::{Depth, ReadOp};
 
 /// What the tier below has of a span.
-pub(super) enum TierPage {
+pub(crate) enum TierPage {
     /// All of it.
     Pages(Pages),
     /// The one page, to be read.
@@ -25,19 +25,19 @@ pub(super) enum TierPage {
 
 /// The tier below DRAM, as reads use it.
 #[derive(Debug)]
-pub(super) struct TierReader<'a> {
+pub(crate) struct TierReader<'a> {
     cache: &'a PageCache,
     tier: &'a Arc<ScmTier>,
 }
 
 impl<'a> TierReader<'a> {
     /// None where there is no such tier.
-    pub(super) fn of(cache: &'a PageCache) -> Option<Self> {
+    pub(crate) fn of(cache: &'a PageCache) -> Option<Self> {
         cache.below().map(|tier| Self { cache, tier })
     }
 
     /// The pages of `span`, for which `op` asks, if all of them lie here, or here and in DRAM.
-    pub(super) fn find<O: ReadOp>(
+    pub(crate) fn find<O: ReadOp>(
         &self,
         op: &O,
         span: Span,
@@ -104,7 +104,7 @@ impl<'a> TierReader<'a> {
     }
 
     /// Reads the page at once, into `buf`; none where it is not what it should be.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         read: ScmRead,
         seed: PageSeed,
@@ -119,7 +119,7 @@ impl<'a> TierReader<'a> {
     }
 
     /// The page that a read of it gave; none where it is not what it should be.
-    pub(super) fn arrived(
+    pub(crate) fn arrived(
         &self,
         read: ScmRead,
         seed: PageSeed,
@@ -148,7 +148,7 @@ impl<'a> TierReader<'a> {
 
 impl Depth {
     /// Where `found` was.
-    pub(super) const fn of(found: &TierPage) -> Self {
+    pub(crate) const fn of(found: &TierPage) -> Self {
         match found {
             TierPage::Pages(_) => Self::Below,
             TierPage::Read(_) => Self::BelowRead,

@@ -1,0 +1,31 @@
+//! Reads of pages: a read is a resumable [`ReadOp`] that asks for pages and never touches a device itself.
+//!
+//! A [`PageReader`] gets the pages from DRAM, from the tier of storage-class memory, or from flash: one at a
+//! time ([`PageReader::run`]), or many in flight from one thread ([`Queue`]). Cursors read ahead
+//! ([`ReadAhead`]).
+//!
+//! Level 4 (docs/ARCHITECTURE.md). The reads themselves, of a key or a range, are the tree's.
+
+#![expect(
+    missing_docs,
+    reason = "this crate was cut out of a larger one; its words are written next"
+)]
+
+mod counters;
+mod curves;
+mod depth;
+mod page_file;
+mod page_reader;
+mod queue;
+mod read_ahead;
+mod read_op;
+mod tier_reader;
+
+pub use counters::ReadCounters;
+pub use curves::Curves;
+pub use depth::Depth;
+pub use page_file::PageFile;
+pub use page_reader::{CACHED_RUN_PAGES_MAX, PageReader};
+pub use queue::{Completed, Queue, QueuedRead};
+pub use read_ahead::ReadAhead;
+pub use read_op::ReadOp;
