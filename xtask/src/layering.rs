@@ -11,7 +11,7 @@ use crate::metadata::{Dependency, Kind, Package, packages};
 mod tests;
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 13] = [
+const LEVELS: [(&str, u8); 14] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
@@ -21,10 +21,11 @@ const LEVELS: [(&str, u8); 13] = [
     ("terrace-compact", 4),
     ("terrace-manifest", 4),
     ("terrace-read", 4),
-    ("terracedb", 5),
-    ("terrace-workload", 6),
-    ("terrace-server", 6),
-    ("terrace", 7),
+    ("terrace-tree", 5),
+    ("terracedb", 6),
+    ("terrace-workload", 7),
+    ("terrace-server", 7),
+    ("terrace", 8),
 ];
 
 /// Crates beside the levels.

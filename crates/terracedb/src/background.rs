@@ -4,7 +4,6 @@
 
 mod flush_task;
 mod log_task;
-mod purge_task;
 mod segment_task;
 mod sync_task;
 
@@ -15,7 +14,6 @@ use base::{Counter, Executor, TaskHandle};
 
 pub(crate) use flush_task::{FlushTask, LogLimits};
 pub(crate) use log_task::LogTask;
-pub(crate) use purge_task::PurgeTask;
 pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;
 

@@ -13,7 +13,7 @@ use base::{DeleteRange, Error, Key, Result, Write, WriteSize};
 
 use crate::Keyspace;
 use crate::expiry::unix_millis;
-use crate::ordered::{DeletedRanges, Tree};
+use tree::{DeletedRanges, Tree};
 
 /// Writes that commit atomically, over one or several keyspaces of one store.
 ///

@@ -16,12 +16,12 @@ use base::{Account, Error, ErrorKind, Executor, Reclaim, Result, Seqno, TaskHand
 use parking_lot::{Condvar, Mutex};
 use wal::{Batch, Log};
 
-use crate::ordered::{Memtable, Tree};
 use crate::pace::Pace;
-use crate::trees::Trees;
 use crate::waiters::Waiters;
 use crate::{Resources, WriteBatch};
 use base::WriteSize;
+use tree::Trees;
+use tree::{Memtable, Tree};
 
 /// Admits writes to memtables and seals full ones.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use media::{Medium, Staging};
 use crate::Db;
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part};
-use crate::events::Event;
 use crate::store::Store;
+use tree::events::Event;
 
 /// How to make a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]

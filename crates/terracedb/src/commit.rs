@@ -19,10 +19,10 @@ use base::WriteSize;
 
 use crate::batch::{BatchPart, WriteBatch};
 use crate::buffers::Buffers;
-use crate::ordered::Tree;
-use crate::snapshot_list::SnapshotList;
 use base::{Write, decode_ops};
 use read::Curves;
+use tree::SnapshotList;
+use tree::Tree;
 
 /// Takes writes of any number of threads at once.
 #[derive(Debug)]

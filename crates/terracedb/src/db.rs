@@ -8,10 +8,7 @@ use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, Operators};
 use media::{FileMedium, FileOptions, Medium};
 
-use crate::compaction::Compaction;
-use crate::events::{Events, Listener};
 use crate::open::{Recovery, open};
-use crate::read::ReadQueue;
 use crate::scrub::ScrubReport;
 use crate::settings::Settings;
 use crate::statistics::Statistics;
@@ -21,6 +18,9 @@ use crate::{
     Keyspace, KeyspaceOptions, Resources, ResourcesBuilder, Snapshot, Transaction, WriteBatch,
 };
 use base::KeyRange;
+use tree::compaction::Compaction;
+use tree::events::{Events, Listener};
+use tree::reads::ReadQueue;
 
 /// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
 ///
@@ -177,7 +177,31 @@ impl Builder {
         self
     }
 
-    /// Has `listener` told what happens in the store.
+    /// Calls `listener` on what happens in the store.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use terracedb::{Db, Event, Listener};
+    ///
+    /// #[derive(Debug, Default)]
+    /// struct Log(Mutex<Vec<String>>);
+    ///
+    /// impl Listener for Log {
+    ///     fn event(&self, event: &Event) {
+    ///         self.0.lock().unwrap().push(event.to_string());
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let log = Arc::new(Log::default());
+    /// let db = Db::builder(dir.path()).listener(log.clone()).open()?;
+    /// db.keyspace("fruit")?.put("apple", "red")?;
+    /// db.flush()?;
+    /// drop(db);
+    /// assert!(log.0.lock().unwrap().iter().any(|event| event.contains("flush of `fruit`")));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn listener(mut self, listener: Arc<dyn Listener>) -> Self {
         self.listeners.push(listener);
@@ -386,7 +410,11 @@ impl Db {
     /// As [`Db::flush`].
     pub fn start_compaction(&self) -> Result<Compaction> {
         let requests = self.store.compact(&self.store.trees.all(), &KeyRange::all())?;
-        Ok(Compaction::new(Arc::clone(&self.store), requests))
+        Ok(Compaction::new(
+            Arc::clone(&self.store.compactor),
+            requests,
+            Arc::clone(&self.store) as _,
+        ))
     }
 
     /// Waits until nothing is left to flush, nothing to merge as if nobody wrote, and the space of files

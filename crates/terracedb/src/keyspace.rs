@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime};
 use base::{Durability, Error, Key, Result, Seqno};
 use bytes::Bytes;
 
-use crate::compaction::Compaction;
-use crate::cursor::Cursor;
 use crate::expiry::{Expiry, unix_millis};
 use crate::ingest::Ingest;
-use crate::iter::Iter;
-use crate::ordered::{Tree, View};
-use crate::read::{Lookup, Probe, ReadQueue, Value};
 use crate::store::Store;
 use base::KeyRange;
 use base::{DeleteRange, Write};
+use tree::compaction::Compaction;
+use tree::reads::Cursor;
+use tree::reads::Iter;
+use tree::reads::{Lookup, Probe, ReadQueue, Value};
+use tree::{Tree, View};
 
 /// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.
 ///
@@ -378,9 +378,9 @@ impl Keyspace {
     pub(crate) fn cursor_source(
         &self,
         (view, at): (Arc<View>, Seqno),
-    ) -> crate::cursor::CursorSource {
+    ) -> tree::reads::CursorSource {
         let now = view.semantics.timekeeper().now();
-        crate::cursor::CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
+        tree::reads::CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
     }
 
     /// Starts adding sorted keys in bulk.
@@ -419,7 +419,11 @@ impl Keyspace {
     ) -> Result<Compaction> {
         self.usable()?;
         let requests = self.store.compact(&[Arc::clone(&self.tree)], &key_range(&bounds))?;
-        Ok(Compaction::new(Arc::clone(&self.store), requests))
+        Ok(Compaction::new(
+            Arc::clone(&self.store.compactor),
+            requests,
+            Arc::clone(&self.store) as _,
+        ))
     }
 
     pub(crate) fn usable(&self) -> Result<()> {

@@ -6,9 +6,9 @@ use base::{Key, Result, Seqno};
 use bytes::Bytes;
 
 use crate::Keyspace;
-use crate::ordered::View;
-use crate::read::{Probe, ReadQueue};
 use read::Completed;
+use tree::View;
+use tree::reads::{Probe, ReadQueue};
 
 impl Keyspace {
     /// The values of `keys`, in their order, all as of one moment. Device reads are in flight

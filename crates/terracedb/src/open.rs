@@ -20,33 +20,34 @@ use table::{
 };
 
 use crate::Resources;
-use crate::background::{
-    Background, FlushTask, LogLimits, LogTask, PurgeTask, SegmentTask, SyncTask,
-};
+use crate::background::{Background, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask};
 use crate::buffers::Buffers;
 use crate::commit::Committer;
-use crate::compaction::{CompactTask, Compactor};
-use crate::dictionaries::StoreDictionaries;
-use crate::events::{Events, Told, WatchTask};
+use crate::compaction_host::StoreHost;
+use crate::event_watch::{Told, WatchTask};
 use crate::lost_records::LostRecords;
-use crate::obsolete_files::ObsoleteFiles;
-use crate::ordered::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles, Version};
 use crate::pace::Pace;
-use crate::packing::Packing;
-use crate::quarantine::Quarantine;
-use crate::read::{QueuePool, Reader, Rows};
 use crate::scrub::{ScrubTask, Scrubber};
 use crate::settings::{LiveSettings, Settings};
-use crate::snapshot_list::SnapshotList;
 use crate::store::Store;
-use crate::timekeeper::{ClockTask, Timekeeper};
 use crate::transaction::Transactions;
-use crate::trees::Trees;
 use crate::watchdog::Watchdog;
 use manifest::{self, LivePiece, Manifest, ManifestState};
 use read::{Curves, PageReader};
 pub(crate) use replay::missing_log;
 use replay::{empty, flush_replayed, replay_log};
+use tree::ObsoleteFiles;
+use tree::Packing;
+use tree::PurgeTask;
+use tree::Quarantine;
+use tree::SnapshotList;
+use tree::StoreDictionaries;
+use tree::Trees;
+use tree::compaction::{CompactTask, Compactor};
+use tree::events::Events;
+use tree::reads::{QueuePool, Reader, Rows};
+use tree::{ClockTask, Timekeeper};
+use tree::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles, Version};
 
 /// What opening a store found.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +117,7 @@ pub(crate) fn open(
         resources.reads_account(),
     );
     let packing: Arc<Packing> = Arc::default();
+    let live_settings = LiveSettings::new(settings.clone());
     let env = TreeContext {
         values: Arc::new(values),
         obsolete: Arc::clone(&obsolete),
@@ -140,7 +142,7 @@ pub(crate) fn open(
         events: Arc::clone(&events),
         quarantine: Arc::new(Quarantine::new(Arc::clone(&manifest), Arc::clone(&events))),
         timekeeper: Arc::new(Timekeeper::new(Arc::clone(resources.clock()), state.clock_ms)),
-        settings: LiveSettings::new(settings.clone()),
+        options: live_settings.tree_options(),
     };
     let weak = Arc::downgrade(&env.dictionaries);
     resources.add_reclaimer(ReclaimOrder::Optional, weak);
@@ -212,14 +214,15 @@ pub(crate) fn open(
     let compactor = Arc::new(Compactor::new(
         Arc::clone(&env),
         Arc::clone(&trees),
-        resources.clone(),
+        Arc::new(StoreHost { resources: resources.clone(), pace: Arc::clone(&pace) }),
+        Arc::clone(resources.compaction()),
         Arc::clone(&operators),
         settings.compaction.clone(),
-        (Arc::clone(&pace), Arc::clone(&metered)),
+        Arc::clone(&metered),
     ));
     let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let timekeeper = Arc::clone(&env.timekeeper);
-    let settings = Arc::clone(&env.settings);
+    let settings = live_settings;
     let scrubber = Scrubber::new(
         Arc::clone(&env),
         Arc::clone(&trees),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
@@ -14,6 +14,7 @@ use base::{
 };
 use cache::{Balance, PageCache, RowCache};
 use parking_lot::Mutex;
+use tree::compaction::CompactionPool;
 
 use crate::memory::Memory;
 use crate::memory_limit::default_memory;
@@ -55,8 +56,7 @@ struct Inner {
     urgent: Arc<dyn Executor>,
     /// Where it is watched that all others get on: a thread of its own, too, where somebody listens.
     watch: OnceLock<Arc<dyn Executor>>,
-    /// What compaction jobs were promised and may charge, bytes. Only a number: `Relaxed`.
-    promised: AtomicU64,
+    compaction: Arc<CompactionPool>,
     /// Held while the memory number changes.
     resizing: Mutex<()>,
     open_stores: AtomicUsize,
@@ -170,6 +170,7 @@ impl ResourcesBuilder {
                 Some(ScmCache::start(scm, &account, (&cache, &rows), lane))
             }
         };
+        let compaction = CompactionPool::new(budget.account(COMPACTION), plan.compaction);
         let open_stores = AtomicUsize::default();
         Ok(Resources(Arc::new(Inner {
             plan: ArcSwap::from_pointee(plan),
@@ -187,33 +188,10 @@ impl ResourcesBuilder {
             urgent,
             watch,
             background_threads,
-            promised: AtomicU64::new(0),
+            compaction,
             resizing: Mutex::new(()),
             open_stores,
         })))
-    }
-}
-
-/// Memory that one compaction job may charge; others may when this is dropped.
-#[derive(Debug)]
-pub(crate) struct CompactionMemory {
-    resources: Resources,
-    bytes: u64,
-    /// What all jobs together might take when this was promised.
-    most: u64,
-}
-
-impl CompactionMemory {
-    /// Whether all jobs together may take less than when this was promised: one that kept within its
-    /// promise may find no room.
-    pub(crate) fn is_curtailed(&self) -> bool {
-        self.resources.compaction_bytes() < self.most
-    }
-}
-
-impl Drop for CompactionMemory {
-    fn drop(&mut self) {
-        self.resources.0.promised.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -271,6 +249,7 @@ impl Resources {
         let plan = MemoryPlan::new(bytes)?;
         let _resizing = self.0.resizing.lock();
         self.0.plan.store(Arc::new(plan));
+        self.0.compaction.set_limit(plan.compaction);
         apply(&plan, &self.0.budget);
         let budget = &self.0.budget;
         if plan.budget > budget.limit() {
@@ -307,33 +286,9 @@ impl Resources {
         self.account(READS)
     }
 
-    /// Charged by compaction jobs, all together. Its cap is theirs whatever others do: a merge of
-    /// twelve runs fits the least memory.
-    pub(crate) fn compaction_account(&self) -> Account {
-        self.account(COMPACTION)
-    }
-
-    /// The most that all compaction jobs may charge, bytes.
-    pub(crate) fn compaction_bytes(&self) -> u64 {
-        self.0.plan.load().compaction
-    }
-
-    /// Whether a compaction job may charge `bytes` now, as far as those of all stores leave so much.
-    pub(crate) fn has_compaction_room(&self, bytes: u64) -> bool {
-        let others = self.0.promised.load(Ordering::Relaxed);
-        others == 0 || others.saturating_add(bytes) <= self.compaction_bytes()
-    }
-
-    /// Promises a compaction job that it may charge `bytes`, where those of all stores leave so much.
-    /// The only job is never refused: what it finds short is told by its failure.
-    pub(crate) fn promise_compaction(&self, bytes: u64) -> Option<CompactionMemory> {
-        let most = self.compaction_bytes();
-        let promise = |others: u64| {
-            let all = others.saturating_add(bytes);
-            (others == 0 || all <= most).then_some(all)
-        };
-        self.0.promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, promise).ok()?;
-        Some(CompactionMemory { resources: self.clone(), bytes, most })
+    /// The memory that compaction jobs of all stores share.
+    pub(crate) fn compaction(&self) -> &Arc<CompactionPool> {
+        &self.0.compaction
     }
 
     pub(crate) fn cache(&self) -> &Arc<PageCache> {

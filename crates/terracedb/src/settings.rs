@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use base::{Codec, Durability, Error, Result};
 use parking_lot::Mutex;
+use tree::{LiveOptions, TreeOptions};
 
 /// How one store behaves ([`crate::Db::settings`]). Everything has a default that is right for most.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    const fn tree_options(&self) -> TreeOptions {
+        let Self { codec, zstd_level, compaction_rate, .. } = *self;
+        TreeOptions { codec, zstd_level, compaction_rate }
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         if !(-7..=22).contains(&self.zstd_level) {
             return Err(Error::invalid("setting zstd_level")
@@ -78,14 +84,22 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct LiveSettings {
     current: ArcSwap<Settings>,
+    /// The part that flushes and merges follow.
+    tree: Arc<LiveOptions>,
     /// Held while they are changed, so that changes do not overwrite each other.
     changing: Mutex<()>,
 }
 
 impl LiveSettings {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
+        let tree = LiveOptions::new(settings.tree_options());
         let (current, changing) = (ArcSwap::from_pointee(settings), Mutex::default());
-        Arc::new(Self { current, changing })
+        Arc::new(Self { current, tree, changing })
+    }
+
+    /// The part that flushes and merges follow.
+    pub(crate) fn tree_options(&self) -> Arc<LiveOptions> {
+        Arc::clone(&self.tree)
     }
 
     pub(crate) fn load(&self) -> Guard<Arc<Settings>> {
@@ -117,6 +131,7 @@ impl LiveSettings {
         if new.memory != old.memory {
             set_memory(new.memory)?;
         }
+        self.tree.set(new.tree_options());
         self.current.store(Arc::new(new.clone()));
         Ok(new)
     }

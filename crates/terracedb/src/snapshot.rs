@@ -7,10 +7,10 @@ use base::{Key, Result, Seqno};
 use bytes::Bytes;
 
 use crate::Keyspace;
-use crate::cursor::Cursor;
-use crate::iter::Iter;
-use crate::ordered::View;
 use crate::store::Store;
+use tree::View;
+use tree::reads::Cursor;
+use tree::reads::Iter;
 
 /// Reads every keyspace as of the moment it was taken, whatever is written since. The versions it
 /// needs are kept until it is dropped.

@@ -10,12 +10,12 @@ use cache::{CacheStatistics, RowStatistics};
 use media::{Space, Usage};
 use table::Table;
 
-use crate::compaction::CompactionStatistics;
 use crate::memory::Memory;
-use crate::ordered::{TableFile, Tree, ValueFile, Version};
 use crate::pace::Delays;
 use crate::store::Store;
 use crate::{ClockStatistics, Problem, ScrubStatistics};
+use tree::compaction::CompactionStatistics;
+use tree::{TableFile, Tree, ValueFile, Version};
 
 /// A copy of every counter at one moment. Counters count since the store was opened.
 #[derive(Clone, Debug)]
@@ -273,7 +273,7 @@ fn levels(version: &Version) -> Vec<LevelStatistics> {
         let mut seen = BTreeSet::new();
         for piece in run.pieces() {
             let entry = piece.entry();
-            let bytes = crate::compaction::bytes_of(piece);
+            let bytes = tree::compaction::bytes_of(piece);
             let part =
                 |count: u64| (count as f64 * bytes as f64 / entry.file_bytes.max(1) as f64) as u64;
             let level = levels.entry(piece.level()).or_default();

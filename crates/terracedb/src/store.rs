@@ -16,25 +16,25 @@ use wal::Log;
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
-use crate::compaction::Compactor;
-use crate::dictionaries::StoreDictionaries;
-use crate::events::Events;
 use crate::open::{Recovery, semantics};
-use crate::ordered::{Memtable, Tree, Version};
 use crate::pace::Pace;
-use crate::quarantine::Quarantine;
-use crate::read::{QueuePool, Reader};
 use crate::resources::StoreGuard;
 use crate::scrub::Scrubber;
 use crate::settings::LiveSettings;
-use crate::snapshot_list::SnapshotList;
-use crate::timekeeper::Timekeeper;
 use crate::transaction::Transactions;
-use crate::trees::Trees;
 use crate::watchdog::Watchdog;
 use crate::{KeyspaceOptions, Resources, WriteBatch};
 use base::KeyRange;
 use manifest::{Edit, KeyspaceKind, Manifest};
+use tree::Quarantine;
+use tree::SnapshotList;
+use tree::StoreDictionaries;
+use tree::Timekeeper;
+use tree::Trees;
+use tree::compaction::Compactor;
+use tree::events::Events;
+use tree::reads::{QueuePool, Reader};
+use tree::{Memtable, Tree, Version};
 
 /// The components of an open store.
 ///

@@ -12,9 +12,9 @@ use base::format_count;
 use media::Metered;
 
 use crate::buffers::Buffers;
-use crate::ordered::Tree;
-use crate::trees::Trees;
 use crate::waiters::BLOCKED_AFTER;
+use tree::Tree;
+use tree::Trees;
 
 /// See the module.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use wal::Log;
 
 use super::BackgroundCounters;
 use crate::buffers::Buffers;
-use crate::compaction::Compactor;
-use crate::events::Event;
-use crate::ordered::{FlushJob, TreeContext};
-use crate::trees::Trees;
+use tree::Trees;
+use tree::compaction::Compactor;
+use tree::events::Event;
+use tree::{FlushJob, TreeContext};
 
 /// After a failed flush; space may come back.
 const RETRY_AFTER: Duration = Duration::from_millis(500);

@@ -20,9 +20,9 @@ use super::{Backup, Steps};
 use crate::Db;
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part, recorded_digest};
-use crate::events::Event;
 use crate::store::Store;
 use crate::store_file::StoreFile;
+use tree::events::Event;
 
 impl Backup {
     /// Backs `db` up as it is now, copying the files that the repository has not got: everything

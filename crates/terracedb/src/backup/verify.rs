@@ -13,8 +13,8 @@ use base::Problem;
 
 use crate::check::{CheckReport, check};
 use crate::copier::{Content, Copier, recorded_digest};
-use crate::dictionaries::StoreDictionaries;
 use crate::store_file::StoreFile;
+use tree::StoreDictionaries;
 
 impl Backup {
     /// Reads everything that backup `id` is made of: whether it is there, is what was recorded when

@@ -18,9 +18,9 @@ use table::{Bounds, Pages, Span, Step, Table, TableCursor, file_name, reread, ve
 
 use super::Walk;
 use super::table_walk::Owner;
-use crate::dictionaries::StoreDictionaries;
 use base::KeyRange;
 use manifest::{KeyspaceEntry, LivePiece, TableEntry};
+use tree::StoreDictionaries;
 
 /// The pieces of a run by key, with their tables.
 type Pieces<'a> = Vec<(&'a LivePiece, &'a TableEntry)>;

@@ -11,8 +11,8 @@ use table::{
 };
 
 use super::{Problem, Walk};
-use crate::dictionaries::StoreDictionaries;
 use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
+use tree::StoreDictionaries;
 
 /// Whose table it is, as far as the manifest tells.
 #[derive(Clone, Copy)]

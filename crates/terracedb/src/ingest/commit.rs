@@ -32,11 +32,11 @@ use media::Medium;
 use table::{Summary, Table, file_name};
 use wal::Batch;
 
-use crate::ordered::{TableFile, Tree, VersionEditGuard};
 use crate::store::Store;
 use crate::transaction::{KeySet, KeySpan};
 use base::KeyRange;
 use manifest::{Edit, TableEntry};
+use tree::{TableFile, Tree, VersionEditGuard};
 
 /// Tables that were written and are nobody's yet: their files go with it.
 pub(super) struct Built {

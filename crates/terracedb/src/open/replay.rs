@@ -13,11 +13,11 @@ use wal::Log;
 use super::{Recovery, segment_bytes};
 use crate::Resources;
 use crate::lost_records::LostRecords;
-use crate::ordered::{FlushJob, Memtable, Tree, TreeContext};
 use crate::settings::Settings;
-use crate::trees::Trees;
 use base::decode_ops;
 use manifest::ManifestState;
+use tree::Trees;
+use tree::{FlushJob, Memtable, Tree, TreeContext};
 
 /// The damage where a store has no log at all.
 ///

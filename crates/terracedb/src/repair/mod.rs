@@ -27,10 +27,10 @@ use table::{Dictionaries, Dictionary, file_name};
 
 use crate::Db;
 use crate::check::{is_ours, no_store};
-use crate::dictionaries::StoreDictionaries;
 use crate::lost_records::LostRecords;
 use crate::open::missing_log;
 use manifest::{self, LiveTable, Manifest, ManifestState};
+use tree::StoreDictionaries;
 
 use changes::{Changes, take_back};
 use rebuild::{highest, rebuild};

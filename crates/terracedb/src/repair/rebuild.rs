@@ -15,12 +15,12 @@ use table::{
 };
 
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
-use crate::dictionaries::StoreDictionaries;
 use base::KeyRange;
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
     range_of, salvage_state,
 };
+use tree::StoreDictionaries;
 
 /// What can be said of the store without its manifest.
 pub(super) fn rebuild(

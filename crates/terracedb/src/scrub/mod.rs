@@ -19,12 +19,12 @@ use std::time::Duration;
 use base::{Account, Result, TableId};
 use parking_lot::Mutex;
 
-use crate::events::Event;
-use crate::ordered::{Tree, TreeContext};
 use crate::settings::LiveSettings;
-use crate::trees::Trees;
 use base::Problem;
 use manifest::{Edit, ScrubPosition};
+use tree::Trees;
+use tree::events::Event;
+use tree::{Tree, TreeContext};
 
 use crate::Resources;
 

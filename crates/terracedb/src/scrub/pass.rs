@@ -11,9 +11,9 @@ use table::{reread, verify_page};
 
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
-use crate::ordered::Tree;
 use base::Problem;
 use read::PageFile;
+use tree::Tree;
 
 /// Pages read at once.
 const CHUNK_PAGES: u32 = 64;

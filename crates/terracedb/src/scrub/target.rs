@@ -9,11 +9,11 @@ use std::sync::Arc;
 use base::{Result, TableId};
 use table::{file_name, values_file_name};
 
-use crate::ordered::{TableFile, Tree, ValueFile, Version};
-use crate::quarantine::Quarantine;
 use base::Problem;
 use manifest::Manifest;
 use read::PageFile;
+use tree::Quarantine;
+use tree::{TableFile, Tree, ValueFile, Version};
 
 /// A file to be read.
 pub(super) enum Target {

@@ -33,8 +33,8 @@ use super::recent::RecentWrites;
 use super::validate::{Span, validate};
 use crate::WriteBatch;
 use crate::commit::Committer;
-use crate::ordered::Tree;
 use read::PageReader;
+use tree::Tree;
 
 /// How often a transaction follows writers that outrun it.
 const ROUNDS_MAX: usize = 16;

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use super::key_set::{KeySpan, successor};
 use super::read_set::{ReadSet, ScanId, Side};
 use super::write_set::WriteSet;
-use crate::ordered::Tree;
 use crate::{Entry, Iter};
+use tree::Tree;
 
 /// The entries of a range in key order, as the transaction that made it saw them then; from the
 /// back by `next_back` or `.rev()`.

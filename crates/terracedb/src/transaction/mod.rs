@@ -36,10 +36,10 @@ pub(crate) use retry::transact;
 use write_set::{Pending, WriteSet};
 
 use crate::expiry::unix_millis;
-use crate::iter::after_prefix;
 use crate::store::Store;
 use crate::{Keyspace, Snapshot};
 use base::{DeleteRange, Write};
+use tree::reads::after_prefix;
 
 /// Reads and writes that happen as if at one moment, or not at all.
 ///

@@ -12,7 +12,7 @@ use base::limits::BATCH_OPS_MAX;
 use base::{Account, Charge, Error, Result, format_bytes};
 
 use super::key_set::{KeySet, KeySpan};
-use crate::ordered::Tree;
+use tree::Tree;
 
 /// The keys and ranges read.
 #[derive(Debug)]

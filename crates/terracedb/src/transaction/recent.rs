@@ -19,8 +19,8 @@ use wal::{Batch, Log, Observer};
 
 use super::key_set::{KeySet, KeySpan};
 use super::validate::conflict;
-use crate::ordered::Tree;
 use base::{BatchOp, decode_ops};
+use tree::Tree;
 
 /// The most writes remembered: looking at all of them takes about 0.1 ms.
 const WRITES_MAX: usize = 1024;

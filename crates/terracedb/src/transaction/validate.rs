@@ -14,8 +14,8 @@ use base::{Error, Result, Seqno, Trailer, key_hash};
 use table::{Pages, PointRead, Step, TableCursor};
 
 use super::key_set::{KeySet, KeySpan};
-use crate::ordered::{Piece, Tree, View};
 use read::{PageFile, PageReader, ReadOp};
+use tree::{Piece, Tree, View};
 
 /// Entries of one table looked through for one range that was read, where the table holds older ones
 /// too. A range with more is taken for written to.

@@ -14,9 +14,9 @@ use base::{Account, Charge, Error, Result, format_bytes};
 use bytes::Bytes;
 
 use super::key_set::{KeySet, KeySpan};
-use crate::ordered::Tree;
 use crate::{Keyspace, WriteBatch};
 use base::Write;
+use tree::Tree;
 
 /// The writes of one transaction.
 #[derive(Debug)]

@@ -1,0 +1,140 @@
+//! Rows and the views that reads use beside them.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use base::{EntryKind, Seqno, Trailer, WriteSize, key_hash};
+use cache::rows::{Row, RowFrom};
+use media::MemoryMedium;
+use tree::View;
+use tree::reads::Lookup;
+
+use crate::Db;
+
+/// A get takes its view, a memtable is sealed and a range delete goes into the next one, and only then
+/// the get takes its number: it may find what was deleted meanwhile, and leaves no row of it.
+#[test]
+fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_deletes() {
+    let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("b", "old").unwrap();
+    db.flush().unwrap();
+    // So that there is something to seal.
+    keyspace.put("z", "other").unwrap();
+    let (store, tree) = (keyspace.store(), keyspace.tree());
+    let probe = store.reader.rows.probe(tree.rows(), b"b");
+    let view = tree.view_owned();
+    assert!(store.buffers.seal(tree).unwrap());
+    keyspace.delete_range("a".."c").unwrap();
+    let at = store.ring.visible();
+    let mut lookup = Lookup::new(&b"b"[..], probe, &view, at, None);
+    let (value, depth) = store.reader.pages.run(&mut lookup, None).unwrap();
+    assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
+    store.reader.rows.keep(&lookup, &value.unwrap(), depth);
+    assert_eq!(keyspace.get("b").unwrap(), None);
+    // Others do.
+    keyspace.put("x", "kept").unwrap();
+    db.flush().unwrap();
+    let rows = db.statistics().rows;
+    keyspace.get("x").unwrap();
+    assert_eq!(db.statistics().rows.rows, rows.rows + 1);
+}
+
+/// A writer put a version in a memtable and forgot the key above, but not below yet: a reader finds the
+/// row there, which its number still sees, and leaves none above.
+#[test]
+fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
+    let scm = crate::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
+    let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).scm(scm);
+    let db = db.open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for key in ["a", "b"] {
+        keyspace.put(key, "old").unwrap();
+    }
+    db.flush().unwrap();
+    let (store, tree) = (keyspace.store(), keyspace.tree());
+    let (rows, owner) = (store.reader.rows.cache(), tree.rows());
+    let (at, expiry) = (store.ring.visible(), 0);
+    let fill = |key: &[u8], value: &[u8]| {
+        let hash = owner.hash(key_hash(key));
+        let row =
+            Row { key, value, packed: false, seqno: at, as_of: at, expiry, from: RowFrom::Device };
+        let _ = rows.fill(owner, hash, rows.vacancy(owner, hash).unwrap(), row);
+    };
+    let is_above = |key: &[u8]| {
+        let hash = owner.hash(key_hash(key));
+        rows.get(owner, key, hash, at, &mut Vec::new()).is_some()
+    };
+    let is_below = |key: &[u8]| {
+        let hash = owner.hash(key_hash(key));
+        rows.get_below(owner, key, hash, at, &mut Vec::new()).is_some()
+    };
+    // Until both left for the tier below: now and then one's bucket changes on its way.
+    let mut numbers = 0u64..;
+    for _ in 0..20 {
+        fill(b"a", b"old");
+        fill(b"b", b"old");
+        for number in numbers.by_ref().take(40_000) {
+            fill(&number.to_be_bytes(), &[7; 1900]);
+            if is_below(b"a") && is_below(b"b") {
+                break;
+            }
+            if number % 64 == 0 {
+                rows.write_below();
+            }
+        }
+        if is_below(b"a") && is_below(b"b") {
+            break;
+        }
+    }
+    let newer = Seqno::new(at.get() + 1);
+    let view = tree.view_owned();
+    let memtable = view.memtable_for(newer);
+    let size = WriteSize { entries: 1, bytes: 4, ranges: 0, range_bytes: 0 };
+    memtable.reserve(size).unwrap();
+    let trailer = Trailer::new(newer, EntryKind::Put);
+    memtable.insert(b"a", trailer, b"new", || store.snapshots.horizon(&store.ring));
+    for (key, rises) in [(b"a", false), (b"b", true)] {
+        let probe = store.reader.rows.probe(owner, key);
+        let found = store.reader.rows.get(&view, key, probe, at, None).unwrap();
+        assert_eq!((&found.value.bytes[..], found.is_below), (&b"old"[..], true));
+        assert_eq!(is_above(key), rises, "{key:?}");
+    }
+}
+
+/// A batch in a memtable after the view's, one of whose keys has a row: whoever reads both keys would see
+/// half of it.
+#[test]
+fn many_keys_are_read_in_a_view_that_has_all_that_rows_may_have() {
+    let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let write = |value: &str| {
+        let mut batch = crate::WriteBatch::new();
+        batch.put(&keyspace, "a", value).unwrap();
+        batch.put(&keyspace, "b", value).unwrap();
+        db.write(&batch).unwrap();
+    };
+    write("old");
+    let (store, tree) = (keyspace.store(), keyspace.tree());
+    let written = Cell::new(false);
+    // What comes between the view and the number, the first time.
+    let visible = || {
+        if !written.replace(true) {
+            assert!(store.buffers.seal(tree).unwrap());
+            write("new");
+            db.flush().unwrap();
+            assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"new"[..]));
+        }
+        store.ring.visible()
+    };
+    let read = |view: &Arc<View>, at| -> Vec<_> {
+        let values = keyspace.multi_get_at(&["a", "b"], Arc::clone(view), at).unwrap();
+        values.into_iter().map(|value| value.unwrap().unwrap()).collect()
+    };
+    let (view, at) = tree.read_view(visible);
+    assert_eq!(read(&view, at), ["new", "old"], "what one key's moment is not for");
+    written.set(false);
+    write("old");
+    let (view, at) = tree.batch_read_view(visible);
+    assert_eq!(read(&view, at), ["new", "new"]);
+}

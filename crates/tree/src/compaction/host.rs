@@ -1,0 +1,18 @@
+//! What compaction needs of the engine.
+
+use std::fmt;
+
+use base::Executor;
+
+/// The engine, as compaction sees it.
+pub trait CompactionHost: Send + Sync + fmt::Debug {
+    /// Where background work runs, and its clock.
+    fn executor(&self) -> &dyn Executor;
+
+    /// The size at which a memtable is sealed now, bytes: the unit in which runs are planned.
+    fn memtable_bytes(&self) -> u64;
+
+    /// The compaction debt changed. `runs` is the fullness of the fullest level of any tree, `space` the
+    /// stored bytes over the most that is allowed; writers are delayed above 1.
+    fn debt_changed(&self, runs: f64, space: f64);
+}

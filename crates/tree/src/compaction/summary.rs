@@ -1,0 +1,118 @@
+//! What the planner is told of a tree: plain data made from a version.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use compact::{Horizon, plan};
+use table::Table;
+
+use crate::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
+use base::KeyRange;
+use manifest::TableEntry;
+
+/// The runs of `version`, newest first.
+pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
+    let run = |run: &Arc<Run>| plan::RunSummary {
+        id: run.id(),
+        pieces: run.pieces().iter().map(|it| piece(it)).collect(),
+    };
+    version.runs().iter().map(run).collect()
+}
+
+/// The value files of `version`.
+pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
+    let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
+        id: file.id(),
+        bytes: file.value_bytes(),
+        stays: file.is_staying(),
+    };
+    version.value_files().into_iter().map(summary).collect()
+}
+
+fn piece(piece: &Piece) -> plan::Piece {
+    let range = piece.range();
+    plan::Piece {
+        file: Arc::clone(piece.file().facts()),
+        level: piece.level(),
+        first: range.first.clone(),
+        end: range.end.clone(),
+        damaged: piece.file().is_damaged(),
+    }
+}
+
+/// The rectangles that jobs work on.
+pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
+    let area = |rectangle: &Rectangle| plan::Area {
+        newest: rectangle.newest,
+        oldest: rectangle.oldest,
+        first: rectangle.range.first.clone(),
+        end: rectangle.range.end.clone(),
+        bytes: rectangle.bytes,
+    };
+    busy.iter().map(area).collect()
+}
+
+/// What does not change about a table file.
+pub fn facts(file: &TableFile) -> plan::FileSummary {
+    let entry = file.entry();
+    let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
+    let superseded = file.table().map_or_else(|_| Default::default(), |it| superseded(entry, it));
+    plan::FileSummary {
+        id: entry.id,
+        bytes: entry.file_bytes,
+        entries: entry.entries,
+        deletes: entry.deletes,
+        range_deletes: entry.range_deletes,
+        latest_expiry: entry.latest_expiry,
+        seqno_max: entry.seqno_max,
+        splits: splits.into_iter().map(|(key, bytes)| (Bytes::from(key), bytes)).collect(),
+        values: entry.values.clone(),
+        superseded,
+    }
+}
+
+/// What `table` says of versions that were kept for snapshots, in bytes of its file and of the values it
+/// points at.
+fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
+    let properties = table.properties();
+    let values: u64 = entry.values.iter().map(|(_, bytes)| *bytes).sum();
+    let raw = (properties.raw_bytes.saturating_add(values)).max(1);
+    let part = (properties.superseded_bytes as f64 / raw as f64).min(1.0);
+    plan::Superseded {
+        bytes: (entry.file_bytes.saturating_add(values) as f64 * part).ceil() as u64,
+        oldest: properties.superseded_min,
+        by: properties.superseding_max,
+    }
+}
+
+/// About what `piece` holds of `range` for `readers`: its bytes, and those of the long values that it points
+/// at, without versions that were kept for others.
+pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
+    let file = piece.file().facts();
+    let bytes = bytes_within(piece, &piece.range().intersection(range));
+    let part = bytes as f64 / file.bytes.max(1) as f64;
+    let beside = file.value_bytes() as f64 - file.superseded.garbage(readers) as f64;
+    bytes.saturating_add_signed((beside * part) as i64)
+}
+
+/// About the bytes that `piece` has of its file.
+pub fn bytes_of(piece: &Piece) -> u64 {
+    bytes_within(piece, piece.range())
+}
+
+/// About the bytes of `range` that the file of `piece` has.
+fn bytes_within(piece: &Piece, range: &KeyRange) -> u64 {
+    let file = piece.file().facts();
+    if *range == piece.entry().range {
+        return file.bytes;
+    }
+    let before = |key: &[u8]| {
+        let at = file.splits.partition_point(|(split, _)| &**split <= key);
+        at.checked_sub(1).and_then(|at| file.splits.get(at)).map_or(0, |(_, bytes)| *bytes)
+    };
+    let end = match &range.end {
+        Some(end) if piece.entry().range.is_end_after(end) => before(end),
+        _ => file.bytes,
+    };
+    end.saturating_sub(before(&range.first))
+}

@@ -1,0 +1,130 @@
+//! Those who ask for merges and wait for them.
+
+use std::time::Duration;
+
+use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle};
+use compact::plan::ManualRange;
+
+use super::compactor_state::CompactorState;
+use super::keyspace_state::KeyspaceCompactionState;
+use super::request::Request;
+use super::{CompactionProgress, Compactor};
+use crate::Tree;
+use base::KeyRange;
+
+impl Compactor {
+    pub(super) fn end_requests(&self, keyspace: Option<KeyspaceId>, why: &dyn Fn() -> Error) {
+        let mut state = self.state.lock();
+        let open = state.requests.values_mut().filter(|request| request.ended.is_none());
+        for request in open.filter(|it| keyspace.is_none_or(|id| it.keyspace == id)) {
+            request.ended = Some(Err(why()));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Asks for `range` of `tree` to be merged into one run; its number.
+    pub fn request(&self, tree: &Tree, range: &KeyRange) -> u64 {
+        let newest = tree.view().version.runs().first().map_or(base::RunId(0), |run| run.id());
+        let range = ManualRange { first: range.first.clone(), end: range.end.clone(), newest };
+        let mut state = self.state.lock();
+        let id = state.id();
+        state.requests.insert(id, Request::new(tree.id(), range));
+        drop(state);
+        self.wake();
+        id
+    }
+
+    /// Takes requests back.
+    pub fn withdraw(&self, requests: &[u64]) {
+        let mut state = self.state.lock();
+        requests.iter().for_each(|id| drop(state.requests.remove(id)));
+    }
+
+    pub fn progress(&self, requests: &[u64]) -> CompactionProgress {
+        let state = self.state.lock();
+        let own = || requests.iter().filter_map(|id| state.requests.get(id));
+        let bytes_total = own().map(|request| request.total).sum();
+        CompactionProgress { bytes_total, bytes_left: own().map(|request| request.left).sum() }
+    }
+
+    /// Whether all of `requests` are done.
+    pub fn is_finished(&self, requests: &[u64]) -> bool {
+        let state = self.state.lock();
+        requests
+            .iter()
+            .filter_map(|id| state.requests.get(id))
+            .all(|request| request.ended.is_some())
+    }
+
+    /// Waits until all of `requests` are done, and the files that nobody needs any more are gone; the first
+    /// failure.
+    pub fn wait(&self, requests: &[u64]) -> Result<()> {
+        let waited = self.wait_until(|state| {
+            let mut own = requests.iter().filter_map(|id| state.requests.get(id));
+            if own.clone().any(|request| request.ended.is_none()) {
+                return None;
+            }
+            Some(own.find_map(|request| request.ended.clone()?.err()).map_or(Ok(()), Err))
+        });
+        self.env.obsolete.purge();
+        waited
+    }
+
+    /// Waits until no keyspace has anything to merge, as if nobody wrote, and the files that nobody needs
+    /// any more are gone. What failed before is tried again at once.
+    ///
+    /// # Errors
+    /// Why merges fail, or that there is no space for them.
+    pub fn wait_until_settled(&self) -> Result<()> {
+        let start = {
+            let mut state = self.state.lock();
+            state.settling += 1;
+            state.settlings += 1;
+            state.books.values_mut().for_each(KeyspaceCompactionState::try_again);
+            state.idle_looks
+        };
+        self.wake();
+        let waited = self.wait_until(|state| {
+            // Nothing is looked at any more.
+            if let Some(error) = self.env.manifest.poisoned() {
+                return Some(Err(Error::poisoned_by("manifest", &error)));
+            }
+            let failed = state.books.values().filter(|book| book.is_paused(self.now()));
+            if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
+                return Some(Err(error));
+            }
+            let is_over = state.idle_looks > start;
+            let short = || state.books.values().find_map(|book| book.short.clone());
+            is_over.then(|| short().map_or(Ok(()), Err))
+        });
+        self.state.lock().settling -= 1;
+        self.env.obsolete.purge();
+        waited
+    }
+
+    fn wait_until(
+        &self,
+        mut is_done: impl FnMut(&CompactorState) -> Option<Result<()>>,
+    ) -> Result<()> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(result) = is_done(&state) {
+                    return result;
+                }
+                if state.closed {
+                    return Err(Error::closed("store"));
+                }
+                let tasks = self.tasks.get();
+                if tasks.is_some_and(|tasks| tasks.iter().all(TaskHandle::is_finished)) {
+                    return Err(Error::new(ErrorKind::Poisoned, "merges").got("a panic"));
+                }
+                self.changed.wait_for(&mut state, Duration::from_millis(1));
+            }
+            if !self.host.executor().help() {
+                // Asleep until its time comes, where nothing else wakes it.
+                self.wake();
+            }
+        }
+    }
+}

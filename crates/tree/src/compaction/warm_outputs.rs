@@ -1,0 +1,198 @@
+//! What a merge carries over to the tier below DRAM: before it, which keys of its inputs were asked for,
+//! from the pages of theirs that are cached; while its outputs are verified, their pages with such keys,
+//! as stored; once they are installed, the inputs' pages go.
+//!
+//! The job bears the keys by value, and whoever runs it says which pages hold them (`compact::hot_ranges`,
+//! `table::Writer::set_hot`): it may be another process. Whether a page is taken is the tier's to say
+//! (`cache::ScmTier::carry`). No reader or writer waits for any of this. I6, I8: pages go by the digests of
+//! their files, and were verified: an output that is never installed costs slots, and no wrong answer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Result, RunId};
+use cache::{LiveFile, PageCache, PageKey, PageKind, ScmTier};
+use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
+use media::{Buf, Purpose};
+use table::{Bounds, Header, Table, verify_page};
+
+use crate::Piece;
+use read::CACHED_RUN_PAGES_MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub struct WarmOutputs {
+    cache: Arc<PageCache>,
+    tier: Arc<ScmTier>,
+    /// Slots that pages of inputs leave, and that no output took yet.
+    places: u32,
+    /// Pages of inputs that are of no more use, where their files stay.
+    gone: Vec<(u64, Range<u32>)>,
+    /// Files of outputs that were offered, and their last pages. Nobody else keeps them until they are
+    /// installed.
+    offered: Vec<(u64, u32, LiveFile)>,
+}
+
+/// A survey takes no more keys once those of hot pages take this much, which the last of them may pass: the
+/// hottest of them are told.
+pub const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
+
+impl WarmOutputs {
+    /// The slots that the outputs may take in SCM: as many as the inputs leave.
+    #[must_use]
+    pub const fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// What is to be carried over from `inputs`, pieces of runs of which the keys of `range` are merged,
+    /// and these of the keys that were asked for; none where there is no tier. Reads a page at most for a
+    /// partition, where pages of it are warm and their metadata had to leave memory: writers who need all
+    /// of it are who merges come from.
+    pub fn survey(
+        cache: &Arc<PageCache>,
+        inputs: &[(RunId, Arc<Piece>)],
+        range: &KeyRange,
+    ) -> Option<(Self, Vec<KeyRange>)> {
+        let tier = Arc::clone(cache.below().filter(|tier| tier.failure().is_none())?);
+        let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
+        let mut it = Self { cache, tier, places: 0, gone, offered };
+        let heat = it.heat(inputs, range);
+        Some((it, hot_ranges(heat)))
+    }
+
+    /// What the inputs' pages say, run by run.
+    pub fn heat(&mut self, inputs: &[(RunId, Arc<Piece>)], range: &KeyRange) -> Vec<RunHeat> {
+        let mut bytes_left = SURVEY_BYTES_MAX;
+        let mut runs = Vec::new();
+        for pieces in inputs.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut heat = RunHeat::default();
+            for (_, piece) in pieces {
+                // A table that contradicts itself is the merge's to complain of.
+                if let Ok(table) = piece.table() {
+                    let is_whole = range.covers(piece.range());
+                    let part = piece.range().intersection(range);
+                    let _ = self.look_at(table, &part, is_whole, &mut heat, &mut bytes_left);
+                }
+            }
+            runs.push(heat);
+        }
+        runs
+    }
+
+    fn look_at(
+        &mut self,
+        table: &Arc<Table>,
+        part: &KeyRange,
+        is_whole: bool,
+        heat: &mut RunHeat,
+        bytes_left: &mut usize,
+    ) -> Result<()> {
+        let file = table.footer().digest;
+        let partitions = table.partitions_in(&Bounds::from(part))?;
+        for number in partitions.clone() {
+            let partition = table.partition(number)?;
+            heat.pages += u64::from(partition.data_pages());
+            let mut meta = None;
+            for page in partition.first_page..partition.meta_page {
+                let warmth = self.warmth(PageKey { file, page });
+                if warmth == 0 || *bytes_left == 0 {
+                    continue;
+                }
+                // A damaged one is the merge's to complain of.
+                let found = meta.get_or_insert_with(|| self.meta_page(table, partition.meta_page));
+                let Some(meta) = found else { continue };
+                let Some((first, last)) = table.keys_within(number, meta, page)? else { continue };
+                // A key whose versions lie on several pages ends one and begins the next.
+                let is_last = last == table.properties().last_key || first == last;
+                let keys = match is_last {
+                    true => KeyRange::through(&first, &last),
+                    false => KeyRange::new(&first, Some(&last)),
+                };
+                let keys = keys.intersection(part);
+                *bytes_left = bytes_left.saturating_sub(keys.key_bytes());
+                heat.hot.push((keys, warmth));
+            }
+            self.places += u32::from(self.lies_below(PageKey { file, page: partition.meta_page }));
+        }
+        // Those at both ends may hold keys that stay; a file of which nothing stays goes as a whole.
+        let inner = partitions.start + 1..partitions.end.saturating_sub(1);
+        if !is_whole && !inner.is_empty() {
+            let first = table.partition(inner.start)?.first_page;
+            self.gone.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
+        }
+        Ok(())
+    }
+
+    fn lies_below(&self, key: PageKey) -> bool {
+        self.tier.warmth(key).is_some()
+    }
+
+    /// How often a page was asked for; a slot that it leaves is counted.
+    fn warmth(&mut self, key: PageKey) -> u8 {
+        let below = self.tier.warmth(key);
+        self.places += u32::from(below.is_some());
+        let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
+        below.unwrap_or(0).max(above)
+    }
+
+    /// A metadata page, from memory or from the table.
+    fn meta_page(&self, table: &Arc<Table>, number: u32) -> Option<Box<[u8]>> {
+        let key = PageKey { file: table.footer().digest, page: number };
+        if let Some((frame, _)) = self.cache.peek(key) {
+            return Some(frame.to_vec().into());
+        }
+        if let Some(page) = self.tier.peek(key) {
+            return Some(page);
+        }
+        let at = u64::from(number) * PAGE_BYTES as u64;
+        let (page, read) = table.file().read(at, Buf::pages(1), Purpose::Compaction);
+        let is_right = read.is_ok() && verify_page(table.seed(), number, &page).is_ok();
+        is_right.then(|| page.to_vec().into())
+    }
+
+    /// Offers a page of an output.
+    pub fn offer(&mut self, page: HotPage<'_>) {
+        let HotPage { file, number, bytes } = page;
+        let (Ok(header), Some(content)) = (Header::parse(bytes), bytes.first_chunk::<PAGE_BYTES>())
+        else {
+            return;
+        };
+        if header.run_pages() > CACHED_RUN_PAGES_MAX as usize {
+            return;
+        }
+        let kind = match header.kind {
+            table::PageKind::Data => PageKind::Data,
+            _ => PageKind::Meta,
+        };
+        let key = PageKey { file, page: number };
+        if self.offered.last().is_none_or(|(last, ..)| *last != file) {
+            self.offered.push((file, 0, self.cache.keep_file(file)));
+        }
+        // Whoever writes below may be slower than what is written here: a merge can wait, and who asks for
+        // the page next would not find it.
+        if self.tier.is_behind() {
+            self.tier.step(&self.cache);
+        }
+        if self.tier.carry(&self.cache, (key, kind), content, self.places) {
+            self.places -= 1;
+            if let Some((_, end, _)) = self.offered.last_mut() {
+                *end = number + 1;
+            }
+        }
+    }
+
+    /// The outputs are there for readers: inputs' pages are of no more use.
+    pub fn installed(&self) {
+        for (file, pages) in &self.gone {
+            self.tier.remove_pages(*file, pages.clone());
+        }
+    }
+
+    /// The outputs will never be.
+    pub fn discarded(&self) {
+        for (file, pages, _) in &self.offered {
+            self.tier.remove_pages(*file, 0..*pages);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The range deletes of a memtable: added by any number of writers, searched without a lock.
+//!
+//! They are kept in segments of about doubling sizes, each cut into fragments
+//! ([`table::RangeDeletes`]) and searched by one binary search. A delete begins as a segment of its
+//! own; the next one merges those before it where they are of like size. So *n* deletes lie in
+//! about log *n* segments, and each is merged about log *n* times.
+//!
+//! A segment answers for the newest delete of a key only. So no segment spans a reader: those before
+//! what a snapshot sees, or before what is visible, are not merged with those after. A reader whose
+//! number yet lies within a segment, because it was taken while the segment was made, looks at its
+//! deletes one by one.
+//!
+//! I1: a delete is here before its batch is published, so a reader finds all that it must see.
+//! Cost: a lookup where there are none is one relaxed load. Adding holds a mutex.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use base::{Account, Charge, Result, Seqno};
+use bytes::Bytes;
+use compact::Horizon;
+use parking_lot::Mutex;
+use table::{RangeDelete, RangeDeletes};
+
+/// Range deletes by key and age.
+#[derive(Debug)]
+pub struct DeletedRanges {
+    /// Whether there are any. A reader that must see one sees this: it was set before the delete
+    /// was published. `Relaxed`.
+    any: AtomicBool,
+    /// Oldest first, but for writers that overtake each other.
+    segments: ArcSwap<Vec<Arc<Segment>>>,
+    change: Mutex<()>,
+    account: Account,
+    charge: Mutex<Option<Charge>>,
+    charged: AtomicU64,
+}
+
+/// Deletes that are searched together.
+#[derive(Debug)]
+struct Segment {
+    deletes: Vec<Arc<RangeDelete>>,
+    /// The same, each fragment with its newest delete.
+    newest: Arc<RangeDeletes>,
+    first: Seqno,
+    last: Seqno,
+}
+
+/// What a delete takes beside its keys, bytes: itself, up to two fragments, and as many again while
+/// they are cut anew.
+const DELETE_BYTES: usize = 512;
+
+/// A segment is merged with the one after it where it is at most so many times as long.
+const RATIO: usize = 2;
+
+impl Segment {
+    fn of(delete: RangeDelete) -> Arc<Self> {
+        let (first, last) = (delete.seqno, delete.seqno);
+        let newest = Arc::new(RangeDeletes::build_newest([delete.clone()]));
+        Arc::new(Self { deletes: vec![Arc::new(delete)], newest, first, last })
+    }
+
+    /// The deletes of both.
+    fn merged(&self, other: &Self) -> Arc<Self> {
+        let newest = Arc::new(RangeDeletes::overlay(&self.newest, &other.newest));
+        let deletes = self.deletes.iter().chain(&other.deletes).cloned().collect();
+        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
+        Arc::new(Self { deletes, newest, first, last })
+    }
+
+    fn newest_covering(&self, key: &[u8], at: Seqno) -> Option<Seqno> {
+        if self.last <= at {
+            return self.newest.newest_covering(key, at);
+        }
+        let covers = |it: &&Arc<RangeDelete>| it.seqno <= at && *it.start <= *key && *key < *it.end;
+        self.deletes.iter().filter(covers).map(|delete| delete.seqno).max()
+    }
+}
+
+impl DeletedRanges {
+    /// Those of a memtable take about so much memory at most, and those of a batch: one table holds all of
+    /// what becomes of both, cut in fragments.
+    pub const BYTES_MAX: u64 = 16 << 20;
+
+    pub fn new(account: &Account) -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            segments: ArcSwap::default(),
+            change: Mutex::new(()),
+            account: account.clone(),
+            charge: Mutex::new(None),
+            charged: AtomicU64::new(0),
+        }
+    }
+
+    /// What `count` deletes with bounds of `bytes` in all are charged, bytes.
+    pub const fn reserved_bytes(count: usize, bytes: usize) -> u64 {
+        (count * DELETE_BYTES + bytes) as u64
+    }
+
+    /// Charges for deletes to come (I10).
+    ///
+    /// # Errors
+    /// `Retry` where the budget does not hold them; nothing is charged.
+    pub fn reserve(&self, count: usize, bytes: usize) -> Result<()> {
+        let more = Self::reserved_bytes(count, bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let mut charge = self.charge.lock();
+        match &mut *charge {
+            Some(charge) => charge.grow(more)?,
+            none => *none = Some(self.account.charge(more)?),
+        }
+        self.charged.fetch_add(more, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes charged.
+    pub fn bytes(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Relaxed)
+    }
+
+    /// Adds the deletion of the keys from `start` on and before `end`; an empty one is no end.
+    /// `readers` are those who read, and last what is visible now.
+    pub fn add(&self, start: &[u8], end: &[u8], seqno: Seqno, readers: &Horizon) {
+        let delete = match end {
+            [] => {
+                let end = Bytes::from_static(&base::AFTER_EVERY_KEY);
+                RangeDelete { start: Bytes::copy_from_slice(start), end, seqno }
+            }
+            _ => {
+                let both = Bytes::from([start, end].concat());
+                RangeDelete {
+                    start: both.slice(..start.len()),
+                    end: both.slice(start.len()..),
+                    seqno,
+                }
+            }
+        };
+        let _change = self.change.lock();
+        let mut segments = Vec::clone(&self.segments.load());
+        while let [.., older, newer] = segments.as_slice()
+            && older.deletes.len() <= RATIO * newer.deletes.len()
+            && !is_between(readers, older.first.min(newer.first), older.last.max(newer.last))
+        {
+            let merged = older.merged(newer);
+            segments.truncate(segments.len() - 2);
+            segments.push(merged);
+        }
+        segments.push(Segment::of(delete));
+        self.segments.store(Arc::new(segments));
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// The newest delete of `key` at or below `at`.
+    pub fn newest_covering(&self, key: &[u8], at: Seqno) -> Option<Seqno> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut newest = None;
+        for segment in self.segments.load().iter().rev() {
+            if segment.first <= at && newest.is_none_or(|newest| newest < segment.last) {
+                newest = newest.max(segment.newest_covering(key, at));
+            }
+        }
+        newest
+    }
+
+    /// A delete of some key from `start` on and before `end`, whose number is one that `is_wanted`.
+    /// Looks at all of them.
+    pub fn find(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        is_wanted: impl Fn(Seqno) -> bool,
+    ) -> Option<Seqno> {
+        if self.is_empty() {
+            return None;
+        }
+        let segments = self.segments.load();
+        let mut deletes = segments.iter().flat_map(|segment| &segment.deletes);
+        let overlaps = |it: &RangeDelete| {
+            is_wanted(it.seqno) && start < &*it.end && end.is_none_or(|end| *it.start < *end)
+        };
+        deletes.find(|delete| overlaps(delete)).map(|delete| delete.seqno)
+    }
+
+    /// What a reader at `at` sees, for a walk: every delete is in one of them.
+    pub fn seen_at(&self, at: Seqno) -> Vec<Arc<RangeDeletes>> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let seen = |segment: &Arc<Segment>| {
+            if segment.last <= at {
+                return Arc::clone(&segment.newest);
+            }
+            let seen = segment.deletes.iter().filter(|delete| delete.seqno <= at);
+            Arc::new(RangeDeletes::build_newest(seen.map(|delete| RangeDelete::clone(delete))))
+        };
+        let segments = self.segments.load();
+        segments.iter().filter(|segment| segment.first <= at).map(seen).collect()
+    }
+
+    /// All of them, with the numbers that `readers` can tell apart; once no writer adds any.
+    pub fn all_for(&self, readers: &Horizon) -> RangeDeletes {
+        let segments = self.segments.load();
+        let deletes = segments.iter().flat_map(|segment| &segment.deletes);
+        let deletes = deletes.map(|delete| RangeDelete::clone(delete));
+        RangeDeletes::build_for(deletes, readers.seqnos())
+    }
+}
+
+/// Whether someone reads at or after `first` and before `last`.
+fn is_between(readers: &Horizon, first: Seqno, last: Seqno) -> bool {
+    let from = readers.seqnos().partition_point(|reader| *reader < first);
+    readers.seqnos().get(from).is_some_and(|reader| *reader < last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    fn key(number: u64) -> Vec<u8> {
+        format!("{number:02}").into_bytes()
+    }
+
+    fn horizon(numbers: &[u64]) -> Horizon {
+        Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
+    }
+
+    /// Against a list, for readers that snapshots hold and for those that stand anywhere.
+    #[test]
+    fn a_reader_sees_the_newest_delete_that_it_may() {
+        let (mut rng, seed) = Rng::from_env();
+        for round in 0..20 {
+            let ranges = DeletedRanges::new(&Account::unlimited("test"));
+            assert!(ranges.is_empty() && ranges.seen_at(Seqno::MAX).is_empty());
+            let mut list = Vec::new();
+            let mut snapshots = Vec::new();
+            let mut visible = 0;
+            for number in 1..200 {
+                // Writers overtake each other by one.
+                let seqno = if number % 5 == 0 {
+                    number + 1
+                } else {
+                    number - u64::from(number % 5 == 1 && number > 1)
+                };
+                let (start, end) = (rng.below(40), 1 + rng.below(60));
+                let end = if end > start { key(end) } else { Vec::new() };
+                let start = if rng.one_in(9) { Vec::new() } else { key(start) };
+                let mut readers = snapshots.clone();
+                readers.push(visible);
+                ranges.add(&start, &end, Seqno::new(seqno), &horizon(&readers));
+                list.push((start, end, seqno));
+                if number % 5 != 0 {
+                    visible = number;
+                }
+                if rng.one_in(20) {
+                    snapshots.push(visible);
+                }
+                let at = match rng.below(3) {
+                    0 => visible,
+                    1 => rng.below(visible + 1),
+                    _ => snapshots.last().copied().unwrap_or(0),
+                };
+                for probe in 0..60 {
+                    let probe = key(probe);
+                    let covers = |(start, end, seqno): &&(Vec<u8>, Vec<u8>, u64)| {
+                        *seqno <= at && *start <= probe && (end.is_empty() || probe < *end)
+                    };
+                    let expected = list.iter().filter(covers).map(|(.., seqno)| *seqno).max();
+                    let at = Seqno::new(at);
+                    let found = ranges.newest_covering(&probe, at).map(Seqno::get);
+                    assert_eq!(found, expected, "TERRACE_SEED={seed} round {round}");
+                    let seen = ranges.seen_at(at);
+                    let walked = seen.iter().filter_map(|it| it.newest_covering(&probe, at)).max();
+                    assert_eq!(walked.map(Seqno::get), expected, "TERRACE_SEED={seed}");
+                }
+            }
+            let all = ranges.all_for(&horizon(&[visible]));
+            assert_eq!(
+                all.newest_covering(b"00", Seqno::MAX),
+                ranges.newest_covering(b"00", Seqno::MAX)
+            );
+        }
+    }
+
+    /// Counted, not timed: how many segments a lookup searches, and how often each delete is cut.
+    #[test]
+    fn segments_are_few_and_cut_seldom() {
+        let ranges = DeletedRanges::new(&Account::unlimited("test"));
+        let (mut most, mut cut) = (0, 0);
+        for number in 1..5000 {
+            let before = ranges.segments.load_full();
+            let delete = (number * 7919 % 5000) * 10;
+            let (start, end) = (format!("{delete:06}"), format!("{:06}", delete + 5));
+            ranges.add(
+                start.as_bytes(),
+                end.as_bytes(),
+                Seqno::new(number),
+                &horizon(&[number - 1]),
+            );
+            let after = ranges.segments.load_full();
+            let is_new = |it: &&Arc<Segment>| !before.iter().any(|old| Arc::ptr_eq(old, it));
+            cut += after.iter().filter(is_new).map(|it| it.deletes.len()).sum::<usize>();
+            most = most.max(after.len());
+        }
+        assert!(most <= 14, "{most} segments");
+        assert!(cut <= 5000 * 30, "{cut} deletes cut");
+    }
+
+    #[test]
+    fn memory_is_charged_before_it_is_taken() {
+        let budget = base::Budget::new(1 << 20);
+        let account = budget.account("test");
+        let ranges = DeletedRanges::new(&account);
+        ranges.reserve(0, 0).unwrap();
+        assert_eq!(ranges.bytes(), 0);
+        ranges.reserve(1500, 20).unwrap();
+        assert_eq!((ranges.bytes(), account.used()), (768_020, 768_020));
+        assert!(ranges.reserve(1500, 0).unwrap_err().is_retryable());
+        assert_eq!(ranges.bytes(), 768_020);
+        drop(ranges);
+        assert_eq!(account.used(), 0);
+    }
+}

@@ -1,0 +1,294 @@
+//! A flush: one sealed memtable becomes one table, and a value file where it has long values.
+//!
+//! The files are written and synced, then one manifest record names it and raises the keyspace's
+//! flushed sequence number (I3), then readers see it in the memtable's place, then the log may
+//! free what it held (I7). Versions nobody can read any more are left out. A job takes bounded
+//! steps; a failed one leaves no trace but a used table id, and the memtable stays.
+
+use std::sync::Arc;
+
+use base::limits::VALUE_APART_BYTES;
+use base::{Codec, EntryKind, Error, Result, Seqno, TableId};
+use compact::{Horizon, OlderRanges, RetainedVersion, Retention, Rules, ValueSeparator};
+use media::Purpose;
+use table::{
+    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
+    ValuesSpec, ValuesSummary, Writer,
+};
+
+use crate::training::{Samples, is_worth_adopting, is_worth_training};
+use crate::{Memtable, Tree, TreeContext};
+use manifest::{Edit, TableEntry, ValuesEntry};
+
+/// A flush in progress.
+pub struct FlushJob {
+    tree: Arc<Tree>,
+    memtable: Arc<Memtable>,
+    /// Every write to the keyspace below this is in the memtable or in tables.
+    below: Seqno,
+    cursor: arena::Cursor,
+    /// The memtable's range deletes.
+    ranges: RangeDeletes,
+    /// What every reader to come is told at least, Unix milliseconds.
+    now_ms: u64,
+    /// Whether anything was held against the time.
+    is_timed: bool,
+    retention: Retention,
+    output: Output,
+}
+
+/// What a flush writes, once something survives.
+struct Output {
+    tree: Arc<Tree>,
+    memtable: Arc<Memtable>,
+    writer: Option<(Writer, ValueSeparator)>,
+}
+
+/// What a finished flush did.
+#[derive(Clone, Copy, Debug)]
+pub struct Flushed {
+    pub below: Seqno,
+    /// Of the table.
+    pub file_bytes: u64,
+    /// Of its value file.
+    pub values_bytes: u64,
+}
+
+/// Entries in one step: about a millisecond of work.
+const STEP_ENTRIES: usize = 2048;
+
+impl FlushJob {
+    /// A flush of `memtable`, which holds what `tree` has below `below` and in no table, for the readers of
+    /// `horizon` and all to come.
+    pub fn new(
+        env: &TreeContext,
+        tree: Arc<Tree>,
+        (memtable, below): (Arc<Memtable>, Seqno),
+        horizon: Horizon,
+    ) -> Result<Self> {
+        let mut cursor = memtable.map().cursor();
+        cursor.seek_first();
+        let ranges = memtable.deleted().all_for(&horizon);
+        let now_ms = env.timekeeper.firm();
+        let view = tree.view();
+        // What merges make of these tables meanwhile lies within the same bounds.
+        let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
+        let rules = Rules {
+            horizon,
+            now_ms,
+            below: OlderRanges::new(older),
+            operator: view.semantics.operator().ok().cloned(),
+        };
+        drop(view);
+        let retention = Retention::new(rules, &env.writer_account)?;
+        let output =
+            Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
+        let is_timed = false;
+        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, is_timed, retention, output })
+    }
+
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Does one step; the outcome with the last.
+    pub fn step(&mut self, env: &TreeContext) -> Result<Option<Flushed>> {
+        let Self { tree, cursor, ranges, retention, output, .. } = self;
+        let mut keep = |kept: RetainedVersion<'_>| output.add(env, kept);
+        for _ in 0..STEP_ENTRIES {
+            if !cursor.valid() {
+                retention.end_key(&mut keep)?;
+                self.add_ranges(env)?;
+                return self.finish(env).map(Some);
+            }
+            let (key, trailer) = (cursor.key(), cursor.trailer());
+            self.is_timed |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
+            let covering = match ranges.is_empty() {
+                true => &[][..],
+                false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
+            };
+            let row = env.renewal.prepare(tree.rows(), key);
+            retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
+            if let Some(hash) = row {
+                env.renewal.renew(tree, &env.ring, hash, key, (trailer, cursor.value()));
+            }
+            cursor.next();
+        }
+        Ok(None)
+    }
+
+    fn add_ranges(&mut self, env: &TreeContext) -> Result<()> {
+        let mut kept = Vec::new();
+        for Fragment { start, end, seqnos } in self.ranges.iter() {
+            kept.clear();
+            self.retention.range_deletes(start, Some(end), seqnos, &mut kept);
+            if !kept.is_empty() {
+                self.output.writer(env)?.0.add_range_delete(start, end, &kept)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, env: &TreeContext) -> Result<Flushed> {
+        let keyspace = self.tree.id();
+        let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
+        if let Some(log) = &env.log {
+            // A table must not outlive the log records before it: a batch over several keyspaces
+            // would come back in part.
+            log.sync(self.below.before())?;
+            // So that the log is freed without a record of its own.
+            edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
+        }
+        if self.is_timed {
+            // What was held to be expired is, for every reader to come.
+            edits.extend(env.timekeeper.tell(self.now_ms));
+        }
+        let Some((summary, values)) = self.output.finish(env)? else {
+            env.append(edits)?;
+            self.tree.version_edit().install_flushed(&self.memtable, None);
+            return Ok(Flushed { below: self.below, file_bytes: 0, values_bytes: 0 });
+        };
+        let id = summary.table;
+        let open = || {
+            let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
+            let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
+            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)?.whole()
+        };
+        let values_name = values.as_ref().map(|values| table::values_file_name(values.file));
+        let table_name = table::file_name(id);
+        let names: Vec<&str> =
+            [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
+        let opened = env.medium.sync_names(&names).and_then(|()| open());
+        // Its place holds until it is installed there.
+        let shape = self.tree.version_edit();
+        let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
+        entry.run = shape.place_newest(&entry.range);
+        let entry = Arc::new(entry);
+        let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
+        let table = opened.and_then(|table| {
+            let values = values.map(ValuesEntry::from);
+            edits.extend(values.map(|values| Edit::ValuesAdded { keyspace, values }));
+            edits.push(added);
+            env.append(edits)?;
+            Ok(table)
+        });
+        let table = table.inspect_err(|_| {
+            // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
+            // that cannot be removed goes at the next open.
+            if env.manifest.poisoned().is_none() {
+                for name in &names {
+                    let _ = env.medium.remove(name);
+                }
+            }
+        })?;
+        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
+        let values_bytes = values.map_or(0, |values| values.file_bytes);
+        Ok(Flushed { below: self.below, file_bytes: summary.file_bytes, values_bytes })
+    }
+}
+
+impl Output {
+    /// Adds a version that survives; its value apart where that is long.
+    fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
+        let (table, apart) = self.writer(env)?;
+        let placed = apart.place(kept.key, kept.trailer, kept.value)?;
+        kept.add_to(table, placed)
+    }
+
+    /// Ends the files, if anything survived; they are the caller's then.
+    fn finish(&mut self, env: &TreeContext) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
+        let Some((table, mut apart)) = self.writer.take() else { return Ok(None) };
+        let values = apart.finish()?;
+        let table = table.finish().inspect_err(|_| {
+            if let Some(values) = &values {
+                // Nobody names it; recovery removes what stays behind.
+                let _ = env.medium.remove(&table::values_file_name(values.file));
+            }
+        })?;
+        Ok(Some((table, values)))
+    }
+
+    /// The writers of the table and of what lies apart, created with the first that survives.
+    fn writer(&mut self, env: &TreeContext) -> Result<&mut (Writer, ValueSeparator)> {
+        if self.writer.is_none() {
+            self.writer = Some(self.create(env)?);
+        }
+        self.writer.as_mut().ok_or_else(|| Error::retry("a table writer"))
+    }
+
+    fn create(&self, env: &TreeContext) -> Result<(Writer, ValueSeparator)> {
+        // First: a manifest that failed gives none, and nothing else is tried then.
+        let ids = env.manifest.reserve_tables(2)?;
+        let (table, values) = (ids.start, TableId(ids.start.0 + 1));
+        let settings = env.options.load();
+        let dictionary = match settings.codec {
+            // A table without its dictionary is larger and no worse: shortages are no failure.
+            Codec::Zstd => self.dictionary(env).unwrap_or(None),
+            _ => None,
+        };
+        let spec = Spec {
+            store: env.store,
+            table,
+            keyspace: self.tree.id(),
+            codec: settings.codec,
+            level: settings.zstd_level,
+            dictionary,
+            filter_bits: FILTER_BITS_DEFAULT,
+            purpose: Purpose::Flush,
+        };
+        let values = ValuesSpec {
+            store: spec.store,
+            file: values,
+            keyspace: spec.keyspace,
+            codec: spec.codec,
+            level: spec.level,
+            purpose: spec.purpose,
+        };
+        let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
+        let apart = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
+        let table = Writer::create(&env.medium, spec, account)?;
+        // What a flush has set aside does not grow with its memtable; the open table takes as much again.
+        Ok((table.growing_on(&env.accounts.pinned), apart))
+    }
+
+    /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
+    /// this memtable.
+    fn dictionary(&self, env: &TreeContext) -> Result<Option<Arc<Dictionary>>> {
+        let keyspace = self.tree.id();
+        let (current, next) = env.manifest.dictionary(keyspace);
+        let current = current.map(|id| env.dictionaries.get(id)).transpose()?;
+        let account = env.dictionaries.account();
+        let samples = match Samples::draw(self.memtable.map(), account) {
+            Ok(samples) => samples,
+            Err(_) => return Ok(current),
+        };
+        let level = env.options.load().zstd_level;
+        let gain_of = |dictionary| samples.gain(dictionary, level, account);
+        let gain = current.as_ref().map(gain_of).transpose()?;
+        if !is_worth_training(self.tree.dictionary_gain(), gain) {
+            return Ok(current);
+        }
+        let candidate = match samples.train(account) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) | Err(_) => return Ok(current),
+        };
+        let trial = Arc::new(Dictionary::new(next, &candidate, account)?);
+        let new_gain = gain_of(&trial)?;
+        if !is_worth_adopting(gain.unwrap_or(0.0), new_gain) {
+            // Measured anew when it falls further.
+            self.tree.set_dictionary_gain(gain.unwrap_or(0.0));
+            return Ok(current);
+        }
+        drop(trial);
+        let adopted = env.dictionaries.add(next, &candidate)?;
+        let added = Edit::DictionaryAdded { keyspace, dictionary: next };
+        env.manifest.append(vec![added]).inspect_err(|_| {
+            // As with a table: a manifest that failed may name it all the same (I3).
+            if env.manifest.poisoned().is_none() {
+                env.dictionaries.withdraw(next);
+            }
+        })?;
+        self.tree.set_dictionary_gain(new_gain);
+        Ok(Some(adopted))
+    }
+}

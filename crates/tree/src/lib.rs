@@ -1,0 +1,54 @@
+//! The LSM tree of a keyspace: memtables and a version of its tables, the reads and merging iterators over them,
+//! flushes, and compaction.
+//!
+//! Level 5 (docs/ARCHITECTURE.md). The engine above owns the log, commits and the background tasks; a tree knows
+//! neither of a store nor of other keyspaces.
+
+#![expect(
+    missing_docs,
+    reason = "this crate was cut out of a larger one; its words are written next"
+)]
+
+pub mod compaction;
+mod context;
+mod deleted_ranges;
+mod dictionaries;
+pub mod events;
+mod flush;
+mod memtable;
+mod obsolete_files;
+mod options;
+mod packing;
+mod purge_task;
+mod quarantine;
+pub mod reads;
+mod row_renewal;
+mod semantics;
+mod snapshot_list;
+mod table_file;
+mod timekeeper;
+mod training;
+mod tree;
+mod trees;
+mod value_file;
+mod version;
+
+pub use context::TreeContext;
+pub use deleted_ranges::DeletedRanges;
+pub use dictionaries::StoreDictionaries;
+pub use flush::FlushJob;
+pub use memtable::Memtable;
+pub use obsolete_files::{ObsoleteFile, ObsoleteFiles};
+pub use options::{LiveOptions, TreeOptions};
+pub use packing::Packing;
+pub use purge_task::PurgeTask;
+pub use quarantine::Quarantine;
+pub use row_renewal::RowRenewal;
+pub use semantics::{Semantics, Uses};
+pub use snapshot_list::SnapshotList;
+pub use table_file::TableFile;
+pub use timekeeper::{ClockStatistics, ClockTask, Timekeeper, days};
+pub use tree::{Tree, VersionEditGuard, View};
+pub use trees::Trees;
+pub use value_file::{ValueFile, ValueFiles};
+pub use version::{Change, Piece, Rectangle, Run, Version};

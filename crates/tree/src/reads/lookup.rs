@@ -1,0 +1,277 @@
+//! The search for one key: memtables newest first, then tables newest first, until its value is
+//! known.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use base::{EntryKind, Result, Seqno, Trailer};
+use bytes::Bytes;
+use cache::rows::Vacancy;
+use read::{PageFile, ReadOp};
+use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
+
+use super::Probe;
+use super::resolver::{Known, Resolver, Value};
+use crate::{Memtable, Piece, View};
+
+/// Values up to this size are copied out of a memtable, bytes: a copy costs little, and the memory of a whole
+/// memtable would be kept for as long as the caller keeps the value.
+const COPY_BYTES_MAX: usize = 64 << 10;
+
+/// Finds the value of a key that is visible at a sequence number.
+///
+/// `K` holds the key, `V` the view; a blocking get borrows both, a queued one owns them.
+pub struct Lookup<K, V> {
+    key: K,
+    view: V,
+    /// The number it reads at.
+    as_of: Seqno,
+    /// The newest version that is still to be found.
+    at: Trailer,
+    probe: Probe,
+    /// Whether a version was met, and its number where it was the first and a table had it.
+    met: bool,
+    first_in_table: Option<Seqno>,
+    memtables_searched: bool,
+    /// The next run to search.
+    run: usize,
+    /// The newest range delete over the key in the table that is searched: it ends the search.
+    deleted: Option<Seqno>,
+    search: Option<Search<K>>,
+    resolver: Resolver,
+    /// The read of the value, where that lies apart: it ends the lookup.
+    fetch: Option<Box<ValueRead>>,
+}
+
+/// The search of one table.
+enum Search<K> {
+    /// For the newest version.
+    Newest(PointRead<K>),
+    /// On from an operand, through what lies under it.
+    Older(Box<TableCursor>),
+}
+
+impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
+    /// A search for `key` as of `at`, at the time `now` in Unix milliseconds; none: whenever it
+    /// first matters. `probe` is the key's, taken before the view.
+    pub fn new(key: K, probe: Probe, view: V, at: Seqno, now: Option<u64>) -> Self {
+        Self {
+            key,
+            view,
+            as_of: at,
+            at: Trailer::seek(at),
+            probe,
+            met: false,
+            first_in_table: None,
+            memtables_searched: false,
+            run: 0,
+            deleted: None,
+            search: None,
+            resolver: Resolver::new(now),
+            fetch: None,
+        }
+    }
+
+    /// `Some` where memtables tell the key's value, or that it has none.
+    fn search_memtables(&mut self) -> Result<Option<Known>> {
+        let key = self.key.as_ref();
+        for memtable in self.view.memtables() {
+            let deleted = memtable.deleted().newest_covering(key, self.at.seqno());
+            while let Some((trailer, value)) = version_in(memtable, key, self.at)
+                && deleted.is_none_or(|deleted| deleted < trailer.seqno())
+            {
+                self.met = true;
+                let known = self.resolver.older(&self.view.semantics, key, trailer, value, None)?;
+                if known.is_some() {
+                    return Ok(known);
+                }
+                self.at = Trailer::seek(trailer.seqno().before());
+            }
+            if deleted.is_some() {
+                return self.resolver.end(&self.view.semantics, key).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The piece that is searched: of the run before the next.
+    fn piece(&self) -> Option<&Arc<Piece>> {
+        let run = self.view.version.runs().get(self.run.checked_sub(1)?)?;
+        run.find(self.key.as_ref())
+    }
+
+    /// The end of the lookup, or the read it ends with.
+    fn end(&mut self, known: Known) -> Result<Step<Option<Value>>> {
+        match known {
+            Known::Value(value) => Ok(Step::Ready(value)),
+            Known::ValueSeparator(read) => {
+                self.fetch = Some(read);
+                self.fetch(None)
+            }
+        }
+    }
+
+    /// Goes on with the read of the value.
+    fn fetch(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
+        let Some(read) = &mut self.fetch else { return Ok(Step::Ready(None)) };
+        let key = self.key.as_ref();
+        Ok(match read.step(key, supplied)? {
+            Step::Need(span) => Step::Need(span),
+            Step::Ready(bytes) => {
+                Step::Ready(self.resolver.fetched(&self.view.semantics, key, bytes)?)
+            }
+        })
+    }
+
+    /// The search of the next table that may hold the key.
+    fn next_table(&mut self) -> Result<Option<Search<K>>> {
+        let key = self.key.as_ref();
+        while let Some(run) = self.view.version.runs().get(self.run) {
+            self.run += 1;
+            if let Some(handle) = run.find(key) {
+                let table = Arc::clone(handle.table()?);
+                self.deleted = table.range_deletes().newest_covering(key, self.at.seqno());
+                let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
+                return Ok(Some(Search::Newest(point)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>> Lookup<K, V> {
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What its key is known by, where its row may be left.
+    pub(super) fn probe(&self) -> Option<Probe> {
+        self.probe.vacancy.map(|_| self.probe)
+    }
+
+    /// What a row of the value would be known by, where one may be left: the number of the version
+    /// that alone says the value, in a table itself, and the number as of which it is the newest.
+    pub(super) fn row(&self) -> Option<(Probe, Vacancy, Seqno, Seqno)> {
+        let seqno = self.first_in_table.filter(|_| self.fetch.is_none())?;
+        Some((self.probe, self.probe.vacancy?, seqno, self.as_of))
+    }
+}
+
+/// The newest version of `key` at or before `at`.
+fn version_in(memtable: &Memtable, key: &[u8], at: Trailer) -> Option<(Trailer, Bytes)> {
+    let (trailer, value) = memtable.map().get(key, at)?;
+    if value.len() <= COPY_BYTES_MAX {
+        return Some((trailer, Bytes::copy_from_slice(value)));
+    }
+    let (trailer, value) = memtable.map().get_shared(key, at)?;
+    Some((trailer, Bytes::from_owner(value)))
+}
+
+impl<K: AsRef<[u8]>> Search<K> {
+    /// The next version of `key`, newest first.
+    fn step(
+        &mut self,
+        key: &[u8],
+        supplied: Option<Pages>,
+    ) -> Result<Step<Option<(Trailer, Bytes)>>> {
+        match self {
+            Self::Newest(point) => Ok(match point.step(supplied)? {
+                Step::Need(span) => Step::Need(span),
+                Step::Ready(found) => Step::Ready(found.map(|found| (found.trailer, found.value))),
+            }),
+            Self::Older(cursor) => Ok(match cursor.step(supplied)? {
+                Step::Need(span) => Step::Need(span),
+                Step::Ready(_) => {
+                    let version = cursor.trailer().filter(|_| cursor.key() == key);
+                    Step::Ready(version.map(|trailer| (trailer, cursor.value())))
+                }
+            }),
+        }
+    }
+
+    /// Sets out for the version before `at`.
+    fn go_on(&mut self, key: &[u8], at: Trailer) {
+        match self {
+            Self::Newest(point) => {
+                let mut cursor = TableCursor::new(Arc::clone(point.table()));
+                cursor.seek(key, at);
+                *self = Self::Older(Box::new(cursor));
+            }
+            Self::Older(cursor) => cursor.next(),
+        }
+    }
+}
+
+impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, V> {
+    /// The value, if the key has one.
+    type Output = Option<Value>;
+
+    fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
+        if self.fetch.is_some() {
+            return self.fetch(supplied);
+        }
+        if !self.memtables_searched {
+            self.memtables_searched = true;
+            if let Some(known) = self.search_memtables()? {
+                return self.end(known);
+            }
+        }
+        loop {
+            if self.search.is_none() {
+                self.search = self.next_table()?;
+            }
+            let key = self.key.as_ref();
+            let semantics = &self.view.semantics;
+            let Some(search) = &mut self.search else {
+                let known = self.resolver.end(semantics, key)?;
+                return self.end(known);
+            };
+            let deleted = self.deleted;
+            match search.step(key, supplied.take())? {
+                Step::Need(span) => return Ok(Step::Need(span)),
+                Step::Ready(Some((trailer, value)))
+                    if deleted.is_none_or(|deleted| deleted < trailer.seqno()) =>
+                {
+                    let file = match trailer.kind()? {
+                        EntryKind::PutPointer => self.piece().map(|piece| Arc::clone(piece.file())),
+                        _ => None,
+                    };
+                    let (key, semantics) = (self.key.as_ref(), &self.view.semantics);
+                    self.first_in_table = (!self.met).then_some(trailer.seqno());
+                    self.met = true;
+                    let known =
+                        self.resolver.older(semantics, key, trailer, value, file.as_ref())?;
+                    if let Some(known) = known {
+                        return self.end(known);
+                    }
+                    let Some(search) = &mut self.search else { continue };
+                    self.at = Trailer::seek(trailer.seqno().before());
+                    search.go_on(key, self.at);
+                }
+                Step::Ready(_) if deleted.is_some() => {
+                    let known = self.resolver.end(semantics, key)?;
+                    return self.end(known);
+                }
+                Step::Ready(_) => self.search = None,
+            }
+        }
+    }
+
+    fn file(&self) -> Option<PageFile> {
+        if let Some(read) = &self.fetch {
+            return Some(read.values().into());
+        }
+        self.table().map(PageFile::from)
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        match self.search.as_ref().filter(|_| self.fetch.is_none())? {
+            Search::Newest(point) => Some(point.table()),
+            Search::Older(cursor) => Some(cursor.table()),
+        }
+    }
+}

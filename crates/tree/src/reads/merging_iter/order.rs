@@ -1,0 +1,80 @@
+//! The order of a merge's sources: a binary heap of those that stand on an entry.
+//!
+//! Only the first source ever moves. The second is known besides: a step that leaves the first one before
+//! it changes nothing in the heap.
+
+use super::MergingIter;
+use crate::reads::source::Source;
+
+impl MergingIter {
+    /// Whether source `a` is to be looked at before source `b`: forward the lesser (key, newest
+    /// first), backward the greater key, its oldest version first.
+    pub(super) fn is_before(&self, a: usize, b: usize) -> bool {
+        let entry = |number: usize| self.sources.get(number).and_then(Source::entry);
+        let (Some((key_a, trailer_a)), Some((key_b, trailer_b))) = (entry(a), entry(b)) else {
+            return false;
+        };
+        let order = key_a.cmp(key_b).then(trailer_b.cmp(&trailer_a));
+        if self.forward { order.is_lt() } else { order.is_gt() }
+    }
+
+    /// Puts the sources that stand on an entry in order.
+    pub(super) fn build_heap(&mut self) {
+        self.heap.clear();
+        let standing =
+            self.sources.iter().enumerate().filter(|(_, source)| source.entry().is_some());
+        self.heap.extend(standing.map(|(number, _)| number));
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+        self.find_second();
+    }
+
+    /// Restores the order after the first source moved; only the first ever moves.
+    pub(super) fn first_moved(&mut self) {
+        let Some(first) = self.heap.first().copied() else { return };
+        if self.sources.get(first).and_then(Source::entry).is_none() {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
+        self.find_second();
+    }
+
+    /// The key of the second source.
+    #[inline]
+    pub(super) fn second_key(&self) -> Option<&[u8]> {
+        self.sources.get(self.second?)?.entry().map(|(key, _)| key)
+    }
+
+    fn find_second(&mut self) {
+        let of = |at: usize| self.heap.get(at).copied();
+        self.second = match (of(1), of(2)) {
+            (Some(left), Some(right)) if self.is_before(right, left) => Some(right),
+            (left, _) => left,
+        };
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        while let Some(here) = self.heap.get(at).copied() {
+            let children = [2 * at + 1, 2 * at + 2];
+            let mut least = (at, here);
+            for child in children {
+                if let Some(number) = self.heap.get(child).copied()
+                    && self.is_before(number, least.1)
+                {
+                    least = (child, number);
+                }
+            }
+            if least.0 == at {
+                return;
+            }
+            self.heap.swap(at, least.0);
+            at = least.0;
+        }
+    }
+
+    /// The source to look at next.
+    pub(super) fn best(&self) -> Option<usize> {
+        self.heap.first().copied()
+    }
+}

@@ -1,0 +1,22 @@
+//! Reads of keys and ranges, as resumable operations: [`Lookup`] finds one key, [`MergingIter`] walks many
+//! sources in key order. Both ask a [`Reader`] for pages.
+
+mod covers;
+mod cursor;
+mod iter;
+mod lookup;
+mod merging_iter;
+mod read_queue;
+mod reader;
+mod resolver;
+mod rows;
+mod source;
+
+pub use cursor::{Cursor, CursorSource};
+pub use iter::{Entry, Iter, after_prefix};
+pub use lookup::Lookup;
+pub use merging_iter::{FastStep, MergingIter, Move};
+pub use read_queue::{QueuePool, ReadQueue};
+pub use reader::Reader;
+pub use resolver::Value;
+pub use rows::{Probe, RowValue, Rows};

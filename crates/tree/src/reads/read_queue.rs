@@ -1,0 +1,189 @@
+//! Many gets in flight from one thread.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use base::{Error, Key, Result, Seqno};
+use bytes::Bytes;
+use media::Medium;
+use parking_lot::Mutex;
+use read::{Completed, Depth, PageFile, Queue, QueuedRead, ReadOp};
+use table::{Pages, Step, Table};
+
+use super::{Lookup, Probe, Reader, Value};
+use crate::View;
+
+/// The view that a queued get reads, kept alive by it.
+struct PinnedView(Arc<View>);
+
+impl Deref for PinnedView {
+    type Target = Arc<View>;
+
+    fn deref(&self) -> &Arc<View> {
+        &self.0
+    }
+}
+
+/// A lookup that owns its key and view, and caches its value as a row.
+struct QueuedLookup {
+    lookup: Lookup<Bytes, PinnedView>,
+    reader: Arc<Reader>,
+}
+
+impl ReadOp for QueuedLookup {
+    type Output = Option<Value>;
+
+    fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
+        self.lookup.step(supplied)
+    }
+
+    fn file(&self) -> Option<PageFile> {
+        self.lookup.file()
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        self.lookup.table()
+    }
+}
+
+impl QueuedRead for QueuedLookup {
+    fn end(self, output: Result<Option<Value>>, depth: Depth) -> Result<Option<Bytes>> {
+        let value = output?;
+        if let Some(value) = &value {
+            self.reader.rows.keep(&self.lookup, value, depth);
+        }
+        Ok(value.map(|value| value.bytes))
+    }
+}
+
+/// Gets in flight for one thread: submit keys, do other work, poll for results.
+///
+/// Results come in the order in which they are found. Not `Sync`: one queue, one thread.
+pub struct ReadQueue {
+    reader: Arc<Reader>,
+    queue: Queue<QueuedLookup>,
+}
+
+impl ReadQueue {
+    pub fn new(reader: Arc<Reader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
+        let queue = Queue::new(Arc::clone(&reader.pages), medium, depth)?;
+        Ok(Self { reader, queue })
+    }
+
+    pub fn start(
+        &mut self,
+        view: &Arc<View>,
+        key: Key<'_>,
+        probe: Probe,
+        at: Seqno,
+        now: Option<u64>,
+        token: u64,
+    ) -> Result<()> {
+        self.queue.check_room()?;
+        if let Some(value) = self.reader.row(view, key.bytes(), probe, at, now) {
+            self.queue.complete(token, value.bytes);
+            return Ok(());
+        }
+        let key = Bytes::copy_from_slice(key.bytes());
+        let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
+        self.queue.start(token, QueuedLookup { lookup, reader: Arc::clone(&self.reader) });
+        Ok(())
+    }
+
+    /// Whether it reads the store that `reader` is of.
+    pub fn reads(&self, reader: &Arc<Reader>) -> bool {
+        Arc::ptr_eq(&self.reader, reader)
+    }
+
+    /// Gets submitted whose results were not taken yet.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.queue.in_flight()
+    }
+
+    /// Gets that may be submitted now. There is room again as soon as reads complete at the device.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.queue.room()
+    }
+
+    /// The most reads at the device at once.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.queue.depth()
+    }
+
+    /// Appends the results that are ready to `out`, without waiting; how many.
+    ///
+    /// # Errors
+    /// Only if the device's queue failed; a failed get is a result.
+    pub fn poll(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
+        self.queue.poll(out)
+    }
+
+    /// Appends at least `least` results to `out` (fewer if fewer are in flight), waiting for them; how many.
+    ///
+    /// # Errors
+    /// As [`ReadQueue::poll`].
+    pub fn wait(&mut self, least: usize, out: &mut Vec<Completed>) -> Result<usize> {
+        self.queue.wait(least, out)
+    }
+}
+
+impl fmt::Debug for ReadQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadQueue({} of {} in flight)", self.in_flight(), self.depth())
+    }
+}
+
+/// Queues kept for the next `multi_get`: a device queue costs far more to make than to use.
+#[derive(Debug)]
+pub struct QueuePool {
+    idle: Mutex<Vec<ReadQueue>>,
+}
+
+/// Idle queues kept: each keeps its charge.
+const IDLE_MAX: usize = 4;
+
+/// The depths of a new queue: the next where there is no memory for one.
+const POOLED_DEPTHS: [usize; 3] = [64, 16, 4];
+
+impl QueuePool {
+    pub fn new() -> Self {
+        Self { idle: Mutex::new(Vec::new()) }
+    }
+
+    fn make(reader: &Arc<Reader>, medium: &dyn Medium) -> Result<ReadQueue> {
+        let mut made = Err(Error::retry("read queue"));
+        for depth in POOLED_DEPTHS {
+            made = ReadQueue::new(Arc::clone(reader), medium, depth);
+            if !matches!(&made, Err(error) if error.is_retryable()) {
+                break;
+            }
+        }
+        made
+    }
+
+    /// Runs `work` with an idle queue, or with a new one.
+    pub fn with<T>(
+        &self,
+        reader: &Arc<Reader>,
+        medium: &dyn Medium,
+        work: impl FnOnce(&mut ReadQueue) -> Result<T>,
+    ) -> Result<T> {
+        let idle = self.idle.lock().pop();
+        let mut queue = match idle {
+            Some(queue) => queue,
+            None => Self::make(reader, medium)?,
+        };
+        queue.queue.set_waiting();
+        let result = work(&mut queue)?;
+        let mut idle = self.idle.lock();
+        // One that failed, or still has gets in flight, is dropped with what it holds.
+        if idle.len() < IDLE_MAX && queue.in_flight() == 0 {
+            idle.push(queue);
+        }
+        Ok(result)
+    }
+}

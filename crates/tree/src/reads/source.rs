@@ -1,0 +1,210 @@
+//! One source of a merge: a memtable or a run of tables, with resumable moves.
+
+use std::sync::Arc;
+
+use base::{EntryKind, Result, Trailer};
+use bytes::Bytes;
+use table::{Pages, Span, Step, Table, TableCursor};
+
+use crate::{Memtable, Run, TableFile};
+
+/// A way to move a cursor. `Seek` stands on the first entry at or after the position,
+/// `SeekBefore` on the last one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seek<'a> {
+    First,
+    Last,
+    AtOrAfter(&'a [u8], Trailer),
+    Before(&'a [u8], Trailer),
+    Next,
+    Prev,
+}
+
+pub(super) enum Source {
+    Memtable(arena::Cursor),
+    Run(Box<RunCursor>),
+}
+
+impl Source {
+    pub(super) fn memtable(memtable: &Memtable) -> Self {
+        Self::Memtable(memtable.map().cursor())
+    }
+
+    pub(super) fn run(run: &Arc<Run>) -> Self {
+        Self::Run(Box::new(RunCursor { run: Arc::clone(run), at: 0, cursor: None, forward: true }))
+    }
+
+    /// Starts a move; `step` until `Ready`.
+    pub(super) fn start(&mut self, seek: Seek<'_>) -> Result<()> {
+        match self {
+            Self::Memtable(cursor) => match seek {
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+                Seek::AtOrAfter(key, at) => cursor.seek(key, at),
+                Seek::Before(key, at) => cursor.seek_before(key, at),
+                Seek::Next => cursor.next(),
+                Seek::Prev => cursor.prev(),
+            },
+            Self::Run(cursor) => cursor.start(seek)?,
+        }
+        Ok(())
+    }
+
+    /// Goes on with the move.
+    pub(super) fn step(&mut self, supplied: Option<Pages>) -> Result<Step<()>> {
+        match self {
+            Self::Memtable(_) => Ok(Step::Ready(())),
+            Self::Run(cursor) => cursor.step(supplied),
+        }
+    }
+
+    /// Whether a key may have several versions in it.
+    #[inline]
+    pub(super) fn repeats_keys(&self) -> bool {
+        self.table().is_none_or(|table| table.properties().keys < table.properties().entries)
+    }
+
+    /// Goes to the next entry where no page is missing for it, and says whether it did; past the last one
+    /// a memtable's ends, too.
+    #[inline]
+    pub(super) fn next_at_hand(&mut self) -> Result<bool> {
+        match self {
+            Self::Memtable(cursor) => {
+                cursor.next();
+                Ok(true)
+            }
+            Self::Run(run) => match &mut run.cursor {
+                Some(cursor) => cursor.next_at_hand(),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// The span that a walk forward needs after the present block, where that is known.
+    pub(super) fn next_block_span(&self) -> Option<Span> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(run) => run.cursor.as_ref()?.next_block_span(),
+        }
+    }
+
+    /// The file of the entry it stands on, where that is a table.
+    pub(super) fn file(&self) -> Option<&Arc<TableFile>> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.run.pieces().get(cursor.at).map(|piece| piece.file()),
+        }
+    }
+
+    pub(super) fn table(&self) -> Option<&Arc<Table>> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.cursor.as_ref().map(TableCursor::table),
+        }
+    }
+
+    /// The entry it stands on; `None` past either end.
+    #[inline]
+    pub(super) fn entry(&self) -> Option<(&[u8], Trailer)> {
+        match self {
+            Self::Memtable(cursor) => cursor.valid().then(|| (cursor.key(), cursor.trailer())),
+            Self::Run(run) => {
+                let cursor = run.cursor.as_ref()?;
+                cursor.trailer().map(|trailer| (cursor.key(), trailer))
+            }
+        }
+    }
+
+    /// The value, as stored, of the entry it stands on, borrowed.
+    #[inline]
+    pub(super) fn value(&self) -> &[u8] {
+        match self {
+            Self::Memtable(cursor) => cursor.value(),
+            Self::Run(run) => run.cursor.as_ref().map(TableCursor::value_bytes).unwrap_or_default(),
+        }
+    }
+
+    /// The value, as stored, of the entry it stands on, which is of `trailer`.
+    pub(super) fn stored(&self, trailer: Trailer) -> Bytes {
+        match self {
+            // A delete has none, and its page is not to be kept for nothing.
+            _ if trailer.kind().is_ok_and(|kind| kind == EntryKind::Delete) => Bytes::new(),
+            Self::Memtable(cursor) => Bytes::copy_from_slice(cursor.value()),
+            Self::Run(run) => run.cursor.as_ref().map(TableCursor::value).unwrap_or_default(),
+        }
+    }
+}
+
+/// Walks the tables of a run as one sorted sequence.
+pub(super) struct RunCursor {
+    run: Arc<Run>,
+    /// The table the cursor is in.
+    at: usize,
+    cursor: Option<TableCursor>,
+    /// The way to the neighbour table when this one ends.
+    forward: bool,
+}
+
+impl RunCursor {
+    fn start(&mut self, seek: Seek<'_>) -> Result<()> {
+        let tables = self.run.pieces();
+        match seek {
+            Seek::Next | Seek::Prev => {
+                self.forward = seek == Seek::Next;
+                if let Some(cursor) = &mut self.cursor {
+                    if self.forward { cursor.next() } else { cursor.prev() }
+                }
+                return Ok(());
+            }
+            Seek::First => (self.at, self.forward) = (0, true),
+            Seek::Last => (self.at, self.forward) = (tables.len().wrapping_sub(1), false),
+            Seek::AtOrAfter(key, _) => (self.at, self.forward) = (self.run.at_or_after(key), true),
+            Seek::Before(key, _) => {
+                // The first table that reaches `key` may begin after it: then the one before.
+                let at = self.run.at_or_after(key);
+                self.at = at.min(tables.len().wrapping_sub(1));
+                self.forward = false;
+            }
+        }
+        self.cursor = match tables.get(self.at) {
+            None => None,
+            Some(handle) => {
+                let mut cursor = handle.cursor()?;
+                match seek {
+                    Seek::Last => cursor.seek_last(),
+                    Seek::AtOrAfter(key, at) => cursor.seek(key, at),
+                    Seek::Before(key, at) => cursor.seek_before(key, at),
+                    _ => cursor.seek_first(),
+                }
+                Some(cursor)
+            }
+        };
+        Ok(())
+    }
+
+    fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<()>> {
+        loop {
+            let Some(cursor) = &mut self.cursor else { return Ok(Step::Ready(())) };
+            match cursor.step(supplied.take())? {
+                Step::Need(span) => return Ok(Step::Need(span)),
+                Step::Ready(true) => return Ok(Step::Ready(())),
+                Step::Ready(false) => {}
+            }
+            // This table ended: on to its neighbour, or past the run's end.
+            let next = if self.forward { self.at + 1 } else { self.at.wrapping_sub(1) };
+            self.cursor = match self.run.pieces().get(next) {
+                None => None,
+                Some(handle) => {
+                    let mut cursor = handle.cursor()?;
+                    if self.forward {
+                        cursor.seek_first()
+                    } else {
+                        cursor.seek_last()
+                    }
+                    Some(cursor)
+                }
+            };
+            self.at = next;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The live snapshots' sequence numbers.
+
+use std::collections::BTreeMap;
+
+use arena::PublishRing;
+use base::Seqno;
+use compact::Horizon;
+use parking_lot::Mutex;
+
+/// The sequence numbers at which snapshots read, with how many read at each.
+#[derive(Debug, Default)]
+pub struct SnapshotList(Mutex<BTreeMap<Seqno, usize>>);
+
+impl SnapshotList {
+    /// Registers a snapshot at the newest visible sequence number.
+    ///
+    /// The number is read under the lock that [`SnapshotList::horizon`] takes: a snapshot made
+    /// after a horizon was taken is never older than it.
+    pub fn acquire(&self, ring: &PublishRing) -> Seqno {
+        let mut live = self.0.lock();
+        let seqno = ring.visible();
+        *live.entry(seqno).or_insert(0) += 1;
+        seqno
+    }
+
+    /// Takes back one registration at `seqno`.
+    pub fn release(&self, seqno: Seqno) {
+        let mut live = self.0.lock();
+        if let Some(count) = live.get_mut(&seqno) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&seqno);
+            }
+        }
+    }
+
+    /// The live snapshots, ascending, and last the newest visible sequence number.
+    pub fn horizon(&self, ring: &PublishRing) -> Horizon {
+        let live = self.0.lock();
+        Horizon::new(live.keys().copied().chain([ring.visible()]).collect())
+    }
+
+    /// How many snapshots are live.
+    pub fn len(&self) -> usize {
+        self.0.lock().values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn horizon(numbers: &[u64]) -> Horizon {
+        Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
+    }
+
+    #[test]
+    fn the_horizon_holds_every_live_snapshot_and_the_present() {
+        let ring = PublishRing::new(Seqno::new(7));
+        let list = SnapshotList::default();
+        let (a, b) = (list.acquire(&ring), list.acquire(&ring));
+        ring.publish(Seqno::new(8), 2);
+        assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
+        list.release(a);
+        assert_eq!(list.len(), 1);
+        assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
+        list.release(b);
+        assert_eq!(list.horizon(&ring), horizon(&[9]));
+    }
+}

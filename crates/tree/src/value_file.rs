@@ -1,0 +1,154 @@
+//! A value file of an open store, shared by the tables that point into it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
+use cache::LiveFile;
+use media::Medium;
+use parking_lot::Mutex;
+use table::{Values, values_file_name};
+
+use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
+use manifest::Manifest;
+
+/// A value file. The last table that points into it gives the file up, where the manifest has done so: so it
+/// outlives every reader.
+pub struct ValueFile {
+    id: TableId,
+    /// None while it could not be opened: whoever needs it tries again.
+    opened: OnceLock<Opened>,
+    /// What a collection could not take out of it stays: it is not tried again.
+    stays: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+struct Opened {
+    values: Arc<Values>,
+    _live: LiveFile,
+}
+
+/// What all value files of a store need.
+struct Shared {
+    store: StoreId,
+    medium: Arc<dyn Medium>,
+    manifest: Arc<Manifest>,
+    obsolete_files: Arc<ObsoleteFiles>,
+    /// Charged for values while someone holds them.
+    account: Account,
+}
+
+impl Shared {
+    fn open(&self, id: TableId) -> Result<Opened> {
+        let Self { store, medium, manifest, account, .. } = self;
+        let values = Values::open(&**medium, *store, id, None, account);
+        // What a damaged footer said, the manifest says too.
+        let values = values.or_else(|error| match manifest.values(id) {
+            Some((keyspace, known)) if error.kind() == ErrorKind::Corrupt => {
+                Values::open_known(&**medium, known.footer(*store, keyspace), account)
+            }
+            _ => Err(error),
+        });
+        let values = values.map_err(|error| match error.kind() {
+            // One that is missing is damage of the store, not the caller's mistake.
+            ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
+            _ => error,
+        })?;
+        let _live = self.obsolete_files.keep(values.footer().digest);
+        Ok(Opened { values, _live })
+    }
+}
+
+impl ValueFile {
+    /// The file.
+    ///
+    /// # Errors
+    /// Why it cannot be opened: its values cannot be read for now.
+    pub fn values(&self) -> Result<&Arc<Values>> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(&opened.values);
+        }
+        let opened = self.shared.open(self.id)?;
+        Ok(&self.opened.get_or_init(|| opened).values)
+    }
+
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// The bytes of its values; 0 while it could not be opened, which plans do not try again.
+    pub fn value_bytes(&self) -> u64 {
+        self.opened.get().map_or(0, |opened| opened.values.footer().value_bytes)
+    }
+
+    /// Values of it are damaged or were found to stay: collecting it would free nothing.
+    pub fn mark_staying(&self) {
+        self.stays.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_staying(&self) -> bool {
+        self.opened.get().is_none() || self.stays.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ValueFile {
+    fn drop(&mut self) {
+        let Shared { manifest, obsolete_files, .. } = &*self.shared;
+        if manifest.has_given_up(self.id) {
+            let values = self.opened.get().map(|opened| &opened.values);
+            obsolete_files.add(ObsoleteFile {
+                name: values_file_name(self.id),
+                cached: values.map(|values| (values.footer().digest, values.footer().pages)),
+                open: values.map(|values| Arc::clone(values) as _),
+            });
+        }
+    }
+}
+
+impl fmt::Debug for ValueFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ValueFile({})", self.id)
+    }
+}
+
+/// The open value files of a store.
+pub struct ValueFiles {
+    shared: Arc<Shared>,
+    open: Mutex<BTreeMap<TableId, Weak<ValueFile>>>,
+}
+
+impl ValueFiles {
+    pub fn new(
+        store: StoreId,
+        medium: Arc<dyn Medium>,
+        manifest: Arc<Manifest>,
+        obsolete_files: Arc<ObsoleteFiles>,
+        account: Account,
+    ) -> Self {
+        let shared = Arc::new(Shared { store, medium, manifest, obsolete_files, account });
+        Self { shared, open: Mutex::default() }
+    }
+
+    /// The value file `id`, opened by the first who asks.
+    pub fn get(&self, id: TableId) -> Arc<ValueFile> {
+        let mut open = self.open.lock();
+        if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
+            return file;
+        }
+        let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
+        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), stays, shared });
+        // So that readers find it open; why it is not is told to those that need it.
+        let _ = file.values();
+        open.retain(|_, file| file.strong_count() > 0);
+        open.insert(id, Arc::downgrade(&file));
+        file
+    }
+}
+
+impl fmt::Debug for ValueFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ValueFiles({} open)", self.open.lock().len())
+    }
+}
