@@ -19,6 +19,7 @@ static BROKEN: OnceLock<(&str, &str, u32)> = OnceLock::new();
 /// Checks that a condition holds that this code relies on (see the module `base::invariant`).
 ///
 /// ```
+/// # use terrace_base as base;
 /// use base::{Result, broken_invariant, invariant};
 ///
 /// fn newest(runs: &[u64]) -> Result<u64> {
