@@ -11,7 +11,7 @@ use crate::metadata::{Dependency, Kind, Package, packages};
 mod tests;
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 14] = [
+const LEVELS: [(&str, u8); 16] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
@@ -22,10 +22,12 @@ const LEVELS: [(&str, u8); 14] = [
     ("terrace-manifest", 4),
     ("terrace-read", 4),
     ("terrace-tree", 5),
-    ("terracedb", 6),
-    ("terrace-workload", 7),
-    ("terrace-server", 7),
-    ("terrace", 8),
+    ("terrace-engine", 6),
+    ("terrace-tools", 7),
+    ("terracedb", 8),
+    ("terrace-workload", 9),
+    ("terrace-server", 9),
+    ("terrace", 10),
 ];
 
 /// Crates beside the levels.

@@ -5,32 +5,19 @@
 //! *i* takes the batch's first sequence number plus *i*.
 
 use std::ops::RangeBounds;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
-use base::{DeleteRange, Error, Key, Result, Write, WriteSize};
+use base::{DeleteRange, Key, Result, Write};
 
 use crate::Keyspace;
-use crate::expiry::unix_millis;
-use tree::{DeletedRanges, Tree};
+use engine::EncodedBatch;
+use engine::unix_millis;
 
 /// Writes that commit atomically, over one or several keyspaces of one store.
 ///
 /// Cleared by [`WriteBatch::clear`], it can be filled again without allocating.
 #[derive(Clone, Debug, Default)]
-pub struct WriteBatch {
-    body: Vec<u8>,
-    ops: u32,
-    parts: Vec<BatchPart>,
-}
-
-/// What a batch holds for one keyspace.
-#[derive(Clone, Debug)]
-pub(crate) struct BatchPart {
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) size: WriteSize,
-}
+pub struct WriteBatch(EncodedBatch);
 
 impl WriteBatch {
     /// An empty batch.
@@ -117,87 +104,39 @@ impl WriteBatch {
         bounds: impl RangeBounds<K>,
     ) -> Result<()> {
         let Some(range) = DeleteRange::new(&bounds)? else { return Ok(()) };
-        self.push(keyspace.tree(), range.start(), range.write())
+        self.0.push(keyspace.tree(), range.start(), range.write())
     }
 
     fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
         Key::new(key)?;
         keyspace.check_write(write)?;
-        self.push(keyspace.tree(), key, write)
-    }
-
-    /// Appends an operation whose key and value were checked.
-    pub(crate) fn push(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
-        let bytes = write.encoded_bytes_max(key.len());
-        if self.body.len() + bytes > BATCH_BYTES_MAX || self.ops as usize >= BATCH_OPS_MAX {
-            return Err(Error::invalid("write batch size")
-                .expected(format_args!(
-                    "at most {BATCH_BYTES_MAX} bytes, {BATCH_OPS_MAX} operations"
-                ))
-                .got(format_args!(
-                    "{} bytes, {} operations",
-                    self.body.len() + bytes,
-                    self.ops + 1
-                )));
-        }
-        let size = WriteSize::of(key, write);
-        match self.parts.iter_mut().find(|part| Arc::ptr_eq(&part.tree, tree)) {
-            Some(part) => part.size.add(size),
-            None => self.parts.push(BatchPart { tree: Arc::clone(tree), size }),
-        }
-        write.encode(&mut self.body, tree.id(), key);
-        self.ops += 1;
-        Ok(())
+        self.0.push(keyspace.tree(), key, write)
     }
 
     /// The number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops as usize
+        self.0.ops() as usize
     }
 
     /// True where there is no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops == 0
+        self.0.is_empty()
     }
 
     /// The encoded size, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.body.len()
+        self.0.body().len()
     }
 
     /// Removes every operation, keeping the memory.
     pub fn clear(&mut self) {
-        self.body.clear();
-        self.parts.clear();
-        self.ops = 0;
+        self.0.clear();
     }
 
-    pub(crate) fn body(&self) -> &[u8] {
-        &self.body
-    }
-
-    pub(crate) fn ops(&self) -> u32 {
-        self.ops
-    }
-
-    pub(crate) fn parts(&self) -> &[BatchPart] {
-        &self.parts
-    }
-
-    /// Refuses more range deletes of one keyspace than a table bears.
-    pub(crate) fn check_ranges(&self) -> Result<()> {
-        let bytes = |part: &BatchPart| {
-            DeletedRanges::reserved_bytes(part.size.ranges, part.size.range_bytes)
-        };
-        let most = self.parts.iter().map(bytes).max().unwrap_or(0);
-        if most > DeletedRanges::BYTES_MAX {
-            return Err(Error::invalid("range deletes of one keyspace in a write batch")
-                .expected(format_args!("at most {} B of memory", DeletedRanges::BYTES_MAX))
-                .got(most));
-        }
-        Ok(())
+    pub(crate) const fn encoded(&self) -> &EncodedBatch {
+        &self.0
     }
 }

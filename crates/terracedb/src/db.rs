@@ -8,16 +8,16 @@ use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, Operators};
 use media::{FileMedium, FileOptions, Medium};
 
-use crate::open::{Recovery, open};
-use crate::scrub::ScrubReport;
-use crate::settings::Settings;
 use crate::statistics::Statistics;
-use crate::store::Store;
 use crate::transaction::transact;
 use crate::{
     Keyspace, KeyspaceOptions, Resources, ResourcesBuilder, Snapshot, Transaction, WriteBatch,
 };
 use base::KeyRange;
+use engine::Settings;
+use engine::Store;
+use engine::{Recovery, open};
+use tools::{ScrubReport, Scrubber};
 use tree::compaction::Compaction;
 use tree::events::{Events, Listener};
 use tree::reads::ReadQueue;
@@ -40,6 +40,7 @@ use tree::reads::ReadQueue;
 #[derive(Clone, Debug)]
 pub struct Db {
     store: Arc<Store>,
+    scrubber: Arc<Scrubber>,
 }
 
 /// Opens a [`Db`].
@@ -259,8 +260,9 @@ impl Builder {
             (true, Some(id)) => Some(id),
             (true, None) => Some(StoreId::random()?),
         };
-        let store = open(medium, resources, self.settings, operators, events, create)?;
-        Ok(Db { store: Arc::new(store) })
+        let store = Arc::new(open(medium, resources, self.settings, operators, events, create)?);
+        let scrubber = Scrubber::start(&store);
+        Ok(Db { store, scrubber })
     }
 }
 
@@ -340,7 +342,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
-        self.store.write_batch(batch, durability)
+        self.store.write_batch(batch.encoded(), durability)
     }
 
     /// The whole store as of now.
@@ -438,7 +440,9 @@ impl Db {
     #[must_use]
     pub fn settings(&self) -> Settings {
         let memory = self.store.resources.memory();
-        Settings { memory, ..Settings::clone(&self.store.settings.load()) }
+        let mut settings = Settings::clone(&self.store.settings.load());
+        settings.memory = memory;
+        settings
     }
 
     /// Changes settings while the store is open: all of what `change` does, or nothing. They are in
@@ -475,13 +479,13 @@ impl Db {
     /// # Errors
     /// `Retry` where memory is short. Damage is no error: the report has it.
     pub fn scrub(&self) -> Result<ScrubReport> {
-        self.store.scrubber.scrub_now()
+        self.scrubber.scrub_now()
     }
 
     /// What the store did and holds.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics::of(&self.store)
+        Statistics::of(&self.store, &self.scrubber)
     }
 
     /// What opening the store found.
@@ -494,5 +498,12 @@ impl Db {
     #[must_use]
     pub fn resources(&self) -> &Resources {
         &self.store.resources
+    }
+}
+
+#[doc(hidden)]
+impl AsRef<Store> for Db {
+    fn as_ref(&self) -> &Store {
+        &self.store
     }
 }

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use base::{Durability, Error, Key, Result, Seqno};
 use bytes::Bytes;
 
-use crate::expiry::{Expiry, unix_millis};
-use crate::ingest::Ingest;
-use crate::store::Store;
 use base::KeyRange;
 use base::{DeleteRange, Write};
+use engine::Ingest;
+use engine::Store;
+use engine::{Expiry, unix_millis};
 use tree::compaction::Compaction;
 use tree::reads::Cursor;
 use tree::reads::Iter;
@@ -157,19 +157,9 @@ impl Keyspace {
         self.store.committer.write(&self.tree, key, write, durability)
     }
 
-    /// Refuses a value over the limit or over the memory's part, and operands nobody can merge.
+    /// Refuses a value over the limit or over the memory's part, and operands that no operator merges.
     pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
-        if let Write::Merge(_) = write {
-            let view = self.tree.view();
-            view.semantics.operator().map_err(|e| e.at(format_args!("`{}`", self.name())))?;
-        }
-        let (len, max) = (write.stored_bytes(), self.store.resources.value_bytes_max());
-        if len as u64 > max {
-            return Err(Error::invalid("value length, bytes")
-                .expected(format_args!("at most {max}"))
-                .got(len));
-        }
-        Ok(())
+        self.store.check_write(&self.tree, write)
     }
 
     /// Gives `key` an operand for the keyspace's merge operator, which makes the value of it and of
@@ -388,7 +378,7 @@ impl Keyspace {
     /// # Errors
     /// `Closed` where the keyspace was dropped.
     pub fn ingest(&self) -> Result<Ingest> {
-        Ingest::new(self)
+        Ingest::new(&self.store, &self.tree)
     }
 
     /// Writes every memtable of this keyspace to tables and waits for it.

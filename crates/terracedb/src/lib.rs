@@ -32,45 +32,17 @@
 //! The API is synchronous. [`Keyspace::multi_get`] and [`ReadQueue`] keep many device reads in
 //! flight from one thread.
 
-mod background;
-mod backup;
 mod batch;
-mod buffers;
-mod capture;
-mod check;
 mod checkpoint;
-mod commit;
-mod compaction_host;
-mod copier;
 mod db;
-mod event_watch;
-mod expiry;
-mod ingest;
 mod keyspace;
-mod keyspace_options;
-mod lost_records;
-mod memory;
-mod memory_limit;
-mod memory_plan;
 mod multi_get;
-mod open;
-mod pace;
-mod repair;
-mod resources;
-mod scm;
-mod scrub;
-mod settings;
 mod snapshot;
 mod statistics;
-mod store;
-mod store_file;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod waiters;
-mod watchdog;
 
-pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 pub use base::{
     AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
     parse_bytes,
@@ -79,28 +51,30 @@ pub use batch::WriteBatch;
 pub use bytes::Bytes;
 pub use cache::curve::{MissCurve, Point as MissPoint};
 pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
-pub use check::{CheckReport, check};
-pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use compact::MergeOperator;
 pub use db::{Builder, Db};
-pub use expiry::Expiry;
-pub use ingest::{Ingest, Ingested};
+pub use engine::Delays;
+pub use engine::Expiry;
+pub use engine::KeyspaceOptions;
+pub use engine::Memory;
+pub use engine::Recovery;
+pub use engine::Settings;
+pub use engine::TransactionIter;
+pub use engine::{Ingest, Ingested};
+pub use engine::{LogPlace, LostRecords};
+pub use engine::{Resources, ResourcesBuilder};
+pub use engine::{Scm, ScmCalibration, ScmStatus};
 pub use keyspace::Keyspace;
-pub use keyspace_options::KeyspaceOptions;
-pub use lost_records::{LogPlace, LostRecords};
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
-pub use memory::Memory;
-pub use open::Recovery;
-pub use pace::Delays;
 pub use read::Completed;
-pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
-pub use resources::{Resources, ResourcesBuilder};
-pub use scm::{Scm, ScmCalibration, ScmStatus};
-pub use scrub::{ScrubReport, ScrubStatistics};
-pub use settings::Settings;
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
-pub use transaction::{Transaction, TransactionIter};
+pub use tools::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
+pub use tools::{CheckReport, check};
+pub use tools::{CheckpointOptions, CheckpointReport};
+pub use tools::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
+pub use tools::{ScrubReport, ScrubStatistics};
+pub use transaction::Transaction;
 pub use tree::ClockStatistics;
 pub use tree::compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
 pub use tree::events::{Event, Listener, Task};

@@ -7,7 +7,7 @@ use base::{Key, Result, Seqno};
 use bytes::Bytes;
 
 use crate::Keyspace;
-use crate::store::Store;
+use engine::Store;
 use tree::View;
 use tree::reads::Cursor;
 use tree::reads::Iter;

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::limits::PAGE_BYTES;
 use cache::curve::MissCurve;
 use cache::{CacheStatistics, RowStatistics};
 use media::{Space, Usage};
-use table::Table;
 
-use crate::memory::Memory;
-use crate::pace::Delays;
-use crate::store::Store;
 use crate::{ClockStatistics, Problem, ScrubStatistics};
+use engine::Delays;
+use engine::Memory;
+use engine::Store;
+use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
@@ -183,7 +182,7 @@ impl Statistics {
         written as f64 / self.user_bytes as f64
     }
 
-    pub(crate) fn of(store: &Store) -> Self {
+    pub(crate) fn of(store: &Store, scrubber: &Scrubber) -> Self {
         let reads = &store.reader.pages.counters;
         let background = &store.background.counters;
         let poisoned = store.log.poisoned().or_else(|| store.manifest.poisoned());
@@ -223,7 +222,7 @@ impl Statistics {
             flush_failures: background.flush_failures.get(),
             flush_failing: store.buffers.failure().map(|error| error.to_string()),
             compaction: store.compactor.statistics(),
-            scrub: store.scrubber.statistics(),
+            scrub: scrubber.statistics(),
             damages,
             damaged,
             listener_panics: store.events.panics(),
@@ -261,7 +260,7 @@ impl KeyspaceStatistics {
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
-            metadata_bytes: metadata_bytes(tree),
+            metadata_bytes: tree::metadata_bytes(tree),
         }
     }
 }
@@ -286,14 +285,4 @@ fn levels(version: &Version) -> Vec<LevelStatistics> {
         }
     }
     levels.into_values().collect()
-}
-
-/// Filters and separators of a tree's tables, pinned or read through the page cache, bytes.
-pub(crate) fn metadata_bytes(tree: &Tree) -> u64 {
-    let of = |table: &Arc<Table>| {
-        let paged = table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64);
-        table.pinned_bytes().saturating_add(paged)
-    };
-    let version = Arc::clone(&tree.view().version);
-    version.files().iter().map(|file| file.table().map_or(0, of)).sum()
 }

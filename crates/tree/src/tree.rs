@@ -16,9 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use base::limits::PAGE_BYTES;
 use base::{Account, Error, KeyspaceId, Result, RunId, Seqno};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
+use table::Table;
 
 use crate::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
 use base::KeyRange;
@@ -371,4 +373,15 @@ impl VersionEditGuard<'_> {
         // Files are removed without the lock.
         drop(old);
     }
+}
+
+/// Bytes of the filters and separators of a tree's tables, pinned or read through the page cache.
+#[must_use]
+pub fn metadata_bytes(tree: &Tree) -> u64 {
+    let of = |table: &Arc<Table>| {
+        let paged = table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64);
+        table.pinned_bytes().saturating_add(paged)
+    };
+    let version = Arc::clone(&tree.view().version);
+    version.files().iter().map(|file| file.table().map_or(0, of)).sum()
 }

@@ -3,20 +3,13 @@
 //!
 //! A transaction reads at its snapshot's sequence number and remembers what it read ([`ReadSet`]);
 //! its writes wait in a [`WriteSet`], which its own reads see. Commit validates the read set
-//! ([`validate`]) and logs the writes in one step of the log ([`commit`]), so that what the
+//! and logs the writes in one step of the log, so that what the
 //! transaction read is still so at its own sequence number. Hence committed transactions are
 //! serializable, in the order of their sequence numbers; one that wrote nothing stands at its
 //! snapshot's. No lock is held between the first read and the commit, so there are no deadlocks,
 //! and a transaction that is forgotten blocks nobody.
 
-mod commit;
-mod iter;
-mod key_set;
-mod read_set;
-mod recent;
 mod retry;
-mod validate;
-mod write_set;
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -27,18 +20,13 @@ use base::{Durability, Key, Result, Seqno};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-pub(crate) use commit::Transactions;
-pub use iter::TransactionIter;
-use key_set::successor;
-pub(crate) use key_set::{KeySet, KeySpan};
-use read_set::ReadSet;
+use engine::{KeySpan, Pending, ReadSet, TransactionIter, WriteSet, successor};
 pub(crate) use retry::transact;
-use write_set::{Pending, WriteSet};
 
-use crate::expiry::unix_millis;
-use crate::store::Store;
 use crate::{Keyspace, Snapshot};
 use base::{DeleteRange, Write};
+use engine::Store;
+use engine::unix_millis;
 use tree::reads::after_prefix;
 
 /// Reads and writes that happen as if at one moment, or not at all.
@@ -338,7 +326,7 @@ impl Transaction {
             self.writes = Arc::new(self.writes.try_clone()?);
         }
         match Arc::get_mut(&mut self.writes) {
-            Some(writes) => writes.write(keyspace, key, write),
+            Some(writes) => writes.write(keyspace.tree(), key, write),
             None => Ok(()),
         }
     }
@@ -384,6 +372,3 @@ impl fmt::Debug for Transaction {
         write!(f, "Transaction(at {}, {} keys written)", self.seqno(), self.len())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{Result, Rng};
 
 use super::Transaction;
-use crate::store::Store;
+use engine::Store;
 
 /// How often a transaction is run at most.
 const RUNS_MAX: u32 = 100;

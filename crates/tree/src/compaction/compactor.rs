@@ -87,7 +87,7 @@ impl Compactor {
         let _ = self.tasks.set(tasks);
     }
 
-    pub fn env(&self) -> &TreeContext {
+    pub fn env(&self) -> &Arc<TreeContext> {
         &self.env
     }
 

@@ -1,0 +1,105 @@
+//! A write batch, encoded: operations over any keyspaces that become visible together or not at all.
+//!
+//! A batch is encoded while it is built, in the form that the log stores (docs/format/batch.md), and counts the
+//! room that its keyspaces' memtables need, so that a commit copies bytes and does nothing else. Operation *i*
+//! gets the batch's first sequence number plus *i*.
+
+use std::sync::Arc;
+
+use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
+use base::{Error, Result, Write, WriteSize};
+use tree::{DeletedRanges, Tree};
+
+/// The encoded operations of a batch, and what each keyspace needs for them.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedBatch {
+    body: Vec<u8>,
+    ops: u32,
+    parts: Vec<BatchPart>,
+}
+
+/// The part of a batch that goes to one keyspace.
+#[derive(Clone, Debug)]
+pub struct BatchPart {
+    /// The keyspace.
+    pub tree: Arc<Tree>,
+    /// The room that its memtable needs.
+    pub size: WriteSize,
+}
+
+impl EncodedBatch {
+    /// Appends an operation. The caller has checked key and value.
+    ///
+    /// # Errors
+    /// `Invalid` if the batch would grow past 128 MiB or 2^20 operations; it stays as it was.
+    pub fn push(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
+        let bytes = write.encoded_bytes_max(key.len());
+        if self.body.len() + bytes > BATCH_BYTES_MAX || self.ops as usize >= BATCH_OPS_MAX {
+            return Err(Error::invalid("write batch size")
+                .expected(format_args!(
+                    "at most {BATCH_BYTES_MAX} bytes, {BATCH_OPS_MAX} operations"
+                ))
+                .got(format_args!(
+                    "{} bytes, {} operations",
+                    self.body.len() + bytes,
+                    self.ops + 1
+                )));
+        }
+        let size = WriteSize::of(key, write);
+        match self.parts.iter_mut().find(|part| Arc::ptr_eq(&part.tree, tree)) {
+            Some(part) => part.size.add(size),
+            None => self.parts.push(BatchPart { tree: Arc::clone(tree), size }),
+        }
+        write.encode(&mut self.body, tree.id(), key);
+        self.ops += 1;
+        Ok(())
+    }
+
+    /// True if it holds no operation.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ops == 0
+    }
+
+    /// Removes every operation and keeps the memory.
+    pub fn clear(&mut self) {
+        self.body.clear();
+        self.parts.clear();
+        self.ops = 0;
+    }
+
+    /// The operations as the log stores them.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The number of operations.
+    #[must_use]
+    pub const fn ops(&self) -> u32 {
+        self.ops
+    }
+
+    /// The keyspaces that it writes to.
+    #[must_use]
+    pub fn parts(&self) -> &[BatchPart] {
+        &self.parts
+    }
+
+    /// Refuses more range deletes of one keyspace than a table can hold.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the limit.
+    pub fn check_ranges(&self) -> Result<()> {
+        let bytes = |part: &BatchPart| {
+            DeletedRanges::reserved_bytes(part.size.ranges, part.size.range_bytes)
+        };
+        let most = self.parts.iter().map(bytes).max().unwrap_or(0);
+        if most > DeletedRanges::BYTES_MAX {
+            return Err(Error::invalid("range deletes of one keyspace in a write batch")
+                .expected(format_args!("at most {} B of memory", DeletedRanges::BYTES_MAX))
+                .got(most));
+        }
+        Ok(())
+    }
+}

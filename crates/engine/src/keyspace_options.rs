@@ -1,0 +1,36 @@
+//! What a keyspace is made with.
+
+/// How a keyspace behaves; see [`crate::Db::keyspace_with`].
+///
+/// ```
+/// # fn main() -> terracedb::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = terracedb::Db::builder(dir.path()).open()?;
+/// use terracedb::{KeyspaceOptions, operators::I64Add};
+/// let options = KeyspaceOptions::new().merge_operator(I64Add::NAME);
+/// let visits = db.keyspace_with("visits", &options)?;
+/// visits.merge("home", 1i64.to_le_bytes())?;
+/// visits.merge("home", 2i64.to_le_bytes())?;
+/// assert_eq!(visits.get("home")?.as_deref(), Some(&3i64.to_le_bytes()[..]));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    pub merge_operator: Option<String>,
+}
+
+impl KeyspaceOptions {
+    /// The options of [`crate::Db::keyspace`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name of the operator that merges the keyspace's operands: one of [`crate::operators`],
+    /// or one given to [`crate::Builder::merge_operator`]. The name is kept, for good.
+    #[must_use]
+    pub fn merge_operator(mut self, name: impl Into<String>) -> Self {
+        self.merge_operator = Some(name.into());
+        self
+    }
+}

@@ -1,0 +1,53 @@
+//! The engine: opening and recovering a store, commits, write buffers and backpressure, the memory limit,
+//! transactions, ingests, and background tasks.
+//!
+//! Level 6 (docs/ARCHITECTURE.md). Public handles and reports are the facade's, `terracedb`; tools that read or
+//! copy a whole store are `terrace-tools`.
+
+#![expect(
+    missing_docs,
+    reason = "this crate was cut out of a larger one; its words are written next"
+)]
+
+mod background;
+mod batch;
+mod buffers;
+mod commit;
+mod compaction_host;
+mod event_watch;
+mod expiry;
+mod ingest;
+mod keyspace_options;
+mod lost_records;
+mod memory;
+mod memory_limit;
+mod memory_plan;
+mod open;
+mod pace;
+mod resources;
+mod scm;
+mod settings;
+mod store;
+mod transaction;
+mod waiters;
+mod watchdog;
+
+pub use background::{Background, BackgroundCounters};
+pub use batch::{BatchPart, EncodedBatch};
+pub use buffers::Buffers;
+pub use commit::Committer;
+pub use expiry::{Expiry, unix_millis};
+pub use ingest::{Ingest, Ingested};
+pub use keyspace_options::KeyspaceOptions;
+pub use lost_records::{LogPlace, LostRecords};
+pub use memory::Memory;
+pub use open::{Recovery, missing_log, open};
+pub use pace::{Delays, Pace};
+pub use resources::{Resources, ResourcesBuilder, StoreGuard};
+pub use scm::{Scm, ScmCalibration, ScmStatus};
+pub use settings::{LiveSettings, Settings};
+pub use store::Store;
+pub use transaction::{
+    KeySet, KeySpan, Pending, ReadSet, TransactionIter, Transactions, WriteSet, successor,
+};
+pub use watchdog::Watchdog;

@@ -1,0 +1,177 @@
+//! Iteration over a range as a transaction sees it: the store as of its snapshot, its own writes
+//! over it.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use base::Result;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::key_set::{KeySpan, successor};
+use super::read_set::{ReadSet, ScanId, Side};
+use super::write_set::WriteSet;
+use tree::Tree;
+use tree::reads::{Entry, Iter};
+
+/// The entries of a range in key order, as the transaction that made it saw them then; from the
+/// back by `next_back` or `.rev()`.
+///
+/// What it walked over counts as read by the transaction, as far as it went. An error ends it.
+pub struct TransactionIter {
+    tree: Arc<Tree>,
+    store: Stored,
+    writes: Arc<WriteSet>,
+    reads: Arc<Mutex<ReadSet>>,
+    scan: ScanId,
+    /// What is left to walk over.
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    ended: bool,
+}
+
+/// The store's entries, with at most one looked at and not taken at either end.
+struct Stored {
+    iter: Iter,
+    front: Option<Entry>,
+    back: Option<Entry>,
+}
+
+impl TransactionIter {
+    /// An iterator over `stored`, which are the store's entries of `range`.
+    pub fn new(
+        tree: &Arc<Tree>,
+        range: KeySpan<'_>,
+        stored: Iter,
+        writes: &Arc<WriteSet>,
+        reads: &Arc<Mutex<ReadSet>>,
+    ) -> Result<Self> {
+        let scan = reads.lock().add_scan(tree, range)?;
+        Ok(Self {
+            tree: Arc::clone(tree),
+            store: Stored { iter: stored, front: None, back: None },
+            writes: Arc::clone(writes),
+            reads: Arc::clone(reads),
+            scan,
+            start: range.start.to_vec(),
+            end: range.end.map(<[u8]>::to_vec),
+            ended: false,
+        })
+    }
+
+    fn step(&mut self, side: Side) -> Result<Option<Entry>> {
+        loop {
+            let range = KeySpan { start: &self.start, end: self.end.as_deref() };
+            let own = match side {
+                Side::Front => self.writes.first(&self.tree, range),
+                Side::Back => self.writes.last(&self.tree, range),
+            };
+            let own = own.map(|(key, write)| (key.clone(), write.clone()));
+            let stored = self.store.peek(side)?;
+            // An own write hides the same key of the store.
+            let order = match (&own, &stored) {
+                (None, None) => {
+                    self.reads.lock().met_all(self.scan);
+                    return Ok(None);
+                }
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((own, _)), Some(stored)) if side == Side::Front => own.cmp(stored),
+                (Some((own, _)), Some(stored)) => stored.cmp(own),
+            };
+            let stored = if order.is_ge() { self.store.take(side) } else { None };
+            let own = own.filter(|_| order.is_le());
+            let key = own.as_ref().map(|(key, _)| key).or(stored.as_ref().map(|(key, _)| key));
+            let Some(key) = key.cloned() else { return Ok(None) };
+            let stored = stored.map(|(_, value)| value);
+            let stored = stored.filter(|_| !self.writes.hides(&self.tree, &key));
+            let value = match own {
+                Some((_, pending)) => pending.value(&self.tree, &key, stored)?,
+                None => stored,
+            };
+            self.pass(side, &key)?;
+            if let Some(value) = value {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+
+    /// Leaves `key` behind.
+    fn pass(&mut self, side: Side, key: &Bytes) -> Result<()> {
+        self.reads.lock().met(self.scan, side, key)?;
+        match side {
+            Side::Front => self.start = successor(key),
+            Side::Back => self.end = Some(key.to_vec()),
+        }
+        Ok(())
+    }
+
+    fn end_unless(&mut self, step: Result<Option<Entry>>) -> Option<Result<Entry>> {
+        self.ended = !matches!(step, Ok(Some(_)));
+        step.transpose()
+    }
+}
+
+impl Stored {
+    /// The key of the entry at that end.
+    fn peek(&mut self, side: Side) -> Result<Option<Bytes>> {
+        // What was looked at from the other end may be the last one left.
+        let entry = match side {
+            Side::Front if self.front.is_none() => {
+                let next = self.iter.next().transpose()?;
+                self.front = next.or_else(|| self.back.take());
+                &self.front
+            }
+            Side::Front => &self.front,
+            Side::Back if self.back.is_none() => {
+                let next = self.iter.next_back().transpose()?;
+                self.back = next.or_else(|| self.front.take());
+                &self.back
+            }
+            Side::Back => &self.back,
+        };
+        Ok(entry.as_ref().map(|(key, _)| key.clone()))
+    }
+
+    fn take(&mut self, side: Side) -> Option<Entry> {
+        match side {
+            Side::Front => self.front.take(),
+            Side::Back => self.back.take(),
+        }
+    }
+}
+
+impl Iterator for TransactionIter {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        if self.ended {
+            return None;
+        }
+        let step = self.step(Side::Front);
+        self.end_unless(step)
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter {
+    fn next_back(&mut self) -> Option<Result<Entry>> {
+        if self.ended {
+            return None;
+        }
+        let step = self.step(Side::Back);
+        self.end_unless(step)
+    }
+}
+
+impl FusedIterator for TransactionIter {}
+
+impl fmt::Debug for TransactionIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.end.as_deref().map(<[u8]>::escape_ascii);
+        write!(f, "TransactionIter({}..", self.start.escape_ascii())?;
+        end.map_or(Ok(()), |end| end.fmt(f))?;
+        f.write_str(")")
+    }
+}

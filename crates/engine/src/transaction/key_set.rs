@@ -1,0 +1,163 @@
+//! A set of keys: single keys and whole spans, kept apart where they do not overlap.
+//!
+//! Transactions keep what they read and what they deleted in such sets. Every member is a half-open
+//! range; a single key is the range up to the least key after it. Cost: a search of an ordered map.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Half-open ranges that do not overlap.
+#[derive(Clone, Debug, Default)]
+pub struct KeySet {
+    /// By start; the end is excluded, and there is none where a range has no bound.
+    ranges: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+}
+
+/// One range of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpan<'a> {
+    /// The first key in it.
+    pub start: &'a [u8],
+    /// The first key behind it; `None` where it has no end.
+    pub end: Option<&'a [u8]>,
+}
+
+impl<'a> KeySpan<'a> {
+    /// The key, where there is only one in the range.
+    pub fn single(self) -> Option<&'a [u8]> {
+        let is_next = |end: &[u8]| end.strip_prefix(self.start) == Some(&[0]);
+        self.end.is_some_and(is_next).then_some(self.start)
+    }
+
+    /// True where no key is in it.
+    pub fn is_empty(self) -> bool {
+        self.end.is_some_and(|end| end <= self.start)
+    }
+}
+
+/// The least key after `key`.
+pub fn successor(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+impl KeySet {
+    /// Adds one key.
+    pub fn insert_key(&mut self, key: &[u8]) {
+        if !self.contains(key) {
+            self.insert(KeySpan { start: key, end: Some(&successor(key)) });
+        }
+    }
+
+    /// Adds a range, uniting it with those it overlaps.
+    pub fn insert(&mut self, range: KeySpan<'_>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) =
+            (Box::<[u8]>::from(range.start), range.end.map(Box::<[u8]>::from));
+        while let Some(old) = self.overlapping(range).map(|old| Box::<[u8]>::from(old.start)) {
+            let Some(old_end) = self.ranges.remove(&old) else { break };
+            start = old.min(start);
+            end = end.and_then(|end| old_end.map(|old_end| end.max(old_end)));
+        }
+        self.ranges.insert(start, end);
+    }
+
+    /// A member that shares a key with `range`: the last one.
+    fn overlapping(&self, range: KeySpan<'_>) -> Option<KeySpan<'_>> {
+        let below = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+        let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, below)).next_back()?;
+        let reaches = end.as_deref().is_none_or(|end| end > range.start);
+        reaches.then_some(KeySpan { start, end: end.as_deref() })
+    }
+
+    /// Whether any key of `range` is in the set.
+    pub fn overlaps(&self, range: KeySpan<'_>) -> bool {
+        !range.is_empty() && self.overlapping(range).is_some()
+    }
+
+    /// Whether `key` is in the set.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let until = (Bound::Unbounded, Bound::Included(key));
+        let last = self.ranges.range::<[u8], _>(until).next_back();
+        last.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
+    }
+
+    /// The ranges, in order.
+    pub fn iter(&self) -> impl Iterator<Item = KeySpan<'_>> {
+        self.ranges.iter().map(|(start, end)| KeySpan { start, end: end.as_deref() })
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_single_key_is_known_as_one() {
+        let mut set = KeySet::default();
+        set.insert_key(b"b");
+        set.insert(KeySpan { start: b"c", end: Some(b"d") });
+        let singles: Vec<_> = set.iter().map(KeySpan::single).collect();
+        assert_eq!(singles, [Some(&b"b"[..]), None]);
+        assert!(set.contains(b"b") && !set.contains(b"b\0") && !set.contains(b"a"));
+        set.insert(KeySpan { start: b"d", end: Some(b"d") });
+        assert_eq!(set.len(), 2);
+    }
+
+    /// Against a set of numbers, with keys of one or two bytes.
+    #[test]
+    fn sets_agree_with_a_model() {
+        let (mut rng, seed) = Rng::from_env();
+        let key = |number: u64| {
+            if number.is_multiple_of(2) {
+                vec![(number / 2) as u8]
+            } else {
+                vec![(number / 2) as u8, 0]
+            }
+        };
+        for round in 0..300 {
+            let (mut set, mut model) = (KeySet::default(), [false; 64]);
+            for _ in 0..rng.below(20) {
+                let (from, to) = (rng.below(64), rng.below(66));
+                let (start, end) = (key(from), key(to));
+                match rng.below(3) {
+                    0 => {
+                        set.insert_key(&start);
+                        model[from as usize] = true;
+                    }
+                    _ => {
+                        let end = (to < 64).then_some(&*end);
+                        set.insert(KeySpan { start: &start, end });
+                        let to = to.min(64) as usize;
+                        model.iter_mut().take(to).skip(from as usize).for_each(|it| *it = true);
+                    }
+                }
+            }
+            for (number, expected) in model.iter().enumerate() {
+                assert_eq!(
+                    set.contains(&key(number as u64)),
+                    *expected,
+                    "seed {seed}, round {round}"
+                );
+            }
+            for _ in 0..50 {
+                let (from, to) = (rng.below(64), rng.below(65));
+                let (start, end) = (key(from), key(to));
+                let range = KeySpan { start: &start, end: Some(&end) };
+                let expected = model.iter().take(to as usize).skip(from as usize).any(|it| *it);
+                assert_eq!(set.overlaps(range), expected, "seed {seed}, round {round}: {range:?}");
+            }
+        }
+    }
+}

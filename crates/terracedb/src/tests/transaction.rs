@@ -1,0 +1,216 @@
+//! Random histories of transactions and plain writes, checked against the serial order that their
+//! sequence numbers claim.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Durability, Rng};
+use media::MemoryMedium;
+use parking_lot::Mutex;
+
+use crate::{Db, Keyspace, Result, WriteBatch};
+
+const KEYS: u64 = 12;
+const THREADS: u64 = 4;
+
+/// One thing a transaction saw or did, in its order.
+#[derive(Debug)]
+enum Step {
+    Got { keyspace: usize, key: u64, value: Option<u64> },
+    Walked { keyspace: usize, from: u64, limit: usize, backward: bool, found: Vec<(u64, u64)> },
+    Wrote { keyspace: usize, key: u64, value: Option<u64> },
+}
+
+/// A committed transaction, or a plain batch.
+#[derive(Debug)]
+struct Committed {
+    /// Its first number; a transaction that wrote nothing has its snapshot's.
+    at: u64,
+    wrote: bool,
+    steps: Vec<Step>,
+}
+
+struct World {
+    db: Db,
+    keyspaces: [Keyspace; 2],
+    history: Mutex<Vec<Committed>>,
+}
+
+fn key(number: u64) -> String {
+    format!("key {number:02}")
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    std::str::from_utf8(bytes).unwrap().trim_start_matches("key ").parse().unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let medium = Arc::new(MemoryMedium::new());
+        let db = Db::on_medium(medium).memory(64 << 20).open().unwrap();
+        let keyspaces = ["a", "b"].map(|name| db.keyspace(name).unwrap());
+        Self { db, keyspaces, history: Mutex::default() }
+    }
+
+    /// A transaction of a few random steps; whether it committed.
+    fn transact(&self, rng: &mut Rng, next_value: u64) -> bool {
+        let mut transaction = self.db.transaction();
+        let mut own = BTreeMap::new();
+        let mut steps = Vec::new();
+        let read_only = rng.one_in(6);
+        for at in 0..1 + rng.below(6) {
+            let keyspace = rng.below(2) as usize;
+            let target = &self.keyspaces[keyspace];
+            let key_number = rng.below(KEYS);
+            match rng.below(if read_only { 4 } else { 8 }) {
+                0..3 => {
+                    let value = transaction.get(target, key(key_number)).unwrap();
+                    let value = value.as_deref().map(number);
+                    match own.get(&(keyspace, key_number)) {
+                        Some(written) => assert_eq!(value, *written),
+                        None => steps.push(Step::Got { keyspace, key: key_number, value }),
+                    }
+                }
+                3 => {
+                    let (limit, backward) = (rng.below(5) as usize, rng.one_in(2));
+                    let range = transaction.range(target, key(key_number)..).unwrap();
+                    let entries: Vec<_> = if backward {
+                        range.rev().take(limit).map(Result::unwrap).collect()
+                    } else {
+                        range.take(limit).map(Result::unwrap).collect()
+                    };
+                    let found: Vec<_> =
+                        entries.iter().map(|(k, v)| (number(k), number(v))).collect();
+                    for (found, value) in &found {
+                        if let Some(written) = own.get(&(keyspace, *found)) {
+                            assert_eq!(Some(*value), *written);
+                        }
+                    }
+                    let from = key_number;
+                    steps.push(Step::Walked { keyspace, from, limit, backward, found });
+                }
+                kind => {
+                    let value = (kind < 7).then_some(next_value * 10 + at);
+                    let written = match value {
+                        Some(value) => transaction.put(target, key(key_number), value.to_string()),
+                        None => transaction.delete(target, key(key_number)),
+                    };
+                    written.unwrap();
+                    own.insert((keyspace, key_number), value);
+                    steps.push(Step::Wrote { keyspace, key: key_number, value });
+                }
+            }
+            if rng.one_in(3) {
+                std::thread::yield_now();
+            }
+        }
+        let wrote = !transaction.is_empty();
+        match transaction.commit_at(Durability::None) {
+            Ok(at) => self.history.lock().push(Committed { at: at.get(), wrote, steps }),
+            Err(error) => {
+                assert!(error.is_conflict(), "{error}");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A plain write.
+    fn write(&self, rng: &mut Rng, next_value: u64) {
+        let (keyspace, key_number) = (rng.below(2) as usize, rng.below(KEYS));
+        let target = &self.keyspaces[keyspace];
+        let value = rng.one_in(4).then_some(next_value * 10);
+        let mut batch = WriteBatch::new();
+        match value {
+            Some(value) => batch.put(target, key(key_number), value.to_string()).unwrap(),
+            None => batch.delete(target, key(key_number)).unwrap(),
+        }
+        let committer = &self.db.store().committer;
+        let append = |record: wal::Batch<'_>| self.db.store().log.append(record);
+        let at = committer.commit(batch.encoded(), Durability::None, append).unwrap().get();
+        let steps = vec![Step::Wrote { keyspace, key: key_number, value }];
+        self.history.lock().push(Committed { at, wrote: true, steps });
+    }
+
+    /// Replays what was committed one by one: every read must have seen what it sees now.
+    fn check(&self, seed: u64) {
+        let mut history = std::mem::take(&mut *self.history.lock());
+        // A transaction that wrote nothing comes after the write that it saw last.
+        history.sort_by_key(|committed| (committed.at, !committed.wrote));
+        let mut model = [Model::new(), Model::new()];
+        for committed in &history {
+            let mut own = model.clone();
+            for step in &committed.steps {
+                own_step(step, &mut own, seed, committed);
+            }
+            if committed.wrote {
+                model = own;
+            }
+        }
+        for (keyspace, model) in self.keyspaces.iter().zip(&model) {
+            let entries = keyspace.iter().unwrap().map(Result::unwrap);
+            let found: BTreeMap<_, _> = entries.map(|(k, v)| (number(&k), number(&v))).collect();
+            assert_eq!(found, *model, "seed {seed}");
+        }
+    }
+}
+
+type Model = BTreeMap<u64, u64>;
+
+fn own_step(step: &Step, own: &mut [Model; 2], seed: u64, committed: &Committed) {
+    match step {
+        Step::Got { keyspace, key, value } => {
+            let expected = own[*keyspace].get(key).copied();
+            assert_eq!(*value, expected, "seed {seed}: {step:?} of {committed:?}");
+        }
+        Step::Walked { keyspace, from, limit, backward, found } => {
+            let range = own[*keyspace].range(*from..).map(|(k, v)| (*k, *v));
+            let expected: Vec<_> = if *backward {
+                range.rev().take(*limit).collect()
+            } else {
+                range.take(*limit).collect()
+            };
+            assert_eq!(*found, expected, "seed {seed}: {step:?} of {committed:?}");
+        }
+        Step::Wrote { keyspace, key, value: Some(value) } => {
+            own[*keyspace].insert(*key, *value);
+        }
+        Step::Wrote { keyspace, key, value: None } => {
+            own[*keyspace].remove(key);
+        }
+    }
+}
+
+#[test]
+fn committed_transactions_are_serializable_in_the_order_of_their_numbers() {
+    let (mut rng, seed) = Rng::from_env();
+    let long = std::env::var_os("TERRACE_LONG").is_some();
+    let each = if long { 30_000 } else { 1500 };
+    let world = World::new();
+    let committed: u64 = std::thread::scope(|scope| {
+        let threads = (0..THREADS).map(|thread| {
+            let mut rng = Rng::new(rng.next_u64());
+            let world = &world;
+            scope.spawn(move || {
+                let mut committed = 0;
+                for at in 0..each {
+                    let value = at * THREADS + thread;
+                    if rng.one_in(8) {
+                        world.write(&mut rng, value);
+                    } else {
+                        committed += u64::from(world.transact(&mut rng, value));
+                    }
+                    if thread == 0 && at % 300 == 0 {
+                        world.db.flush().unwrap();
+                    }
+                }
+                committed
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(committed > THREADS * each / 10, "seed {seed}: {committed} committed");
+    assert!(committed < THREADS * each, "seed {seed}: no conflict was met");
+    world.check(seed);
+}

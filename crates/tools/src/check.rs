@@ -1,0 +1,144 @@
+//! Checking a store that is not open: every file, every checksum, and the invariants that cost
+//! little to verify.
+//!
+//! The manifest comes first, by the rules of recovery; it says which tables there must be. Each
+//! table and value file is streamed once, then the log is read as recovery would read it. Damage is
+//! noted with its file, pages and keys, and the walk goes on behind it; where the manifest itself
+//! is lost, every table is checked under the identity it claims.
+//!
+//! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables
+//! against what the manifest says of them, newer above older for each key (I4), and that the log
+//! reaches what the tables hold (I11). The check takes the directory's lock and changes nothing. Memory
+//! is what the two largest entries take, and a fixed part.
+
+mod log_walk;
+mod order_walk;
+mod report;
+mod table_walk;
+mod values_walk;
+
+use std::sync::Arc;
+
+use base::{Account, Error, Result};
+use media::{Listing, Medium};
+use table::{Dictionary, parse_file_name, parse_values_file_name};
+
+use manifest::{self, ManifestState};
+
+use base::Problem;
+pub use report::CheckReport;
+
+/// Checks the store on `medium`. `progress` is told the bytes done and their total.
+///
+/// # Errors
+/// `Invalid` where no store is here, a newer version wrote it, or it is open; `Retry` where memory
+/// is short. Damage is no error: the report has it.
+pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+    // Looked for before the lock is taken, which may leave a file.
+    if !medium.list()?.iter().any(is_ours) {
+        return Err(no_store());
+    }
+    let _lock = medium.lock()?;
+    let files = medium.list()?;
+    let total = files.iter().map(|file| file.len).sum();
+    let account = Account::unlimited("check");
+    let report = CheckReport::default();
+    let mut walk = Walk { medium, files, account, report, done: 0, total, progress };
+    let state = walk.manifest()?;
+    walk.tables(state.as_ref())?;
+    walk.values(state.as_ref())?;
+    walk.log(state.as_ref())?;
+    walk.unowned(state.as_ref());
+    Ok(walk.report)
+}
+
+struct Walk<'a> {
+    medium: &'a Arc<dyn Medium>,
+    files: Vec<Listing>,
+    account: Account,
+    report: CheckReport,
+    done: u64,
+    total: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Walk<'_> {
+    /// What the manifest in force says; `None` where it is lost.
+    fn manifest(&mut self) -> Result<Option<ManifestState>> {
+        let manifests: Vec<_> = self.files.iter().filter(|file| is_manifest(&file.name)).collect();
+        let newest = manifests.last().map_or("manifest", |file| &file.name).to_owned();
+        self.report.files += manifests.len();
+        let bytes = manifests.iter().map(|file| file.len).sum();
+        let alone = !self.files.iter().any(|file| is_ours(file) && !is_manifest(&file.name));
+        let recovered = match manifest::recover(&**self.medium, alone) {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(_)) if alone => return Err(no_store()),
+            Ok(Err(_)) => Err(Error::corrupt("store").expected("a manifest").got("none")),
+            Err(error) if error.kind() == base::ErrorKind::Corrupt => Err(error),
+            Err(error) => return Err(error),
+        };
+        self.walked(bytes);
+        Ok(match recovered {
+            Ok(found) => {
+                self.report.store = Some(found.store);
+                self.report.keyspaces = found.state.keyspaces.len();
+                self.report.manifest_repairs = found.repaired;
+                Some(found.state)
+            }
+            Err(error) => {
+                self.report.note(Problem::of(&newest, error));
+                None
+            }
+        })
+    }
+
+    /// Lists files that nothing names.
+    fn unowned(&mut self, state: Option<&ManifestState>) {
+        // Only the newest readable manifest counts; without any, none can be told from another.
+        let in_force = self.files.iter().rev().find(|file| {
+            is_manifest(&file.name) && manifest::inspect(&**self.medium, &file.name).is_ok()
+        });
+        for Listing { name, .. } in &self.files {
+            let owned = if is_manifest(name) {
+                in_force.is_none_or(|file| file.name == *name)
+            } else if let Some(table) = parse_file_name(name) {
+                state.is_none_or(|state| state.has_table(table))
+            } else if let Some(values) = parse_values_file_name(name) {
+                state.is_none_or(|state| state.has_values(values))
+            } else if let Some(dictionary) = Dictionary::parse_file_name(name) {
+                state.is_none_or(|state| state.has_dictionary(dictionary))
+            } else if let Some((lane, segment)) = wal::parse_segment_name(name) {
+                state.is_none_or(|state| segment >= state.log_start.of(lane))
+            } else {
+                false
+            };
+            if !owned {
+                self.report.unowned.push(name.clone());
+            }
+        }
+    }
+
+    /// Adds `bytes` to what is done.
+    fn walked(&mut self, bytes: u64) {
+        self.report.bytes += bytes;
+        self.done += bytes;
+        (self.progress)(self.done.min(self.total), self.total);
+    }
+}
+
+fn is_manifest(name: &str) -> bool {
+    manifest::is_file_name(name)
+}
+
+pub fn is_ours(file: &Listing) -> bool {
+    let Listing { name, .. } = file;
+    is_manifest(name)
+        || parse_file_name(name).is_some()
+        || parse_values_file_name(name).is_some()
+        || Dictionary::parse_file_name(name).is_some()
+        || wal::parse_segment_name(name).is_some()
+}
+
+pub(crate) fn no_store() -> Error {
+    Error::invalid("store").expected("one to exist").got("none")
+}

@@ -1,0 +1,244 @@
+//! Whether newer data lies above older (I4), as reads rely on: the tables of a run do not overlap, and
+//! of each key a run holds only what is newer than all that the runs below it hold.
+//!
+//! Ranges of sequence numbers alone cannot tell: a merge of a slice puts new numbers into an old run,
+//! for the keys of its slice, and leaves older numbers of other keys in the runs above. So where a
+//! table may break the order, by its keys and its numbers, it is compared with the one below, key by
+//! key, range deletes included. Tables that were not merged by halves are never read for that.
+//!
+//! Memory is two open tables and a block of each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::limits::PAGE_BYTES;
+use base::{Error, Result, RunId, Seqno, StoreId};
+use media::{Buf, Purpose};
+use table::{Bounds, Pages, Span, Step, Table, TableCursor, file_name, reread, verify_page};
+
+use super::Walk;
+use super::table_walk::Owner;
+use base::KeyRange;
+use manifest::{KeyspaceEntry, LivePiece, TableEntry};
+use tree::StoreDictionaries;
+
+/// The pieces of a run by key, with their tables.
+type Pieces<'a> = Vec<(&'a LivePiece, &'a TableEntry)>;
+
+impl Walk<'_> {
+    /// Checks the order of the tables of `keyspace`.
+    pub(super) fn order(
+        &mut self,
+        store: StoreId,
+        keyspace: &KeyspaceEntry,
+        dictionaries: &Arc<StoreDictionaries>,
+    ) -> Result<()> {
+        let runs = runs(keyspace);
+        for (entry, error) in overlaps(&runs) {
+            self.report.note(Owner { keyspace: &keyspace.name, entry }.problem(error));
+        }
+        for (run, pieces) in &runs {
+            for upper in pieces {
+                let mut open = None;
+                for (lower, range) in suspects(&runs, *run, upper) {
+                    if open.is_none() {
+                        open = self.open(store, upper.1, dictionaries)?;
+                    }
+                    // Whatever cannot be read is told as such, by whoever reads all of it.
+                    let Some(above) = &open else { break };
+                    let Some(below) = self.open(store, lower, dictionaries)? else { continue };
+                    match misplaced(above, &below, &range) {
+                        Ok(None) => {}
+                        Ok(Some((key, error))) => {
+                            let owner = Owner { keyspace: &keyspace.name, entry: upper.1 };
+                            let mut problem = owner.problem(error);
+                            problem.keys = Some((key.clone(), key));
+                            self.report.note(problem);
+                        }
+                        Err(error) if error.is_retryable() => return Err(error),
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a table; none where it is damaged or missing.
+    fn open(
+        &self,
+        store: StoreId,
+        entry: &TableEntry,
+        dictionaries: &Arc<StoreDictionaries>,
+    ) -> Result<Option<Arc<Table>>> {
+        if self.listed(&file_name(entry.id)).is_none() {
+            return Ok(None);
+        }
+        let (bytes, dictionaries) = (Some(entry.file_bytes), Arc::clone(dictionaries) as _);
+        let (medium, account) = (&**self.medium, &self.account);
+        match Table::open(medium, store, entry.id, bytes, entry.seqno, dictionaries, account) {
+            Ok(table) => Ok(Some(table)),
+            Err(error) if error.is_retryable() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The runs of a keyspace.
+fn runs(keyspace: &KeyspaceEntry) -> BTreeMap<RunId, Pieces<'_>> {
+    let mut runs: BTreeMap<RunId, Pieces<'_>> = BTreeMap::new();
+    for table in keyspace.tables.values() {
+        for piece in &table.pieces {
+            runs.entry(piece.run).or_default().push((piece, &table.entry));
+        }
+    }
+    for pieces in runs.values_mut() {
+        pieces.sort_by(|(one, _), (other, _)| one.range.first.cmp(&other.range.first));
+    }
+    runs
+}
+
+/// Tables of one run that overlap.
+fn overlaps<'a>(runs: &BTreeMap<RunId, Pieces<'a>>) -> Vec<(&'a TableEntry, Error)> {
+    let pairs = runs.values().flat_map(|pieces| pieces.iter().zip(pieces.iter().skip(1)));
+    let bad = pairs.filter(|((left, _), (right, _))| left.range.overlaps(&right.range));
+    bad.map(|((_, left), (_, right))| {
+        let error = Error::corrupt("tables of a run (I4)");
+        (*right, error.expected(format_args!("keys after table {}", left.id)).got("an overlap"))
+    })
+    .collect()
+}
+
+/// The tables in runs below `run` that may hold something newer than `upper` does, for keys of both,
+/// with the range of these keys.
+fn suspects<'a>(
+    runs: &BTreeMap<RunId, Pieces<'a>>,
+    run: RunId,
+    (upper, entry): &(&'a LivePiece, &'a TableEntry),
+) -> impl Iterator<Item = (&'a TableEntry, KeyRange)> {
+    let (range, oldest) = (&upper.range, entry.seqno_min);
+    runs.range(..run).flat_map(move |(_, pieces)| {
+        let from = pieces.partition_point(|(piece, _)| piece.range.is_before(range));
+        let reached = pieces.iter().skip(from);
+        reached
+            .take_while(|(piece, _)| range.is_end_after(&piece.range.first))
+            .filter(move |(piece, lower)| lower.seqno_max > oldest && piece.range.overlaps(range))
+            .map(|(piece, lower)| (*lower, piece.range.intersection(range)))
+    })
+}
+
+/// The first key in `range` of which `below` holds something newer than what `above` holds of it. The
+/// same number in both is the same version: a repair leaves such tables, where it does not know what
+/// was cut off them.
+fn misplaced(
+    above: &Arc<Table>,
+    below: &Arc<Table>,
+    range: &KeyRange,
+) -> Result<Option<(Vec<u8>, Error)>> {
+    let (mut upper, mut lower) = (Side::new(above, range), Side::new(below, range));
+    upper.next()?;
+    lower.next()?;
+    loop {
+        let key = match (&upper.at, &lower.at) {
+            (Some(one), Some(other)) => one.key.as_slice().min(&other.key),
+            (Some(one), None) => &one.key,
+            (None, Some(other)) => &other.key,
+            (None, None) => return Ok(None),
+        };
+        if let (Some((oldest, _)), Some((_, newest))) = (upper.numbers(key), lower.numbers(key))
+            && newest > oldest
+        {
+            let error = Error::corrupt("order of tables (I4)");
+            let error = error.expected(format_args!("only above {newest}, in {}", below.id()));
+            return Ok(Some((key.to_vec(), error.got(oldest))));
+        }
+        let (first, second) = (upper.is_at(key), lower.is_at(key));
+        if first {
+            upper.next()?;
+        }
+        if second {
+            lower.next()?;
+        }
+    }
+}
+
+/// A table that is walked key by key.
+struct Side {
+    cursor: TableCursor,
+    started: bool,
+    at: Option<Versions>,
+}
+
+/// The versions of a key.
+struct Versions {
+    key: Vec<u8>,
+    oldest: Seqno,
+    newest: Seqno,
+}
+
+impl Side {
+    fn new(table: &Arc<Table>, range: &KeyRange) -> Self {
+        let cursor = TableCursor::with_bounds(Arc::clone(table), Bounds::from(range));
+        Self { cursor, started: false, at: None }
+    }
+
+    /// Goes to the next key.
+    fn next(&mut self) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            self.cursor.seek_first();
+            self.arrive()?;
+        }
+        // The memory of the key before is used again.
+        let mut key = self.at.take().map(|before| before.key).unwrap_or_default();
+        let Some(newest) = self.cursor.trailer() else { return Ok(()) };
+        key.clear();
+        key.extend_from_slice(self.cursor.key());
+        let mut oldest = newest;
+        while let Some(trailer) = self.cursor.trailer().filter(|_| self.cursor.key() == key) {
+            oldest = trailer;
+            self.cursor.next();
+            self.arrive()?;
+        }
+        self.at = Some(Versions { key, oldest: oldest.seqno(), newest: newest.seqno() });
+        Ok(())
+    }
+
+    fn is_at(&self, key: &[u8]) -> bool {
+        self.at.as_ref().is_some_and(|at| at.key == key)
+    }
+
+    /// The oldest and the newest number of what the table says of `key`, by versions or range deletes;
+    /// none where it says nothing. No key between that it is at and the one before has versions.
+    fn numbers(&self, key: &[u8]) -> Option<(Seqno, Seqno)> {
+        let versions = self.at.as_ref().filter(|at| at.key == key);
+        let versions = versions.map(|at| (at.oldest, at.newest));
+        let deletes = self.cursor.table().range_deletes().fragment_at(key);
+        let deletes = deletes.and_then(|it| Some((*it.seqnos.last()?, *it.seqnos.first()?)));
+        match (versions, deletes) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Lets the cursor do what it set out to.
+    fn arrive(&mut self) -> Result<()> {
+        let mut supplied = None;
+        while let Step::Need(span) = self.cursor.step(supplied.take())? {
+            let read = || pages(self.cursor.table(), span);
+            supplied = Some(read().or_else(|first| reread(first, read))?);
+        }
+        Ok(())
+    }
+}
+
+/// The pages of `span`, verified (I8).
+fn pages(table: &Table, span: Span) -> Result<Pages> {
+    let at = u64::from(span.first) * PAGE_BYTES as u64;
+    let (buf, read) = table.file().read(at, Buf::pages(span.pages as usize), Purpose::Scrub);
+    read?;
+    for (number, page) in (span.first..).zip(buf.chunks_exact(PAGE_BYTES)) {
+        verify_page(table.seed(), number, page)?;
+    }
+    Ok(Pages::Run(buf))
+}
