@@ -1,8 +1,8 @@
 //! A write batch, encoded: operations over any keyspaces that become visible together or not at all.
 //!
-//! A batch is encoded while it is built, in the form that the log stores (docs/format/batch.md), and counts the
-//! room that its keyspaces' memtables need, so that a commit copies bytes and does nothing else. Operation *i*
-//! gets the batch's first sequence number plus *i*.
+//! A batch is encoded while it is built, in the form that the log stores (docs/format/batch.md), and counts
+//! the room that its keyspaces' memtables need, so that a commit copies bytes and does nothing else.
+//! Operation *i* gets the batch's first sequence number plus *i*.
 
 use std::sync::Arc;
 

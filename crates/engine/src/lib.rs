@@ -1,8 +1,8 @@
 //! The engine: opening and recovering a store, commits, write buffers and backpressure, the memory limit,
 //! transactions, ingests, and background tasks.
 //!
-//! Level 6 (docs/ARCHITECTURE.md). Public handles and reports are the facade's, `terracedb`; tools that read or
-//! copy a whole store are `terrace-tools`.
+//! Level 6 (docs/ARCHITECTURE.md). Public handles and reports are the facade's, `terracedb`; tools that
+//! read or copy a whole store are `terrace-tools`.
 
 #![expect(
     missing_docs,

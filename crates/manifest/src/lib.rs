@@ -3,8 +3,8 @@
 //!
 //! One manifest is in force: the file with the highest number whose first record is good. A new one begins
 //! with the whole state in one record and is synced before older ones are removed. Every change is one
-//! record, synced before anyone relies on it (I3). A failed append poisons the manifest: what the device holds
-//! is unknown until the store is opened again.
+//! record, synced before anyone relies on it (I3). A failed append poisons the manifest: what the device
+//! holds is unknown until the store is opened again.
 //!
 //! Level 4 (docs/ARCHITECTURE.md).
 

@@ -33,6 +33,7 @@
 //! flight from one thread.
 
 mod batch;
+mod builder;
 mod checkpoint;
 mod db;
 mod keyspace;
@@ -48,11 +49,12 @@ pub use base::{
     parse_bytes,
 };
 pub use batch::WriteBatch;
+pub use builder::Builder;
 pub use bytes::Bytes;
 pub use cache::curve::{MissCurve, Point as MissPoint};
 pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
 pub use compact::MergeOperator;
-pub use db::{Builder, Db};
+pub use db::Db;
 pub use engine::Delays;
 pub use engine::Expiry;
 pub use engine::KeyspaceOptions;

@@ -1,8 +1,8 @@
-//! The LSM tree of a keyspace: memtables and a version of its tables, the reads and merging iterators over them,
-//! flushes, and compaction.
+//! The LSM tree of a keyspace: memtables and a version of its tables, the reads and merging iterators over
+//! them, flushes, and compaction.
 //!
-//! Level 5 (docs/ARCHITECTURE.md). The engine above owns the log, commits and the background tasks; a tree knows
-//! neither of a store nor of other keyspaces.
+//! Level 5 (docs/ARCHITECTURE.md). The engine above owns the log, commits and the background tasks; a tree
+//! knows neither of a store nor of other keyspaces.
 
 #![expect(
     missing_docs,

@@ -6,7 +6,7 @@
 //! So memtables that hold keys of the range are flushed first, outside every lock. Q is then taken
 //! as a record of the log with no operations, by a conditional append that is refused where someone
 //! wrote to the range after the memtables were looked at; `RecentWrites` tells, as it does for
-//! transactions (crates/terracedb/src/transaction/commit.rs has the argument). Writers that never
+//! transactions (crates/engine/src/transaction/commit.rs has the argument). Writers that never
 //! let up are outlasted: after some rounds the memtable is sealed at Q itself and flushed while Q,
 //! and with it everything later, stays invisible. They wait for one flush.
 //!
