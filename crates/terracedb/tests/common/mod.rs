@@ -22,6 +22,7 @@ mod script;
 mod source;
 mod stepped;
 mod tidy;
+mod until;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub(crate) use record::record;
 pub(crate) use script::{Left, Script, merging};
 pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
-pub(crate) use tidy::{assert_tidy, assert_tidy_directory};
+pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};
+pub(crate) use until::until;
 
 /// The least memory a store takes: flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
