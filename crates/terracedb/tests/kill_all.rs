@@ -336,7 +336,8 @@ fn one_life(
     promised: &mut Promises,
 ) -> Vec<(PathBuf, Promises)> {
     // Some die while they open the store.
-    let lines = if rng.one_in(5) { 0 } else { 1 + rng.below(4000) } as usize;
+    let most = if std::env::var_os("TERRACE_LONG").is_some() { 4000 } else { 1500 };
+    let lines = if rng.one_in(5) { 0 } else { 1 + rng.below(most) } as usize;
     let longer = Duration::from_millis(rng.below(60));
     let before = promised.clone();
     let mut copies = Vec::new();
