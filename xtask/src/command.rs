@@ -22,13 +22,33 @@ pub(crate) fn cargo_nightly<'a>(arguments: impl IntoIterator<Item = &'a str>) ->
 
 /// Runs `command`, shown as `shown`.
 pub(crate) fn run(mut command: Command) -> Result {
-    let shown = shown(&command);
-    eprintln!("+ {shown}");
+    let shown = show(&command);
     let status = command
         .current_dir(workspace::root())
         .status()
         .map_err(|error| format!("`{shown}` did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}").into()) }
+}
+
+/// Runs `command`, shown as `shown`; what it wrote to standard output.
+pub(crate) fn output(mut command: Command) -> Result<String> {
+    let shown = show(&command);
+    let output = command
+        .current_dir(workspace::root())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("`{shown}` failed: {}", output.status).into()),
+    }
+}
+
+/// Echoes `command`, which is about to run; as it is echoed.
+pub(crate) fn show(command: &Command) -> String {
+    let shown = shown(command);
+    eprintln!("+ {shown}");
+    shown
 }
 
 /// Whether `command` runs and succeeds; its output is dropped.

@@ -1,9 +1,9 @@
 //! One entry for every habit of the project: `cargo xtask HABIT`.
 //!
 //! A habit is a sequence of the commands anyone could type, echoed before they run, stopped at the
-//! first failure. What no off-the-shelf tool checks lives here: [`layering`] (crates depend
-//! downward) and [`tidy`] (files, formats and documents keep their shape). Both also run as
-//! ordinary tests, so that `cargo test` alone holds them.
+//! first failure. Of tests all are run, whatever fails ([`suite`]). What no off-the-shelf tool checks lives
+//! here: [`layering`] (crates depend downward) and [`tidy`] (files, formats and documents keep their shape).
+//! Both also run as ordinary tests, so that `cargo test` alone holds them.
 
 mod bench;
 mod check;
@@ -14,11 +14,15 @@ mod metadata;
 mod peers;
 mod profile;
 mod sim;
+mod suite;
+mod tally;
 mod test;
 mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
+
+use suite::Suite;
 
 /// What every step of a habit returns; the error is for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -27,8 +31,10 @@ const HELP: &str = "\
 usage: cargo xtask HABIT
 
   check                     formatting, lints, layering, tidiness, documentation, dependencies
-  test [ARGS]               the default tests; ARGS go to `cargo test --workspace`
-  ci                        check, test, a minute of sim, with one seed: what must pass before a merge
+  test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All are run whatever
+                            fails; the last lines tell what passed, what failed, and what took longest
+  ci                        check, test, a minute of sim, with one seed: what must pass before a merge. All
+                            three are run whatever fails; the last lines are those of test
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
@@ -41,10 +47,16 @@ usage: cargo xtask HABIT
 /// What is random in what must pass before a merge follows from this.
 const SEED: &str = "1";
 
+/// All of it, whatever fails: one run tells everything that is wrong.
 fn ci() -> Result {
-    check::run()?;
-    test::run_fixed(SEED)?;
-    sim::run_briefly(SEED)
+    let mut suite = Suite::new();
+    suite.step("check", check::run());
+    let is_built = test::run_fixed(&mut suite, SEED)?;
+    // The simulator is built with the tests.
+    if is_built {
+        suite.step("sim", sim::run_briefly(SEED));
+    }
+    suite.end("ci")
 }
 
 fn run(arguments: &[&str]) -> Result {

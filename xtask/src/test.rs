@@ -1,10 +1,9 @@
 //! The tests: the default ones, which anyone runs at any time, and all of them.
 
-use std::process::Command;
-
 use crate::Result;
 use crate::command::{self, cargo, cargo_nightly, succeeds};
 use crate::metadata::packages;
+use crate::suite::Suite;
 
 /// The feature that puts a crate's concurrent code on shuttle's scheduler, and the name its tests
 /// begin with.
@@ -19,33 +18,45 @@ const MIRI_CRATES: [(&str, &[&str]); 3] = [
 ];
 
 /// Runs the default tests, on shuttle's scheduler too where a crate asks for it: minutes, no
-/// setting needed.
+/// setting needed. All of them, whatever fails, and says what they came to.
 pub(crate) fn run(arguments: &[&str]) -> Result {
-    if !arguments.is_empty() {
-        return command::run(cargo(["test", "--workspace"].iter().chain(arguments).copied()));
+    let mut suite = Suite::new();
+    if arguments.is_empty() {
+        run_all(&mut suite, None)?;
+    } else {
+        let words = ["test", "--workspace", "--no-fail-fast"];
+        suite.run("tests", cargo(words.iter().chain(arguments).copied()));
     }
-    run_all(None)
+    suite.end("test")
 }
 
-/// The same with one seed for whatever is random, unless another is set: what must pass before a merge judges
-/// the change, and not what chance finds in the rest. That is for every other run of the tests to find.
-pub(crate) fn run_fixed(seed: &str) -> Result {
-    run_all(std::env::var_os("TERRACE_SEED").is_none().then_some(seed))
+/// The same as a part of `suite`, with one seed for whatever is random, unless another is set: what must
+/// pass before a merge judges the change, and not what chance finds in the rest. That is for every other run
+/// of the tests to find. Whether the tests were built.
+pub(crate) fn run_fixed(suite: &mut Suite, seed: &str) -> Result<bool> {
+    run_all(suite, std::env::var_os("TERRACE_SEED").is_none().then_some(seed))
 }
 
-fn run_all(seed: Option<&str>) -> Result {
-    let run = |mut command: Command| {
+fn run_all(suite: &mut Suite, seed: Option<&str>) -> Result<bool> {
+    let test = |arguments: &[&str]| {
+        let mut command = cargo(["test", "--no-fail-fast"].iter().chain(arguments).copied());
         command.envs(seed.map(|seed| ("TERRACE_SEED", seed)));
-        command::run(command)
+        command
     };
-    run(cargo(["test", "--workspace"]))?;
+    let mut run = |name: &str, with: &str, arguments: &[&str]| {
+        suite.tests(name, with, test(arguments), test(arguments))
+    };
+    if !run("tests", "", &["--workspace"]) {
+        return Ok(false);
+    }
     for package in packages()? {
         if package.features.contains_key(SHUTTLE) {
             let name = package.name.as_str();
-            run(cargo(["test", "--package", name, "--features", SHUTTLE, SHUTTLE]))?;
+            let arguments = ["--package", name, "--features", SHUTTLE, SHUTTLE];
+            run(&format!("shuttle tests of {name}"), " on shuttle", &arguments);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Runs the tests of unsafe code under Miri.
@@ -73,11 +84,13 @@ pub(crate) fn run_long(arguments: &[&str]) -> Result {
         "profile.long.overflow-checks=true",
     ];
     let settings = profile.into_iter().flat_map(|setting| ["--config", setting]);
-    let mut command = cargo(["test", "--workspace", "--profile", "long"]);
+    let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--profile", "long"]);
     command.args(settings).args(arguments);
     if !arguments.contains(&"--") {
         command.arg("--");
     }
     command.arg("--include-ignored").env("TERRACE_LONG", "1");
-    command::run(command)
+    let mut suite = Suite::new();
+    suite.run("tests", command);
+    suite.end("long")
 }

@@ -34,6 +34,7 @@ use base::limits::PAGE_BYTES;
 use base::{Error, Result};
 use rustix::fs::{FallocateFlags, OFlags, fstatfs, fstatvfs};
 
+use crate::locked::Locked;
 use crate::set_aside::set_aside;
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
@@ -293,12 +294,12 @@ impl Medium for FileMedium {
         };
         let locked = if self.read_only { file.try_lock_shared() } else { file.try_lock() };
         match locked {
-            Ok(()) if self.read_only => Ok(Box::new(file)),
+            Ok(()) if self.read_only => Ok(Box::new(Locked::new(file))),
             Ok(()) => {
                 // The number is for people; nothing depends on it.
                 let noted = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
                 noted.map_err(|error| failed("lock", place.display(), error))?;
-                Ok(Box::new(file))
+                Ok(Box::new(Locked::new(file)))
             }
             Err(fs::TryLockError::WouldBlock) => {
                 let mut owner = String::new();

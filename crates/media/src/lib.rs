@@ -12,6 +12,7 @@ mod faulty;
 mod file;
 mod holding;
 mod immediate;
+mod locked;
 mod medium;
 mod memory;
 mod metered;

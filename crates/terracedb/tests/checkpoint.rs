@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::{MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded};
+use common::{
+    MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded, until,
+};
 use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{CheckpointOptions, Db, Resources};
 
@@ -63,6 +65,15 @@ fn a_checkpoint_is_a_store_of_its_own() {
     }
 }
 
+/// Stops the threads of a test when it is dropped: a test that fails ends too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Scenario: writers, flushes, merges and keyspaces that come and go never stop while checkpoints are
 /// made.
 #[test]
@@ -95,6 +106,7 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
             });
         }
         let (db, stop, one, two) = (&db, &stop, &one, &two);
+        let _stop = Stop(stop);
         scope.spawn(move || {
             for round in 0.. {
                 if stop.load(Ordering::Relaxed) {
@@ -113,7 +125,9 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
             }
         });
         for round in 0..12 {
-            limit.fetch_add(1500, Ordering::Relaxed);
+            // Each checkpoint is taken while numbers are written, however late threads begin to run.
+            let half = limit.fetch_add(1500, Ordering::Relaxed) + 750;
+            until("half of the numbers", || (next.load(Ordering::Relaxed) >= half).then_some(()));
             let lowest = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).min();
             let copy = common::memory();
             db.checkpoint_on(&copy, CheckpointOptions::default().flush(round % 3 == 2)).unwrap();
@@ -122,7 +136,6 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
             assert!(copied.recovery().log_torn.is_none(), "{why}");
             assert_pairs(&copied, lowest.unwrap(), &why);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(acknowledged.iter().filter(|n| n.load(Ordering::SeqCst) == u64::MAX).count(), 3);
     drop((db, one, two));

@@ -173,7 +173,7 @@ fn merges_keep_what_snapshots_read() {
         }
     }
     let kept = versions(&db);
-    assert!(kept > model.len() as u64 * 3 / 2, "{kept} of {}", model.len());
+    assert!(kept > model.len() as u64 * 2, "{kept} of {}", model.len());
     while !snapshots.is_empty() {
         let (snapshot, then) = snapshots.swap_remove(rng.below(snapshots.len() as u64) as usize);
         assert!(contents(&snapshot, &keyspace) == then);
@@ -184,7 +184,9 @@ fn merges_keep_what_snapshots_read() {
     }
     assert_same(&keyspace, &model, "without snapshots");
     let kept = versions(&db);
-    assert!(kept <= model.len() as u64 * 11 / 10, "{kept} of {}", model.len());
+    // None but the newest, most of the time; how much of a cut table is dead is a guess, as above. More than
+    // two of each key were there with the snapshots.
+    assert!(kept <= model.len() as u64 * 5 / 3, "{kept} of {}", model.len());
 }
 
 /// All data is deleted: all of it goes, and nothing else does.

@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Rng};
-use common::{Image, record, used};
+use common::{Image, Stepped, record, used};
 use media::{Medium, MemoryMedium};
 use table::{Header, PageKind};
-use terracedb::{Builder, Codec, Db, RepairOptions};
+use terracedb::{Builder, Codec, RepairOptions};
 
 /// What the names of a store's files have in them, one for each kind.
 const KINDS: [&str; 5] = ["manifest-", "log-", ".table", ".values", ".dictionary"];
@@ -29,9 +29,10 @@ const KINDS: [&str; 5] = ["manifest-", "log-", ".table", ".values", ".dictionary
 /// A long value of an ingest.
 const LONG: usize = VALUE_APART_BYTES + 4000;
 
-/// Dictionaries are only trained where there is memory to train in.
+/// Dictionaries are only trained where there is memory to train in. Background work runs where someone
+/// waits: no file comes or goes while an image of the store is taken.
 fn builder(medium: &Arc<MemoryMedium>) -> Builder {
-    Db::on_medium(Arc::clone(medium) as Arc<dyn Medium>).memory(256 << 20).codec(Codec::Zstd)
+    Stepped::with_memory(1, 256 << 20).on(Arc::clone(medium) as _).codec(Codec::Zstd)
 }
 
 /// What a key of a keyspace holds.

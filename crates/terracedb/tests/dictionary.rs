@@ -13,13 +13,14 @@ mod common;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::record;
+use common::{Stepped, record};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Builder, Codec, Db, Keyspace};
 
-/// Dictionaries are only trained where there is memory to train in.
+/// Dictionaries are only trained where there is memory to train in. Background work runs where someone
+/// waits: which tables and dictionaries there are is not a thread's to say.
 fn builder(medium: &Arc<dyn Medium>, codec: Codec) -> Builder {
-    Db::on_medium(Arc::clone(medium)).memory(256 << 20).codec(codec)
+    Stepped::with_memory(1, 256 << 20).on(Arc::clone(medium)).codec(codec)
 }
 
 fn fill(keyspace: &Keyspace, numbers: std::ops::Range<u64>) {

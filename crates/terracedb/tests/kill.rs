@@ -16,6 +16,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
@@ -24,6 +25,10 @@ use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
 
 const THREADS: u64 = 3;
+
+/// Held by a test that starts processes. A process that one thread starts holds, until its program runs, the
+/// locks of the stores that other threads have open: then their next opening would find the lock taken.
+static STARTS_PROCESSES: Mutex<()> = Mutex::new(());
 
 fn open(directory: &Path) -> Db {
     // Merges run all the time.
@@ -130,6 +135,7 @@ fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str)
 fn a_killed_process_loses_nothing_acknowledged() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
+    let _alone = STARTS_PROCESSES.lock();
     let directory = tempfile::tempdir().unwrap();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 300 } else { 10 };
     let mut acknowledged = BTreeMap::new();
@@ -163,6 +169,7 @@ fn holds_the_store() {
 
 #[test]
 fn a_second_process_is_refused() {
+    let _alone = STARTS_PROCESSES.lock();
     let directory = tempfile::tempdir().unwrap();
     let mut child = child::spawn("holds_the_store", directory.path());
     let output = BufReader::new(child.stdout.take().unwrap());

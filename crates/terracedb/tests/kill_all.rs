@@ -317,20 +317,39 @@ fn copies(directory: &Path) -> Vec<PathBuf> {
     entries.filter(|path| !path.ends_with("store")).collect()
 }
 
+/// What a full life says at least: lines that begin so, and how many of each. Where syncs take long, few
+/// loads and checkpoints come beside thousands of batches: so many lines of any kind promise none of a kind.
+const FULL: [(&str, u64); 4] =
+    [("batch 0=", SLOTS / 10), ("move 0=", 5), ("load=", 1), ("copy ", 1)];
+
+/// Lives at least, and of how many one is a full one.
+const LIVES: u64 = 10;
+const FULL_EVERY: u64 = 2;
+
 /// Lets a child live for a random while, and kills it; takes what it acknowledged over, and gives
-/// the checkpoints that it reported, each with what it promised. How long is said in lines, at most so many.
+/// the checkpoints that it reported, each with what it promised. How long is said in lines; a full life goes
+/// on until everything was done in it.
 fn one_life(
     directory: &Path,
     rng: &mut Rng,
-    most: u64,
+    is_full: bool,
     promised: &mut Promises,
 ) -> Vec<(PathBuf, Promises)> {
     // Some die while they open the store.
-    let lines = if rng.one_in(5) { 0 } else { 1 + rng.below(most) };
+    let most = if std::env::var_os("TERRACE_LONG").is_some() { 4000 } else { 1500 };
+    let lines = if rng.one_in(5) { 0 } else { 1 + rng.below(most) } as usize;
     let longer = Duration::from_millis(rng.below(60));
     let before = promised.clone();
     let mut copies = Vec::new();
-    for line in child::one_life("everything_until_killed", directory, lines as usize, longer) {
+    let mut missing = if is_full { FULL.to_vec() } else { Vec::new() };
+    let enough = |heard: &[String]| {
+        for (start, left) in &mut missing {
+            let is_one = heard.last().is_some_and(|line| line.starts_with(*start));
+            *left -= u64::from(is_one && *left > 0);
+        }
+        heard.len() >= lines && missing.iter().all(|(_, left)| *left == 0)
+    };
+    for line in child::one_life_until("everything_until_killed", directory, enough, longer) {
         let kept = |new: Promises, promised: &mut Promises| {
             for (name, number) in new {
                 let at = promised.entry(name).or_default();
@@ -357,23 +376,15 @@ fn a_process_killed_in_the_middle_of_everything_loses_and_leaks_nothing() {
     let directory = directory.path();
     let is_long = std::env::var_os("TERRACE_LONG").is_some();
     let (began, mut promised, mut checkpoints) = (Instant::now(), Promises::new(), 0);
-    for round in 0..if is_long { u64::MAX } else { 60 } {
-        let least = |name: &str| promised.get(name).copied().unwrap_or(0);
-        let is_enough = least("batch 0") > SLOTS / 4
-            && least("move 0") > 10
-            && least("load") > 2
-            && checkpoints > 2;
-        // A long run is five minutes of lives. Where syncs take long, few loads and checkpoints come beside
-        // thousands of batches: then lives get longer, and more.
-        let is_over =
-            if is_long { began.elapsed() > Duration::from_secs(300) } else { round >= 10 };
-        if is_over && is_enough {
+    for round in 0.. {
+        // A long run is five minutes of lives.
+        if round >= LIVES && (!is_long || began.elapsed() > Duration::from_secs(300)) {
             break;
         }
         let why = format!("TERRACE_SEED={seed}, round {round}");
-        let most = if is_long { 4000 } else { 4000 * (round / 10 + 1) };
-        let reported = one_life(directory, &mut rng, most, &mut promised);
-        checkpoints += reported.len();
+        let is_full = round % FULL_EVERY == 0;
+        let reported = one_life(directory, &mut rng, is_full, &mut promised);
+        checkpoints += reported.len() as u64;
         for (place, promised) in &reported {
             assert_copy(place, promised, &why);
         }
@@ -401,7 +412,12 @@ fn a_process_killed_in_the_middle_of_everything_loses_and_leaks_nothing() {
         assert_eq!(copies(directory), Vec::<PathBuf>::new(), "{why}");
     }
     println!("{promised:?}, {checkpoints} checkpoints");
-    let least = |name: &str| promised.get(name).copied().unwrap_or(0);
-    assert!(least("batch 0") > SLOTS / 4 && least("move 0") > 10, "{promised:?}");
-    assert!(least("load") > 2 && checkpoints > 2, "{promised:?}, {checkpoints} checkpoints");
+    let full = LIVES / FULL_EVERY;
+    for (start, each) in FULL {
+        let done = match start.strip_suffix('=') {
+            Some(name) => promised[name],
+            None => checkpoints,
+        };
+        assert!(done >= full * each, "{start}: {promised:?}, {checkpoints} checkpoints");
+    }
 }

@@ -15,14 +15,14 @@ mod common;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use base::Rng;
-use common::{MEMORY, child};
+use common::{MEMORY, Machine, child, until};
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, ScmStatus, Task};
 
 /// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
@@ -45,6 +45,7 @@ fn scm(dir: &Path, placement: Placement) -> Scm {
     Scm::new(dir.to_str().unwrap(), SIZE).unwrap().placement(placement)
 }
 
+/// With background threads.
 fn open(store: &Path, scm: Scm) -> (Db, Keyspace) {
     let db = Db::builder(store).memory(MEMORY).scm(scm).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
@@ -70,23 +71,59 @@ fn fill(keyspace: &Keyspace, version: u64) {
     }
 }
 
-/// Gets of a skewed choice of keys, each verified.
-fn get(keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
-    for _ in 0..gets {
-        let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
-        assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number, version), "{number}");
-    }
+/// A get of a skewed choice of keys, verified.
+fn get_one(keyspace: &Keyspace, rng: &mut Rng, version: u64) {
+    let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
+    assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number, version), "{number}");
 }
 
-/// A store that was filled and read so often, over a tier that is warm by that.
-fn warmed(store: &Path, place: &Path, gets: u64) -> (Db, Keyspace, Rng) {
-    let (db, keyspace) = open(store, scm(place, Placement::DramFirst));
-    let (mut rng, seed) = Rng::from_env();
+/// So many of them.
+fn get(keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
+    (0..gets).for_each(|_| get_one(keyspace, rng, version));
+}
+
+fn from_env() -> Rng {
+    let (rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
-    fill(&keyspace, 0);
-    db.compact().unwrap();
-    get(&keyspace, &mut rng, gets, 0);
-    (db, keyspace, rng)
+    rng
+}
+
+/// A store over a tier, both of which keep pace with the reads.
+struct Paced {
+    machine: Machine,
+    place: tempfile::TempDir,
+    placement: Placement,
+}
+
+impl Paced {
+    fn new(place: tempfile::TempDir, placement: Placement) -> Self {
+        Self { machine: Machine::new(), place, placement }
+    }
+
+    fn open(&self) -> (Db, Keyspace) {
+        self.machine.open(self.place.path().to_str().unwrap(), SIZE, self.placement)
+    }
+
+    /// Filled and read so often, over a tier that is warm by that.
+    fn warmed(&self, gets: u64) -> (Db, Keyspace, Rng) {
+        let (db, keyspace) = self.open();
+        let mut rng = from_env();
+        fill(&keyspace, 0);
+        db.compact().unwrap();
+        self.get(&keyspace, &mut rng, gets, 0);
+        (db, keyspace, rng)
+    }
+
+    fn get(&self, keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
+        self.machine.times(gets, || get_one(keyspace, rng, version));
+    }
+
+    /// The file of the tier.
+    fn file(&self) -> std::fs::File {
+        let file = std::fs::read_dir(self.place.path()).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.into_iter().find(|path| path.is_file()).unwrap();
+        OpenOptions::new().read(true).write(true).open(file).unwrap()
+    }
 }
 
 fn status(db: &Db) -> ScmStatus {
@@ -97,16 +134,14 @@ fn status(db: &Db) -> ScmStatus {
 fn every_policy_serves_from_below_in_place_and_by_reads() {
     for is_mapped in [true, false] {
         for (name, placement) in Placement::NAMES {
-            let place = if is_mapped { mapped() } else { read() };
-            let store = read();
-            let (db, keyspace) = open(store.path(), scm(place.path(), placement));
-            let (mut rng, seed) = Rng::from_env();
-            println!("TERRACE_SEED={seed}");
+            let paced = Paced::new(if is_mapped { mapped() } else { read() }, placement);
+            let (db, keyspace) = paced.open();
+            let mut rng = from_env();
             fill(&keyspace, 0);
             db.flush().unwrap();
-            get(&keyspace, &mut rng, 15_000, 0);
+            paced.get(&keyspace, &mut rng, 15_000, 0);
             let (before, gets) = (db.statistics().hits, 10_000);
-            get(&keyspace, &mut rng, gets, 0);
+            paced.get(&keyspace, &mut rng, gets, 0);
             let hits = db.statistics().hits.scm - before.scm;
             let status = status(&db);
             assert_eq!((status.failure, status.counts.damaged), (None, 0), "{name}");
@@ -116,7 +151,6 @@ fn every_policy_serves_from_below_in_place_and_by_reads() {
                 status.counts,
                 db.statistics().hits
             );
-            drop((db, keyspace));
         }
     }
 }
@@ -124,14 +158,15 @@ fn every_policy_serves_from_below_in_place_and_by_reads() {
 #[test]
 fn reads_in_numbers_and_cursors_find_the_same() {
     for place in [mapped(), read()] {
-        let store = read();
-        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 0);
+        let paced = Paced::new(place, Placement::DramFirst);
+        let (db, keyspace, mut rng) = paced.warmed(0);
         for _ in 0..800 {
             let numbers: Vec<u64> = (0..64).map(|_| rng.below(KEYS)).collect();
             let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
             for (number, found) in numbers.iter().zip(keyspace.multi_get(&keys).unwrap()) {
                 assert_eq!(found.unwrap().unwrap(), value(*number, 0));
             }
+            (0..8).for_each(|_| paced.machine.step());
         }
         assert!(db.statistics().hits.scm > 4000, "{:?}", status(&db));
         let mut numbers = 0..KEYS;
@@ -146,54 +181,42 @@ fn reads_in_numbers_and_cursors_find_the_same() {
 
 #[test]
 fn what_is_overwritten_and_merged_is_never_served_from_below() {
-    let (store, place) = (read(), mapped());
-    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
-    let (mut rng, seed) = Rng::from_env();
-    println!("TERRACE_SEED={seed}");
+    let paced = Paced::new(mapped(), Placement::DramFirst);
+    let (db, keyspace) = paced.open();
+    let mut rng = from_env();
     for version in 0..2 {
         fill(&keyspace, version);
-        get(&keyspace, &mut rng, 20_000, version);
+        paced.get(&keyspace, &mut rng, 20_000, version);
         db.compact().unwrap();
-        get(&keyspace, &mut rng, 20_000, version);
+        paced.get(&keyspace, &mut rng, 20_000, version);
     }
     assert!(status(&db).counts.dropped > 0, "pages of dead tables go");
 }
 
 /// Hits below and on flash of gets, a part of all.
-fn shares(db: &Db, keyspace: &Keyspace, rng: &mut Rng, gets: u64) -> (f64, f64) {
+fn shares(paced: &Paced, (db, keyspace): (&Db, &Keyspace), rng: &mut Rng, gets: u64) -> (f64, f64) {
     let before = db.statistics().hits;
-    get(keyspace, rng, gets, 0);
+    paced.get(keyspace, rng, gets, 0);
     let after = db.statistics().hits;
     let share = |hits: u64| hits as f64 / gets as f64;
     (share(after.scm - before.scm), share(after.flash - before.flash))
 }
 
-/// What `look` finds in the end, within a minute.
-fn found_in_time<T>(look: impl Fn() -> Option<T>) -> Option<T> {
-    (0..300).find_map(|_| {
-        thread::sleep(Duration::from_millis(200));
-        look()
-    })
-}
-
 #[test]
 fn a_merge_carries_over_what_was_asked_for() {
     for place in [mapped(), read()] {
-        let store = read();
-        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 60_000);
-        let before = shares(&db, &keyspace, &mut rng, 5000);
+        let paced = Paced::new(place, Placement::DramFirst);
+        let (db, keyspace, mut rng) = paced.warmed(60_000);
+        let before = shares(&paced, (&db, &keyspace), &mut rng, 5000);
         // One key in eight again: no table stays.
         for number in (0..KEYS).step_by(8) {
             keyspace.put(key(number), value(number, 0)).unwrap();
         }
         db.compact().unwrap();
         // What waits is written, and pages of dead files go, as soon as there is time for it.
-        let counts = found_in_time(|| {
-            let counts = status(&db).counts;
-            (counts.carried > 2000 && counts.dropped > 2000).then_some(counts)
-        });
-        let counts = counts.unwrap_or_else(|| status(&db).counts);
-        let after = shares(&db, &keyspace, &mut rng, 3000);
+        (0..1000).for_each(|_| paced.machine.step());
+        let counts = status(&db).counts;
+        let after = shares(&paced, (&db, &keyspace), &mut rng, 3000);
         println!("below, flash: {before:.2?} before, {after:.2?} after; {counts:?}");
         assert!(counts.carried > 2000 && counts.dropped > 2000, "{counts:?}");
         // Pages of new tables, none of which was read before: all hits below are of pages carried over.
@@ -205,8 +228,8 @@ fn a_merge_carries_over_what_was_asked_for() {
 /// I6, I8: nothing stale is served, and what is merged again and again is left to what is asked for.
 #[test]
 fn what_nobody_asks_for_is_not_carried_over_again_and_again() {
-    let (store, place) = (read(), mapped());
-    let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 60_000);
+    let paced = Paced::new(mapped(), Placement::DramFirst);
+    let (db, keyspace, mut rng) = paced.warmed(60_000);
     let carried = [1, 2, 3].map(|version| {
         fill(&keyspace, version);
         db.compact().unwrap();
@@ -217,56 +240,66 @@ fn what_nobody_asks_for_is_not_carried_over_again_and_again() {
     // What was read goes along, more than once while nobody asks; but never more than a quarter of lookups.
     assert!(carried[0] > 1000, "{carried:?}");
     assert!(carried[2] * 4 <= hits_data + hits_meta + misses, "{carried:?}");
-    get(&keyspace, &mut rng, 10_000, 3);
+    paced.get(&keyspace, &mut rng, 10_000, 3);
     assert_eq!(status(&db).counts.damaged, 0);
 }
 
 #[test]
 fn a_restart_finds_the_tier_warm() {
     for place in [mapped(), read()] {
-        let store = read();
-        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 50_000);
+        let paced = Paced::new(place, Placement::DramFirst);
+        let (db, keyspace, mut rng) = paced.warmed(50_000);
         let resident = status(&db).counts.resident;
         drop((db, keyspace));
-        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+        let (db, keyspace) = paced.open();
         let counts = status(&db).counts;
         assert!(counts.restored * 10 >= resident * 9, "{} of {resident}", counts.restored);
-        get(&keyspace, &mut rng, 5000, 0);
+        paced.get(&keyspace, &mut rng, 5000, 0);
         let hits = db.statistics().hits;
         assert!(hits.scm > 2 * hits.flash, "{hits:?}");
         assert_eq!(status(&db).counts.damaged, 0);
     }
 }
 
-/// Of the lookups in the tier, in so many gets, the part that found their page.
-fn found(db: &Db, keyspace: &Keyspace, rng: &mut Rng, gets: u64) -> f64 {
-    let counts = || {
-        let ScmStatistics { hits_data, hits_meta, misses, .. } = status(db).counts;
-        [hits_data + hits_meta, misses]
-    };
-    let before = counts();
-    get(keyspace, rng, gets, 0);
-    let [hits, misses] = [0, 1].map(|at| (counts()[at] - before[at]) as f64);
-    hits / (hits + misses).max(1.0)
+/// A store and a tier below it in one directory, which outlive the process.
+struct Outliving {
+    machine: Machine,
+    db: Db,
+    keyspace: Keyspace,
 }
 
-/// A store and a tier below it in one directory.
-fn open_both(directory: &Path) -> (Db, Keyspace) {
-    let place = directory.join("tier");
-    std::fs::create_dir_all(&place).unwrap();
-    open(&directory.join("store"), scm(&place, Placement::DramFirst))
+impl Outliving {
+    fn open(directory: &Path) -> Self {
+        let (machine, place) = (Machine::new(), directory.join("tier"));
+        std::fs::create_dir_all(&place).unwrap();
+        let (store, place) = (directory.join("store"), place.to_str().unwrap());
+        let (db, keyspace) = machine.open_in(&store, place, SIZE, Placement::DramFirst);
+        Self { machine, db, keyspace }
+    }
+
+    /// Of the lookups in the tier, in so many gets, the part that found their page.
+    fn found(&self, rng: &mut Rng, gets: u64) -> f64 {
+        let counts = || {
+            let ScmStatistics { hits_data, hits_meta, misses, .. } = status(&self.db).counts;
+            [hits_data + hits_meta, misses]
+        };
+        let before = counts();
+        self.machine.times(gets, || get_one(&self.keyspace, rng, 0));
+        let [hits, misses] = [0, 1].map(|at| (counts()[at] - before[at]) as f64);
+        hits / (hits + misses).max(1.0)
+    }
 }
 
 /// Run as a process of its own: reads until it is killed, and says what part of its lookups the tier found.
 #[test]
 fn reads_until_killed() {
     let Some(directory) = child::directory() else { return };
-    let (db, keyspace) = open_both(&directory);
+    let opened = Outliving::open(&directory);
     let mut rng = Rng::new(1);
-    fill(&keyspace, 0);
-    db.compact().unwrap();
+    fill(&opened.keyspace, 0);
+    opened.db.compact().unwrap();
     loop {
-        child::say(&found(&db, &keyspace, &mut rng, 5000).to_string());
+        child::say(&opened.found(&mut rng, 5000).to_string());
     }
 }
 
@@ -279,9 +312,9 @@ fn a_kill_leaves_the_tier_warm() {
     let said =
         child::one_life("reads_until_killed", directory.path(), 12, Duration::from_millis(20));
     let before: f64 = said.last().unwrap().parse().unwrap();
-    let (db, keyspace) = open_both(directory.path());
-    let after = found(&db, &keyspace, &mut Rng::new(2), 5000);
-    let status = status(&db);
+    let opened = Outliving::open(directory.path());
+    let after = opened.found(&mut Rng::new(2), 5000);
+    let status = status(&opened.db);
     println!("{before:.3} before, {after:.3} after; {said:?} {:?}", status.counts);
     assert!(before > 0.3 && after >= 0.9 * before, "{before} {after} {status:?}");
     assert!(status.failure.is_none() && status.counts.restored > 1000, "{status:?}");
@@ -313,11 +346,27 @@ fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
     assert_eq!(status(&db).counts.damaged, 0);
 }
 
+/// Tells threads to end, whether a test passes or fails.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// I6, I8: what is mapped can go away at any time, in the middle of a read as well.
 #[test]
 fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
     let (store, place) = (read(), mapped());
-    let (db, keyspace, rng) = warmed(store.path(), place.path(), 60_000);
+    let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
+    let mut rng = from_env();
+    fill(&keyspace, 0);
+    db.compact().unwrap();
+    until("hits below", || {
+        get(&keyspace, &mut rng, 5000, 0);
+        (db.statistics().hits.scm > 5000).then_some(())
+    });
     let in_order = |from: u64| keyspace.range(key(from)..).unwrap();
     let expect = |entry: Option<terracedb::Result<terracedb::Entry>>, number: u64| {
         let (found, held) = entry.unwrap().unwrap();
@@ -333,16 +382,17 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
             *next += 1;
         }
     }
-    assert!(db.statistics().hits.scm > 5000 && status(&db).failure.is_none());
-    let is_cut = AtomicBool::new(false);
+    assert!(status(&db).failure.is_none());
+    let (is_over, turns) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 6]);
     thread::scope(|scope| {
-        for thread in 0..6 {
-            let (mut rng, keyspace, is_cut) = (rng.clone(), &keyspace, &is_cut);
+        // Also where an assertion fails: the readers never end by themselves.
+        let over = SetAtEnd(&is_over);
+        for (thread, turns) in turns.iter().enumerate() {
+            let (mut rng, keyspace, is_over) = (rng.clone(), &keyspace, &is_over);
             let (in_order, expect) = (&in_order, &expect);
             (0..thread).for_each(|_| _ = rng.next_u64());
             scope.spawn(move || {
-                // Bounded: the file is cut within a second.
-                while !is_cut.load(Relaxed) {
+                while !is_over.load(Relaxed) {
                     match thread {
                         0 => {
                             let first = rng.below(KEYS - 200);
@@ -361,15 +411,24 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
                         }
                         _ => get(keyspace, &mut rng, 100, 0),
                     }
+                    turns.fetch_add(1, Relaxed);
                 }
             });
         }
-        thread::sleep(Duration::from_millis(300));
+        let reads_go_on = || {
+            let before = turns.each_ref().map(|turns| turns.load(Relaxed));
+            until("each reader's next turn but one", || {
+                let mut both = turns.iter().zip(before);
+                both.all(|(now, before)| now.load(Relaxed) > before + 1).then_some(())
+            });
+        };
+        reads_go_on();
         let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
         let file = file.into_iter().find(|path| path.is_file()).unwrap();
         OpenOptions::new().write(true).open(file).unwrap().set_len(0).unwrap();
-        thread::sleep(Duration::from_millis(300));
-        is_cut.store(true, Relaxed);
+        until("a reader that meets the end", || status(&db).failure);
+        reads_go_on();
+        drop(over);
     });
     for (number, held) in numbers.iter().zip(held) {
         assert_eq!(held, value(*number, 0), "{number}");
@@ -395,12 +454,10 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
 #[test]
 fn flipped_bytes_below_cost_hits_and_no_answer() {
     for place in [mapped(), read()] {
-        let store = read();
-        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 40_000);
+        let paced = Paced::new(place, Placement::DramFirst);
+        let (db, keyspace, mut rng) = paced.warmed(40_000);
         drop((db, keyspace));
-        let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
-        let file = file.into_iter().find(|path| path.is_file()).unwrap();
-        let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        let file = paced.file();
         // Every other slot; the map before them stays as it is.
         for page in (1000..SIZE / 4096).step_by(2) {
             let at = page * 4096 + rng.below(4096);
@@ -408,8 +465,8 @@ fn flipped_bytes_below_cost_hits_and_no_answer() {
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 1 << rng.below(8)], at).unwrap();
         }
-        let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
-        get(&keyspace, &mut rng, 20_000, 0);
+        let (db, keyspace) = paced.open();
+        paced.get(&keyspace, &mut rng, 20_000, 0);
         let status = status(&db);
         assert!(status.counts.damaged > 1000 && status.failure.is_none(), "{status:?}");
     }
@@ -419,13 +476,11 @@ fn flipped_bytes_below_cost_hits_and_no_answer() {
 #[test]
 fn the_scrubber_drops_what_changed_below() {
     for place in [mapped(), read()] {
-        let store = read();
-        let (db, keyspace, mut rng) = warmed(store.path(), place.path(), 40_000);
+        let paced = Paced::new(place, Placement::DramFirst);
+        let (db, keyspace, mut rng) = paced.warmed(40_000);
         let clean = db.scrub().unwrap();
         assert!(clean.pages_below > 5000 && clean.damaged_below == 0, "{clean:?}");
-        let file = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
-        let file = file.into_iter().find(|path| path.is_file()).unwrap();
-        let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        let file = paced.file();
         for page in 1000..SIZE / 4096 {
             let at = page * 4096 + rng.below(4096);
             let mut byte = [0];
@@ -438,7 +493,7 @@ fn the_scrubber_drops_what_changed_below() {
         assert_eq!(counts.damaged, found.damaged_below);
         assert_eq!(counts.scrubbed, clean.pages_below + found.pages_below);
         assert_eq!(scrub.damaged_below, found.damaged_below);
-        get(&keyspace, &mut rng, 20_000, 0);
+        paced.get(&keyspace, &mut rng, 20_000, 0);
         let again = db.scrub().unwrap();
         assert_eq!(again.damaged_below, 0);
     }
@@ -502,13 +557,10 @@ fn listeners_are_told_that_a_tier_is_missing() {
     let missing = Scm::new("/no/such/device", SIZE).unwrap();
     let builder = Db::builder(store.path()).memory(MEMORY).scm(missing);
     let db = builder.listener(Arc::clone(&heard) as _).open().unwrap();
-    for _ in 0..600 {
-        if !heard.0.lock().unwrap().is_empty() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    let told = heard.0.lock().unwrap().clone();
+    let told = until("a failing tier", || {
+        let told = heard.0.lock().unwrap().clone();
+        (!told.is_empty()).then_some(told)
+    });
     assert!(told.len() == 1 && told[0].contains("/no/such"), "{told:?}");
     drop(db);
 }
@@ -518,17 +570,18 @@ fn many_threads_read_while_pages_move() {
     let (store, place) = (read(), mapped());
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::ScmFirst));
     fill(&keyspace, 0);
-    let (_, seed) = Rng::from_env();
-    println!("TERRACE_SEED={seed}");
-    let keyspace = Arc::new(keyspace);
-    thread::scope(|scope| {
-        for thread in 0..4 {
-            let keyspace = Arc::clone(&keyspace);
-            scope.spawn(move || get(&keyspace, &mut Rng::new(seed + thread), 20_000, 0));
-        }
-        scope.spawn(|| db.compact().unwrap());
+    let mut rng = from_env();
+    // Pages move as fast as there is time for it: reads go on until enough of them did.
+    until("pages that move and are read", || {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                let (keyspace, mut rng) = (&keyspace, Rng::new(rng.next_u64()));
+                scope.spawn(move || get(keyspace, &mut rng, 20_000, 0));
+            }
+            scope.spawn(|| db.compact().unwrap());
+        });
+        let status = status(&db);
+        assert_eq!((status.failure, status.counts.damaged), (None, 0));
+        (status.counts.promoted > 0 && db.statistics().hits.scm > 1000).then_some(())
     });
-    let status = status(&db);
-    assert_eq!((status.failure, status.counts.damaged), (None, 0));
-    assert!(status.counts.promoted > 0 && db.statistics().hits.scm > 1000);
 }

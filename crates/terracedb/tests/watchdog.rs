@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Durability, ManualClock, Threads};
-use common::{Ear, MEMORY, Mortal, Stepped};
+use common::{Ear, MEMORY, Mortal, Stepped, until};
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Event, Keyspace, Resources};
 
@@ -88,14 +88,12 @@ fn a_segment_that_is_not_made_is_named() {
     let db = builder.listener(Arc::clone(&ear) as _).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     device.gate.hang("log-");
-    let heard = || loop {
-        let taken = ear.take(is_block);
-        if !taken.is_empty() {
-            return taken;
-        }
-        // The watchdog's thread looks at this clock now and then.
-        clock.advance(Duration::from_millis(100));
-        std::thread::sleep(Duration::from_millis(5));
+    let heard = || {
+        until("what the watchdog says", || {
+            // Its thread looks at this clock now and then.
+            clock.advance(Duration::from_millis(100));
+            Some(ear.take(is_block)).filter(|taken| !taken.is_empty())
+        })
     };
     let (told, ended) = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {

@@ -11,6 +11,7 @@ mod lanes;
 mod observer;
 mod process;
 mod salvage;
+mod slow_syncs;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use base::{Budget, Clock, ManualClock, ReclaimOrder, Rng};
 use media::scm::{Region, Scm};
@@ -115,9 +116,13 @@ fn reads_go_on_while_chunks_go_and_come_back() {
             let (cache, done) = (&cache, &done);
             let mut rng = Rng::new(rng.next_u64());
             scope.spawn(move || {
-                // A busy machine may let who takes memory wait: not without end.
-                let goes_on = |turn| turn < 40_000 || cache.statistics().given_back == 0;
-                for _ in (0..4_000_000).take_while(|turn| goes_on(*turn)) {
+                // A busy machine may let who takes memory wait; only one that never gets any takes minutes.
+                let began = Instant::now();
+                let goes_on = |turn| {
+                    let waits = || cache.statistics().given_back == 0;
+                    turn < 40_000 || waits() && began.elapsed() < Duration::from_secs(300)
+                };
+                for _ in (0..).take_while(|turn| goes_on(*turn)) {
                     let page = rng.below(6000).min(rng.below(6000));
                     let kind = if page < 500 { PageKind::Meta } else { PageKind::Data };
                     read(cache, key(page), kind);

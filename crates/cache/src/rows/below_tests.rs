@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
 
 use base::{Account, Clock, ManualClock, Rng, Seqno};
 use media::scm::{Region, Scm};
@@ -228,7 +229,12 @@ fn no_reader_gets_anything_but_the_newest_version() {
                 it.work();
             }
         });
-        let enough = || below.load(Relaxed) >= 20_000 || done.load(SeqCst);
+        // Until enough was found below, of rows that were put there beside readers and writers, however long
+        // their threads wait for a core; only a tier that keeps nothing takes minutes.
+        let began = Instant::now();
+        let is_late = || began.elapsed() > Duration::from_secs(300);
+        let is_found = || below.load(Relaxed) >= 20_000 && it.counts().demoted > 200;
+        let enough = || done.load(SeqCst) || is_found() || is_late();
         for seqno in (2..).take_while(|_| !enough()) {
             if rng.one_in(20_000) {
                 it.rows.owner.raise_floor(Seqno::new(seqno));
@@ -244,7 +250,8 @@ fn no_reader_gets_anything_but_the_newest_version() {
         }
         done.store(true, SeqCst);
     });
-    let counts = it.counts();
-    assert!(counts.demoted > 200 && counts.hits > 10_000, "seed {seed}: {counts:?}");
+    let (counts, below) = (it.counts(), below.into_inner());
+    assert!(counts.demoted > 200 && below >= 20_000, "seed {seed}: {counts:?}");
+    assert!(counts.hits >= below, "seed {seed}: {counts:?}, {below} found");
     assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
 }

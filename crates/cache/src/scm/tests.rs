@@ -11,7 +11,7 @@ use super::*;
 use crate::{PageCache, PageKey, PageKind};
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -433,9 +433,11 @@ fn readers_get_their_pages_and_no_others_while_slots_are_written() {
                 let (cache, mut rng) = (&cache, Rng::new(seed + thread));
                 scope.spawn(move || {
                     let mut hits = 0;
-                    // On a busy machine who writes may come late: readers go on, but not without end.
-                    for turn in 0..6_000_000 {
-                        if turn >= 60_000 && hits > 0 {
+                    // On a busy machine who writes may come late; only one that never does takes minutes.
+                    let began = Instant::now();
+                    let waits = |hits| hits == 0 && began.elapsed() < Duration::from_secs(300);
+                    for turn in 0.. {
+                        if turn >= 60_000 && !waits(hits) {
                             break;
                         }
                         let page = skewed(&mut rng, 3000);

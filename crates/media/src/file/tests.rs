@@ -3,10 +3,11 @@
 //! Tests about processes run this test binary again with an environment variable that tells the
 //! child which part to play.
 
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{ErrorKind, Rng};
 
@@ -22,6 +23,7 @@ fn child(name: &str, directory: &Path) -> Child {
         .args(["--exact", &format!("file::tests::{name}"), "--nocapture", "--test-threads=1"])
         .env(PART, name)
         .env(DIRECTORY, directory)
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
@@ -36,15 +38,18 @@ fn open(path: &Path) -> FileMedium {
     FileMedium::open(path, FileOptions::default()).unwrap()
 }
 
-/// Waits for a condition that another process brings about.
+/// Keeps a child alive until its parent kills it, or is gone: then its end of the pipe is closed.
+fn until_killed() {
+    io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Waits for a condition that another process brings about. Only a broken one takes minutes.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if holds() {
-            return;
-        }
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(300), "{what} never came");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what} never came");
 }
 
 /// A child stores numbered records, each then counted in a second file, until it is killed. Every
@@ -67,9 +72,7 @@ fn stores_survive_the_death_of_the_process() {
             log.store(number * RECORD, &record(number), Purpose::Log).unwrap();
             count.store(0, &(number + 1).to_le_bytes(), Purpose::Log).unwrap();
         }
-        // All stored: wait for the end.
-        std::thread::sleep(Duration::from_secs(60));
-        return;
+        return until_killed();
     }
     let directory = tempfile::tempdir().unwrap();
     let medium = open(directory.path());
@@ -100,8 +103,7 @@ fn another_process_cannot_take_the_lock() {
         let medium = open(&directory);
         let _guard = medium.lock().unwrap();
         medium.create("taken", Access::Bytes, 0).unwrap();
-        std::thread::sleep(Duration::from_secs(60));
-        return;
+        return until_killed();
     }
     let directory = tempfile::tempdir().unwrap();
     let mut owner = child(name, directory.path());

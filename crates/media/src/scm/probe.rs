@@ -21,6 +21,7 @@ use super::region::{Durability, Region};
 use super::{Blocks, Scm, ScmLocation, node};
 use crate::emulated::{Device, Kind, Profile};
 use crate::file::SingleFile;
+use crate::locked::Locked;
 use crate::set_aside::set_aside;
 
 /// The file in a directory.
@@ -61,7 +62,8 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
             if kind == Kind::Block {
                 let inner = file.try_clone().map_err(|e| failed("open", path, e))?;
                 let blocks = cached(SingleFile::cached(path, inner), len, persistence);
-                return Ok(Scm::Blocks(blocks.guarded_by(Box::new(file)).emulated(device)));
+                let blocks = blocks.guarded_by(Box::new(Locked::new(file)));
+                return Ok(Scm::Blocks(blocks.emulated(device)));
             }
             let durability = if is_tmpfs { Durability::Never } else { Durability::Pages };
             in_system_memory(path, len, file, persistence, durability)?
@@ -193,7 +195,7 @@ fn in_system_memory(
         numa_node: None,
         emulated: None,
     };
-    Ok(Region::new(mapping, durability, facts, Some(Box::new(file))))
+    Ok(Region::new(mapping, durability, facts, Some(Box::new(Locked::new(file)))))
 }
 
 /// Persistent memory: what is stored is durable once its cache lines are written back.
@@ -208,7 +210,7 @@ fn dax(mapping: Mapping, guard: fs::File) -> Scm {
         numa_node: None,
         emulated: None,
     };
-    Scm::Mapped(Region::new(mapping, Durability::Lines, facts, Some(Box::new(guard))))
+    Scm::Mapped(Region::new(mapping, Durability::Lines, facts, Some(Box::new(Locked::new(guard)))))
 }
 
 /// A DAX device has its length and alignment in sysfs, and no file system.
@@ -270,7 +272,7 @@ fn blocks(path: &Path, len: u64, guard: fs::File) -> Result<Scm> {
     };
     let handle = file.handle();
     let blocks = Blocks::new(handle, len, facts, move |depth| file.queue(depth));
-    Ok(Scm::Blocks(blocks.guarded_by(Box::new(guard))))
+    Ok(Scm::Blocks(blocks.guarded_by(Box::new(Locked::new(guard)))))
 }
 
 fn fits(path: &Path, len: u64, held: u64) -> Result<()> {
@@ -283,7 +285,7 @@ fn fits(path: &Path, len: u64, held: u64) -> Result<()> {
         .got(format_bytes(held)))
 }
 
-/// Takes the file for this process; the lock goes with the last handle of it.
+/// Takes the file for this process, until its [`Locked`] is dropped or its last handle closed.
 fn lock(file: &fs::File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),

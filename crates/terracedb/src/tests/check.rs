@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Durability, ErrorKind, Rng, TableId};
+use base::{Durability, ErrorKind, ManualClock, Rng, Stepper, TableId};
 use media::{Access, Buf, Faulty, Medium, MemoryMedium, Purpose};
 
 use base::Problem;
 use manifest::ManifestState;
 
-use crate::{CheckReport, Db, check};
+use crate::{CheckReport, Db, Resources, check};
 
-/// A store whose tables stay as they are flushed.
+/// A store whose tables stay as they are flushed. Background work is done where someone waits for it: the
+/// files are the same in every run.
 pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
     let options = compact::plan::Options {
         fanout: 1000,
@@ -19,7 +20,9 @@ pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
         deletes_share: 1000.0,
         ..compact::plan::Options::default()
     };
-    let builder = Db::on_medium(Arc::clone(medium)).memory(64 << 20);
+    let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
+    let resources = Resources::builder().memory(64 << 20).executor(executor).build().unwrap();
+    let builder = Db::on_medium(Arc::clone(medium)).resources(&resources);
     builder.compaction_options(options).open().unwrap()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{Durability, ErrorKind, Rng};
+use base::{Durability, ErrorKind, Executor, ManualClock, Rng, Stepper};
 use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
 
 use std::sync::Arc;
@@ -15,12 +15,21 @@ use base::{Codec, Result};
 
 use media::Purpose;
 
-use crate::{Db, Ingest, Ingested, Keyspace, Snapshot};
+use crate::{Db, Ingest, Ingested, Keyspace, Resources, Snapshot};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(medium: &Arc<dyn Medium>) -> Db {
     Db::on_medium(Arc::clone(medium)).memory(64 << 20).codec(Codec::None).open().unwrap()
+}
+
+/// The same, with background work that is done where someone waits for it, or steps the executor.
+fn open_stepped(medium: &Arc<dyn Medium>) -> (Db, Arc<Stepper>) {
+    let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
+    let resources = Resources::builder().memory(64 << 20).executor(Arc::clone(&executor) as _);
+    let resources = resources.build().unwrap();
+    let db = Db::on_medium(Arc::clone(medium)).resources(&resources).codec(Codec::None);
+    (db.open().unwrap(), executor)
 }
 
 fn memory() -> Arc<dyn Medium> {
@@ -131,7 +140,7 @@ fn ingests_among_writes_agree_with_a_model() {
 /// Sorted data is written once, and goes under what it does not overlap.
 #[test]
 fn sorted_data_is_written_once_and_lies_as_deep_as_it_can() {
-    let db = open(&memory());
+    let (db, _) = open_stepped(&memory());
     let keyspace = db.keyspace("k").unwrap();
     for part in 0..4 {
         let mut ingest = ingest(&keyspace);
@@ -170,7 +179,7 @@ fn memory_does_not_grow_with_the_ingest() {
 #[test]
 fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
     let medium = memory();
-    let db = open(&medium);
+    let (db, executor) = open_stepped(&medium);
     let keyspace = db.keyspace("k").unwrap();
     let mut refused = ingest(&keyspace);
     refused.add("b", "1").unwrap();
@@ -180,7 +189,11 @@ fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
     refused.add("c", "2").unwrap();
     assert_eq!(refused.finish().unwrap().entries, 2);
     assert_eq!(keyspace.get("c").unwrap().as_deref(), Some(&b"2"[..]));
-    let files = || medium.list().unwrap().len();
+    // Once all that is to be removed is.
+    let files = || {
+        while executor.help() {}
+        medium.list().unwrap().len()
+    };
     let before = files();
     let mut dropped = ingest(&keyspace);
     add_all(&mut dropped, &entries(0, 1000, 1, "never")).unwrap();
@@ -447,7 +460,7 @@ fn an_ingest_that_failed_once_adds_nothing() {
     for (on, purpose) in [(OpKind::Sync, Purpose::Ingest), (OpKind::Read, Purpose::Meta)] {
         let device = Arc::new(Faulty::new(1));
         let medium: Arc<dyn Medium> = device.clone();
-        let db = open(&medium);
+        let (db, executor) = open_stepped(&medium);
         let keyspace = db.keyspace("k").unwrap();
         let mut ingest = ingest(&keyspace);
         device.inject(Rule::new(on, Fault::Io).purpose(purpose).times(3)).unwrap();
@@ -458,6 +471,7 @@ fn an_ingest_that_failed_once_adds_nothing() {
         assert_eq!(ingest.add(key(900), "x").unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(ingest.finish().unwrap_err().kind(), ErrorKind::Poisoned, "{on:?}");
         assert_holds(&keyspace, &Model::new(), "nothing was added");
+        while executor.help() {}
         assert!(medium.list().unwrap().iter().all(|file| !file.name.ends_with(".table")));
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use base::{EntryKind, Seqno, Trailer, WriteSize, key_hash};
+use base::{EntryKind, ManualClock, Seqno, Stepper, Trailer, WriteSize, key_hash};
 use cache::rows::{Row, RowFrom};
 use media::MemoryMedium;
 use tree::View;
@@ -45,8 +45,11 @@ fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_delet
 #[test]
 fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
     let scm = crate::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
-    let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).scm(scm);
-    let db = db.open().unwrap();
+    // No thread takes rows below: the test does.
+    let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(1_700_000_000_000))));
+    let resources = crate::Resources::builder().memory(64 << 20).executor(executor).scm(scm);
+    let db = Db::on_medium(Arc::new(MemoryMedium::new()));
+    let db = db.resources(&resources.build().unwrap()).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     for key in ["a", "b"] {
         keyspace.put(key, "old").unwrap();

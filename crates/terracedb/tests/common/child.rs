@@ -44,13 +44,27 @@ pub(crate) fn one_life(
     lines: usize,
     longer: Duration,
 ) -> Vec<String> {
+    one_life_until(test, directory, |heard| heard.len() >= lines, longer)
+}
+
+/// The same, until what it said is `enough`, asked before the first line and after each.
+pub(crate) fn one_life_until(
+    test: &str,
+    directory: &Path,
+    mut enough: impl FnMut(&[String]) -> bool,
+    longer: Duration,
+) -> Vec<String> {
     let mut child = spawn(test, directory);
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut heard = Vec::new();
-    while heard.len() < lines {
+    let mut is_over = enough(&heard);
+    while !is_over {
         let mut line = String::new();
         assert!(output.read_line(&mut line).unwrap() > 0, "the child ended by itself");
-        heard.extend(said(&line).map(str::to_owned));
+        if let Some(line) = said(&line) {
+            heard.push(line.to_owned());
+            is_over = enough(&heard);
+        }
     }
     // Its output is not read meanwhile: it may come to wait, no later than for a full pipe.
     std::thread::sleep(longer);

@@ -1,9 +1,10 @@
 //! A listener that keeps what it is told.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use terracedb::{Event, Listener};
+
+use super::until;
 
 /// Keeps every event until it is taken.
 #[derive(Debug, Default)]
@@ -26,12 +27,6 @@ impl Ear {
 
     /// Waits until it is told of one that `is` of a kind; takes it, and others of the kind.
     pub(crate) fn wait(&self, is: impl Fn(&Event) -> bool) -> Vec<String> {
-        loop {
-            let taken = self.take(&is);
-            if !taken.is_empty() {
-                return taken;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("an event", || Some(self.take(&is)).filter(|taken| !taken.is_empty()))
     }
 }

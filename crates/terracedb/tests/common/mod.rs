@@ -14,6 +14,7 @@ mod ear;
 mod gate;
 mod image;
 mod journal;
+mod machine;
 mod mortal;
 mod pairs;
 mod record;
@@ -21,6 +22,7 @@ mod script;
 mod source;
 mod stepped;
 mod tidy;
+mod until;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,13 +34,15 @@ use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 pub(crate) use cells::{Cells, Change, moment};
 pub(crate) use ear::Ear;
 pub(crate) use image::{Image, used};
+pub(crate) use machine::Machine;
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use record::record;
 pub(crate) use script::{Left, Script, merging};
 pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
-pub(crate) use tidy::{assert_tidy, assert_tidy_directory};
+pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};
+pub(crate) use until::until;
 
 /// The least memory a store takes: flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;

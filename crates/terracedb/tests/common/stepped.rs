@@ -19,9 +19,14 @@ pub(crate) struct Stepped {
 impl Stepped {
     /// The order of the steps follows from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with_memory(seed, MEMORY)
+    }
+
+    /// The same, with a memory number of its own.
+    pub(crate) fn with_memory(seed: u64, bytes: u64) -> Self {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let executor = Arc::new(Stepper::new(seed, Arc::clone(&clock) as _));
-        let builder = Resources::builder().memory(MEMORY).executor(Arc::clone(&executor) as _);
+        let builder = Resources::builder().memory(bytes).executor(Arc::clone(&executor) as _);
         Self { clock, executor, resources: builder.build().unwrap() }
     }
 

@@ -90,8 +90,8 @@ fn whoever_sees_zeros_sees_the_loss() {
             for thread in 0..4 {
                 let mapping = &mapping;
                 scope.spawn(move || {
-                    // Bounded: the file is cut while they read.
-                    let end = Instant::now() + Duration::from_secs(60);
+                    // The file is cut while they read: only a loss that nobody notes takes minutes.
+                    let end = Instant::now() + Duration::from_secs(300);
                     for step in (0..LEN).cycle() {
                         assert!(step > 0 || Instant::now() < end, "the loss was never seen");
                         let byte = load(mapping, (step * 4099 + thread * 64) % LEN);
