@@ -1,6 +1,6 @@
 //! Broken invariants: noticed at once, and nothing is written on a false premise.
 //!
-//! [`invariant!`](crate::invariant) states what holds at one place. Where it does not hold, a build with
+//! [`invariant!`](crate::invariant!) states what holds at one place. Where it does not hold, a build with
 //! debug assertions (tests, simulation, `cargo xtask long`) panics. A release build records the first broken
 //! invariant of the process: from then on every append to a log and to a manifest is refused with an error
 //! of kind `Poisoned` that names it ([`unbroken`]), and reads go on. The record belongs to the process
@@ -38,7 +38,7 @@ macro_rules! invariant {
 }
 
 /// The error of an invariant that does not hold, for a function that cannot go on without it. Noted as
-/// [`invariant!`](crate::invariant) notes it: a build with debug assertions panics here.
+/// [`invariant!`](crate::invariant!) notes it: a build with debug assertions panics here.
 #[macro_export]
 macro_rules! broken_invariant {
     ($holds:literal) => {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// When a key's value is gone; see [`crate::Keyspace::expiry`].
+/// When a key's value is gone; see `terracedb::Keyspace::expiry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// It stays until it is overwritten or deleted.

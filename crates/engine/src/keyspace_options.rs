@@ -1,6 +1,6 @@
 //! What a keyspace is made with.
 
-/// How a keyspace behaves; see [`crate::Db::keyspace_with`].
+/// How a keyspace behaves; see `terracedb::Db::keyspace_with`.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -20,14 +20,14 @@ pub struct KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
-    /// The options of [`crate::Db::keyspace`].
+    /// The options of `terracedb::Db::keyspace`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The name of the operator that merges the keyspace's operands: one of [`crate::operators`],
-    /// or one given to [`crate::Builder::merge_operator`]. The name is kept, for good.
+    /// The name of the operator that merges the keyspace's operands: one of `terracedb::operators`,
+    /// or one given to `terracedb::Builder::merge_operator`. The name is kept, for good.
     #[must_use]
     pub fn merge_operator(mut self, name: impl Into<String>) -> Self {
         self.merge_operator = Some(name.into());

@@ -1,4 +1,4 @@
-//! Where the memory is: what [`crate::Statistics`] says of it.
+//! Where the memory is: what `terracedb::Statistics` says of it.
 
 use std::fmt;
 

@@ -299,7 +299,7 @@ pub fn open(
         committer,
         transactions,
         reader,
-        queues: QueuePool::new(),
+        queues: QueuePool::default(),
         snapshots,
         ring,
         trees,

@@ -92,7 +92,7 @@ impl ResourcesBuilder {
     }
 
     /// A second cache tier, on storage-class memory. Stores open and serve without it where it cannot
-    /// be opened or fails; [`crate::Statistics::scm`] says so.
+    /// be opened or fails; `terracedb::Statistics::scm` says so.
     #[must_use]
     pub fn scm(mut self, scm: Scm) -> Self {
         self.scm = Some(scm);

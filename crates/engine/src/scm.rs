@@ -148,7 +148,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What [`crate::Statistics`] tells of the tier below DRAM.
+/// What `terracedb::Statistics` tells of the tier below DRAM.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScmStatus {

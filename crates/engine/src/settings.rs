@@ -8,7 +8,7 @@ use base::{Codec, Durability, Error, Result};
 use parking_lot::Mutex;
 use tree::{LiveOptions, TreeOptions};
 
-/// How one store behaves ([`crate::Db::settings`]). Everything has a default that is right for most.
+/// How one store behaves (`terracedb::Db::settings`). Everything has a default that is right for most.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -21,7 +21,7 @@ pub struct Settings {
     /// The Zstandard level, where `codec` is Zstandard: -7 to 22.
     pub zstd_level: i32,
     /// How fast merges may read and write, all together, bytes a second; 0: no limit. Too low for what
-    /// is written, it delays writers ([`crate::Delays`]).
+    /// is written, it delays writers (`terracedb::Delays`).
     pub compaction_rate: u64,
     /// How fast tables are read again and verified, bytes a second; 0: never.
     pub scrub_rate: u64,
@@ -30,7 +30,7 @@ pub struct Settings {
     /// The memory number, bytes; that of all stores that share it.
     pub memory: u64,
     /// Open even where the log is damaged, giving up what cannot be read in order. What was lost
-    /// is in [`crate::Recovery`]. Cannot be changed while the store is open.
+    /// is in `terracedb::Recovery`. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
     /// What shape merges give the tree. Cannot be changed while the store is open.
     pub compaction: compact::plan::Options,

@@ -232,7 +232,7 @@ impl Statistics {
             delays: store.pace.delays(),
             blocked: store.watchdog.blocked().map(|blocked| blocked.what),
             clock: store.timekeeper.statistics(),
-            snapshots: store.snapshots.len(),
+            snapshots: store.snapshots.count(),
             keyspaces,
         }
     }

@@ -26,7 +26,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// As [`Packing::pack`], where memory of `rows` is short.
+    /// As `Packing::pack`, where memory of `rows` is short.
     pub fn form(&self, rows: &RowCache, value: &[u8]) -> Option<Vec<u8>> {
         if rows.is_tight() { self.pack(value) } else { None }
     }

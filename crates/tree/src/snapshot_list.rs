@@ -41,7 +41,7 @@ impl SnapshotList {
     }
 
     /// How many snapshots are live.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.lock().values().sum()
     }
 }
@@ -62,7 +62,7 @@ mod tests {
         ring.publish(Seqno::new(8), 2);
         assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
         list.release(a);
-        assert_eq!(list.len(), 1);
+        assert_eq!(list.count(), 1);
         assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
         list.release(b);
         assert_eq!(list.horizon(&ring), horizon(&[9]));

@@ -92,7 +92,7 @@ impl KeySet {
     }
 
     /// How many ranges there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ranges.len()
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(singles, [Some(&b"b"[..]), None]);
         assert!(set.contains(b"b") && !set.contains(b"b\0") && !set.contains(b"a"));
         set.insert(KeySpan { start: b"d", end: Some(b"d") });
-        assert_eq!(set.len(), 2);
+        assert_eq!(set.count(), 2);
     }
 
     /// Against a set of numbers, with keys of one or two bytes.

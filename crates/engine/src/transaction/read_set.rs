@@ -125,7 +125,7 @@ impl ReadSet {
     }
 
     fn take(&mut self, bytes: u64) -> Result<()> {
-        let ranges: usize = self.keyspaces.iter().map(|(_, ranges)| ranges.len()).sum();
+        let ranges: usize = self.keyspaces.iter().map(|(_, ranges)| ranges.count()).sum();
         let (number, taken) = (ranges + self.scans.len() + 1, self.charge.bytes() + bytes);
         if number > BATCH_OPS_MAX || taken > self.bytes_max {
             return Err(Error::invalid("transaction's read set")

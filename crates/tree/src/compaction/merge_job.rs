@@ -3,7 +3,7 @@
 //! Why a merge is safe whatever happens beside it:
 //!
 //! - The rectangle is reserved: no other job works in it, and no new table is put below what it may
-//!   write ([`crate::ordered::VersionEditGuard`]), so that its inputs are there until it is installed and its
+//!   write ([`crate::VersionEditGuard`]), so that its inputs are there until it is installed and its
 //!   outputs keep the order of age (I4). Tables come and go above and beside it.
 //! - The horizon was taken after the version whose tables it merges, so every version in them was
 //!   visible by then. A snapshot made later reads at a number that is not below the horizon's

@@ -138,7 +138,7 @@ impl fmt::Debug for ReadQueue {
 }
 
 /// Queues kept for the next `multi_get`: a device queue costs far more to make than to use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct QueuePool {
     idle: Mutex<Vec<ReadQueue>>,
 }
@@ -150,10 +150,6 @@ const IDLE_MAX: usize = 4;
 const POOLED_DEPTHS: [usize; 3] = [64, 16, 4];
 
 impl QueuePool {
-    pub fn new() -> Self {
-        Self { idle: Mutex::new(Vec::new()) }
-    }
-
     fn make(reader: &Arc<Reader>, medium: &dyn Medium) -> Result<ReadQueue> {
         let mut made = Err(Error::retry("read queue"));
         for depth in POOLED_DEPTHS {
