@@ -34,7 +34,7 @@ use base::limits::PAGE_BYTES;
 use base::{Error, Result};
 use rustix::fs::{FallocateFlags, OFlags, fstatfs, fstatvfs};
 
-use crate::set_aside::set_aside;
+use crate::preallocate::preallocate;
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 use handle::DiskFile;
 use lines::Lines;
@@ -149,7 +149,7 @@ impl FileMedium {
             Access::Direct => FallocateFlags::KEEP_SIZE,
             Access::Bytes => FallocateFlags::empty(),
         };
-        match (set_aside(file, mode, reserve), access) {
+        match (preallocate(file, mode, reserve), access) {
             (Ok(()), Access::Bytes) if self.mappable => Ok(reserve),
             (Ok(()), _) => Ok(0),
             (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Direct) => Ok(0),

@@ -21,7 +21,7 @@ use super::region::{Durability, Region};
 use super::{Blocks, Scm, ScmLocation, node};
 use crate::emulated::{Device, Kind, Profile};
 use crate::file::SingleFile;
-use crate::set_aside::set_aside;
+use crate::preallocate::preallocate;
 
 /// The file in a directory.
 const NAME: &str = "terrace.scm";
@@ -153,7 +153,7 @@ fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
             .expected("a new one, or one that was used so before")
             .got("something else, which would be lost"));
     }
-    match set_aside(&file, FallocateFlags::empty(), len) {
+    match preallocate(&file, FallocateFlags::empty(), len) {
         Ok(()) => {}
         // Where nothing can be set aside, a write that finds no space is an error of its own; what is
         // mapped is a file system that can.
