@@ -42,7 +42,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// An empty device whose random choices are determined by `seed`.
+    /// An empty device; `seed` determines its random choices.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let device = Device {
@@ -106,7 +106,7 @@ impl Faulty {
         self.device.lock().capacity = bytes;
     }
 
-    /// Cuts the power at a later point. Replaces an earlier call whose point has not been reached.
+    /// Cuts the power at a later point. Replaces an earlier call with a point not yet reached.
     pub fn freeze(&self, at: Freeze) {
         self.device.lock().freeze = Some(at);
     }

@@ -1,7 +1,7 @@
 //! A medium whose files can be held: a file that is removed during a hold stays until the hold ends.
 //!
 //! Code that copies a store in use takes a [`Hold`] first and lists the files second: every file that was
-//! listed then exists until the hold releases it. A name whose removal is deferred is still listed;
+//! listed then exists until the hold releases it. A name with a deferred removal is still listed;
 //! creating it again performs the removal first.
 //!
 //! Invariant: among files that are not held, removals happen in the order in which they were requested.
@@ -31,7 +31,7 @@ struct HoldState {
     /// Holds by number.
     holds: Vec<(u64, HeldFiles)>,
     last_number: u64,
-    /// Names whose removal is deferred, in the order of the requests.
+    /// Names to be removed later, in the order of the requests.
     deferred: Vec<String>,
 }
 

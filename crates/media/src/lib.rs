@@ -30,8 +30,7 @@ mod conformance;
 
 pub use buf::Buf;
 pub use calibration::{
-    Calibration, Device as CalibratedDevice, Found as FoundCalibration, Points, calibrate,
-    device_of,
+    CalibratedDevice, Calibration, FoundCalibration, Points, calibrate, device_of,
 };
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};

@@ -22,7 +22,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// The files of `inner`, with the latencies of `device`, whose profile must be of a block device.
+    /// The files of `inner`, with the latencies of `device`, which must have the profile of a block device.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>, device: Arc<Device>) -> Self {
         Self { inner, device }

@@ -41,13 +41,13 @@ impl Queue for EmulatedQueue {
         Ok(())
     }
 
-    /// Returns the operations whose time is over, and waits for more until there are `least`.
+    /// Returns the operations that are due, and waits for more until there are `least`.
     fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         let wanted = least.min(self.running.len());
         if let Some((done, _)) = wanted.checked_sub(1).and_then(|last| self.running.get(last)) {
             self.device.wait_until(*done);
         }
-        let now = self.device.moment();
+        let now = self.device.now_ns();
         let over = self.running.partition_point(|(done, _)| *done <= now).max(wanted);
         out.extend(self.running.drain(..over).map(|(_, completion)| completion));
         Ok(())

@@ -102,7 +102,7 @@ impl Platter {
         self.pending_names.push(change);
     }
 
-    /// Adds a file whose content and name are durable.
+    /// Adds a file with durable content and name.
     pub(super) fn put_durable(&mut self, name: &str, content: Vec<u8>) {
         self.last_inode += 1;
         let file = Content { visible: content.clone(), durable: content, ..Content::default() };

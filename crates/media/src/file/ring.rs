@@ -5,7 +5,7 @@
 //! thread that created it, because a task moves between threads.
 //!
 //! If the device has poll queues, and polling pays ([`super::strategy`]), direct reads go through a second
-//! ring, whose completions are found by entering the kernel. A read that this ring refuses is repeated on the
+//! ring: a thread enters the kernel to find its completions. A read that this ring refuses is repeated on the
 //! first one.
 //!
 //! Invariant: the buffer and the file of an operation stay in `slots` from before the kernel sees them until
@@ -49,7 +49,7 @@ pub(super) struct Ring {
     poll_queues: Arc<PollQueues>,
     slots: Vec<Option<Operation>>,
     free: Vec<usize>,
-    /// Slots whose next call is not in the submission queue yet.
+    /// Slots with a next call that is not in the submission queue yet.
     ready: VecDeque<usize>,
     waits: WaitPlanner,
 }
@@ -352,7 +352,7 @@ impl IoEngine for Ring {
 /// Sleeps as precisely as the system can. Returns the time slept, nanoseconds.
 fn sleep_for(ns: f64) -> f64 {
     let start = Instant::now();
-    // By default the kernel may end a sleep 50 µs late, to combine wake-ups.
+    // By default the kernel may end a sleep 50 us late, to combine wake-ups.
     let slack = current_timer_slack();
     let _kept_as_it_is = set_current_timer_slack(NonZero::new(1));
     sleep(Duration::from_nanos(ns as u64));

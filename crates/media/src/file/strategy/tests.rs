@@ -94,7 +94,7 @@ fn the_adaptive_sleep_follows_a_device_that_gets_slower_or_faster() {
     }
 }
 
-/// A system whose sleeps end 80 µs late does not sleep.
+/// A system whose sleeps end 80 us late does not sleep.
 #[test]
 fn sleeps_that_end_late_give_way_to_interrupts() {
     let sum = run(10_000.0, 0.1, 80_000.0, 4);
