@@ -38,6 +38,8 @@ impl Buf {
         let len = pages.max(1) * PAGE_BYTES;
         let mapping = (len >= MAPPED_BYTES_MIN).then(|| Mapping::new(len)).flatten();
         let start = mapping.as_ref().map_or_else(|| Self::allocate(len), Mapping::start);
+        let is_aligned = start.as_ptr().addr().is_multiple_of(PAGE_BYTES);
+        base::invariant!(is_aligned, "a buffer is aligned for direct I/O");
         Self { start, len, mapping }
     }
 

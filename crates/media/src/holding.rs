@@ -175,7 +175,9 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.state.lock();
+        let before = state.holds.len();
         state.holds.retain(|(number, _)| *number != self.number);
+        base::invariant!(state.holds.len() + 1 == before, "a hold ends once");
         let _ = state.remove_released(&*self.medium);
     }
 }

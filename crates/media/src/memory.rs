@@ -173,6 +173,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        base::invariant!(
+            self.0.load(Ordering::Relaxed),
+            "a lock is held until its guard is dropped"
+        );
         self.0.store(false, Ordering::Release);
     }
 }

@@ -168,6 +168,8 @@ impl Queue for ThrottledQueue {
             return Err(Refused(request));
         }
         let due = self.bucket.take(request.op.buf().len());
+        let last = self.delayed.back();
+        base::invariant!(last.is_none_or(|(last, _)| *last <= due), "requests become due in order");
         self.delayed.push_back((due, request));
         Ok(())
     }

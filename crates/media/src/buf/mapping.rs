@@ -94,6 +94,7 @@ impl MappingPool {
 
     fn take(&mut self, len: usize) -> Option<Mapping> {
         let at = self.mappings.iter().rposition(|mapping| mapping.len == len)?;
+        base::invariant!(self.bytes >= len, "the pool counts the bytes of its mappings");
         self.bytes -= len;
         self.mappings.remove(at)
     }
@@ -110,9 +111,10 @@ impl MappingPool {
         if self.bytes <= POOL_BYTES_MAX {
             return None;
         }
-        let oldest = self.mappings.pop_front()?;
-        self.bytes -= oldest.len;
-        Some(oldest)
+        let oldest = self.mappings.pop_front();
+        base::invariant!(oldest.is_some(), "pooled bytes belong to mappings");
+        self.bytes -= oldest.as_ref().map_or(0, |mapping| mapping.len);
+        oldest
     }
 }
 

@@ -69,6 +69,7 @@ pub fn calibrate(
         let mix = Load { write_share, threads: readers.max(writers), ..plain };
         calibration.mixed.push((write_share, run(device, &mix)?.gb_per_second));
     }
+    base::invariant!(done == all, "the announced number of loads is the number of loads");
     calibration.unit_bytes = match facts.byte_addressable {
         true => unit(&calibration.write_sizes).unwrap_or(least),
         false => least,

@@ -37,6 +37,7 @@ impl Queue for EmulatedQueue {
             (None, op) => (0.0, op.into_buf(), Err(check::foreign(file.name()))),
         };
         let place = self.running.partition_point(|(other, _)| *other <= done);
+        base::invariant!(done.is_finite(), "an emulated operation ends");
         self.running.insert(place, (done, Completion { token, buf, result }));
         Ok(())
     }

@@ -330,7 +330,9 @@ impl Content {
                 change.copy(&mut content, from, last.cut);
             }
         }
-        content.truncate(self.surviving_len(odds, rng));
+        let len = self.surviving_len(odds, rng);
+        base::invariant!(len <= content.len(), "a surviving length is one that the file had");
+        content.truncate(len);
         content
     }
 

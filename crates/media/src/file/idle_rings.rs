@@ -52,10 +52,12 @@ impl IdleRings {
             }
             None => Ring::new(depth, Arc::clone(&self.poll_queues))?,
         };
+        base::invariant!(ring.capacity() >= depth, "a ring has a slot for each operation");
         Ok(LeasedRing { ring: Some(ring), idle: Arc::clone(self) })
     }
 
     fn give_back(&self, ring: Ring) {
+        base::invariant!(ring.running() == 0, "an idle ring has no operation in flight");
         let mut idle = self.idle.lock();
         if idle.len() >= IDLE_MAX {
             // The ring that was given back longest ago.

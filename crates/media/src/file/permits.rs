@@ -112,7 +112,8 @@ pub(crate) struct IoPermit {
 
 impl Drop for IoPermit {
     fn drop(&mut self) {
-        self.permits.count(self.class).fetch_sub(1, Relaxed);
+        let in_flight = self.permits.count(self.class).fetch_sub(1, Relaxed);
+        base::invariant!(in_flight > 0, "a permit is counted until it is returned");
         if self.permits.waiting.load(Relaxed) > 0 {
             drop(self.permits.lock.lock());
             self.permits.freed.notify_all();

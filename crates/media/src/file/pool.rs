@@ -118,6 +118,7 @@ impl Shared {
         let mut jobs = self.jobs.lock();
         loop {
             if let Some(job) = jobs.by_class.iter_mut().find_map(VecDeque::pop_front) {
+                base::invariant!(jobs.waiting > 0, "waiting jobs are counted");
                 jobs.waiting -= 1;
                 drop(jobs);
                 let Job { mut operation, mailbox } = job;
@@ -182,5 +183,6 @@ impl Drop for PoolHandle {
         let (running, mut done) = (self.running, Vec::new());
         // Waiting for the pool's own threads cannot fail.
         drop(self.reap(running, &mut done));
+        base::invariant!(self.running == 0, "a dropped queue has no operation in the pool");
     }
 }

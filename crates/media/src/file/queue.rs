@@ -118,6 +118,7 @@ impl<C: IoEngine> FileQueue<C> {
     }
 
     fn start_or_queue(&mut self, mut operation: Operation) {
+        base::invariant!(operation.permit.is_none(), "an operation is started once");
         operation.permit = self.permits.try_acquire(operation.class);
         if operation.permit.is_some() {
             self.engine.start(operation);
@@ -140,6 +141,7 @@ impl<C: IoEngine> Queue for FileQueue<C> {
             Ok(operation) => self.start_or_queue(operation),
             Err(completion) => self.refused.push(completion),
         }
+        base::invariant!(self.in_flight() <= self.depth, "a queue holds at most its depth");
         Ok(())
     }
 

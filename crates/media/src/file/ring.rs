@@ -128,6 +128,7 @@ impl Ring {
             }
             done.clear();
         }
+        base::invariant!(self.polled_in_flight() == 0, "no polled read outlives its slot");
         true
     }
 
@@ -314,7 +315,10 @@ impl IoEngine for Ring {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        if let Some(place) = self.slots.get_mut(slot) {
+        let place = self.slots.get_mut(slot);
+        let is_free = place.as_ref().is_some_and(|operation| operation.is_none());
+        base::invariant!(is_free, "a free slot is a slot without an operation");
+        if let Some(place) = place {
             *place = Some(operation);
             self.ready.push_back(slot);
         }

@@ -139,11 +139,19 @@ impl WaitPlanner {
         self.measured = self.measured.saturating_add(1);
         let weight = MEAN_WEIGHT.max(1.0 / f64::from(self.measured));
         self.mean_ns += (ns - self.mean_ns) * weight;
+        base::invariant!(
+            self.mean_ns.is_finite() && self.mean_ns >= 0.0,
+            "a mean latency is a time"
+        );
     }
 
     /// Records the outcome of a planned sleep.
     pub(super) fn record_sleep(&mut self, slept: Slept) {
         let (strategy, asked) = self.planned;
+        base::invariant!(
+            strategy != Strategy::Interrupt,
+            "a sleep was planned before it is recorded"
+        );
         if slept.slept_ns > asked * 2.0 + LATE_NS {
             self.interrupts = INTERRUPTS;
             self.sleep_ns = FIRST_SLEEP_NS;

@@ -66,6 +66,10 @@ impl Transfer {
             Err(error) => return Step::Done(Err(failed(&self.op, name, error))),
         };
         let reached = self.done + moved;
+        base::invariant!(
+            reached <= self.op.buf().len(),
+            "the kernel transfers at most the bytes of the buffer"
+        );
         if reached >= self.op.buf().len() {
             return Step::Done(Ok(()));
         }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::Result;
+use base::limits::PAGE_BYTES;
 
 use super::facts::Facts;
 use crate::emulated::{Device, EmulatedFile, EmulatedQueue, Emulation};
@@ -35,6 +36,9 @@ impl Blocks {
         facts: Facts,
         queue: impl Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync + 'static,
     ) -> Self {
+        let is_paged = len > 0 && len.is_multiple_of(PAGE_BYTES as u64);
+        base::invariant!(is_paged, "blocks are whole pages, at least one");
+        base::invariant!(!facts.byte_addressable, "blocks are not reached by loads and stores");
         Self { file, len, queue: Box::new(queue), facts, emulated: None, _guard: None }
     }
 

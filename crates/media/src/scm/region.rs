@@ -71,6 +71,9 @@ impl Region {
         facts: Facts,
         guard: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
+        let is_paged = mapping.len() > 0 && mapping.len().is_multiple_of(PAGE_BYTES);
+        base::invariant!(is_paged, "a region is whole pages, at least one");
+        base::invariant!(facts.byte_addressable, "a mapped region is reached by loads and stores");
         Self { mapping, durability, facts, emulated: None, _guard: guard }
     }
 

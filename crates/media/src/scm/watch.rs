@@ -114,6 +114,7 @@ impl Watch {
 
     /// Watches `len` bytes from `start` on, which the caller keeps mapped until [`Watch::end`].
     pub(super) fn begin(&self, start: NonNull<u8>, len: usize) -> io::Result<()> {
+        base::invariant!(self.range.end.load(Relaxed) == 0, "a watch begins once");
         handle()?;
         let start = start.as_ptr().addr();
         self.range.start.store(start, Release);
@@ -137,6 +138,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.end();
+        base::invariant!(self.range.is_taken.load(Relaxed), "a watch has its entry for itself");
         self.range.is_taken.store(false, Release);
     }
 }
