@@ -75,19 +75,19 @@ impl Calibration {
             return refused(named(emulated), named(&self.emulated));
         }
         if self.is_byte_addressable != facts.byte_addressable {
-            let named = |is_memory| if is_memory { "memory" } else { "a device of blocks" };
+            let named = |is_memory| if is_memory { "memory" } else { "a block device" };
             let [wanted, found] = [facts.byte_addressable, self.is_byte_addressable].map(named);
             return refused(wanted.to_owned(), found.to_owned());
         }
         if self.device != device {
-            let named = |device: &str| format!("one of file system {device:?}");
+            let named = |device: &str| format!("a calibration of file system {device:?}");
             return refused(named(device), named(&self.device));
         }
         // If the clock was set back, the age is 0.
         let age = Duration::from_millis(now_unix_ms.saturating_sub(self.measured_unix_ms));
         if age > AGE_MAX {
             let days = |time: Duration| format!("{} days old", time.as_secs() / (24 * 3600));
-            return refused(format!("one of at most {}", days(AGE_MAX)), days(age));
+            return refused(format!("a calibration at most {}", days(AGE_MAX)), days(age));
         }
         Ok(())
     }

@@ -179,12 +179,12 @@ fn unquoted(value: &str) -> Result<String> {
 
 fn amount(value: &str) -> Result<f64> {
     let known = value.parse::<f64>().ok().filter(|value| (0.0..1e18).contains(value));
-    known.ok_or_else(|| refused("a number, not below 0", value))
+    known.ok_or_else(|| refused("a number of at least 0", value))
 }
 
 /// A curve such as `[[1, 2.9], [2, 5.7]]`; x increases.
 fn points(value: &str) -> Result<Points> {
-    let wanted = || refused("points in order, as in [[1, 2.9], [2, 5.7]]", value);
+    let wanted = || refused("points sorted by x, as in [[1, 2.9], [2, 5.7]]", value);
     let inner = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = inner.ok_or_else(wanted)?.trim();
     let mut points = Points::new();

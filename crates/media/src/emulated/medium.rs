@@ -35,7 +35,7 @@ impl Emulated {
     }
 
     fn file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
-        // The model sees each file at a page of its own, drawn by its name.
+        // A hash of the name places each file elsewhere on the model's device.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(inner.name());
         let base = hash >> 20 << 12;
         Arc::new(EmulatedFile::new(inner, Arc::clone(&self.device), base))

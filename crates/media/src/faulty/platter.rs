@@ -36,7 +36,7 @@ pub(super) struct Platter {
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
     Create(String, Inode),
-    /// Old name, new name and file: the new name survives by itself, even if the old one did not.
+    /// Old name, new name and file; the file, because a failed sync of names may have lost the old name.
     Rename(String, String, Inode),
     Remove(String),
 }
@@ -259,7 +259,7 @@ impl Platter {
         Ok(image)
     }
 
-    /// The names that survive a crash: a change is lost with every later change of its names.
+    /// The names that survive a crash. If a change is lost, so are later changes of its names.
     fn surviving_names(&self, rng: &mut Rng) -> BTreeMap<String, Inode> {
         let mut names = self.durable_names.clone();
         let mut lost_names = BTreeSet::new();

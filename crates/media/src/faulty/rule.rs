@@ -103,7 +103,7 @@ impl Rule {
             return Ok(());
         }
         Err(Error::invalid("fault rule")
-            .expected("a fault that this kind of operation can meet")
+            .expected("a fault that this kind of operation can have")
             .got(format_args!("{self:?}")))
     }
 

@@ -348,7 +348,8 @@ fn supports_direct_io(
 }
 
 /// True for file systems that overwrite allocated space in place, so that a store through memory cannot run
-/// out of space: ext2 to ext4, XFS, tmpfs. File systems that write to new places (btrfs, ZFS, F2FS) do not.
+/// out of space: ext2 to ext4, XFS, tmpfs. File systems that write to new places (btrfs, ZFS, F2FS) are not
+/// among them.
 const fn overwrites_in_place(file_system: u64) -> bool {
     const EXT: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;

@@ -60,7 +60,7 @@ impl PollQueues {
     pub(super) fn refuse(&self, why: &io::Error) {
         // The first reason is kept.
         let _known =
-            self.refused.set(format!("poll queues refused ({why}): interrupts tell of reads"));
+            self.refused.set(format!("poll queues refused ({why}): reads wait for interrupts"));
     }
 
     /// The reason why announced poll queues are not used.

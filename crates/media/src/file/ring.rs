@@ -34,9 +34,9 @@ use crate::{Class, Completion};
 /// The most interruptions of one wait.
 const INTERRUPTS_MAX: u32 = 100_000;
 
-/// At most this part of the depth is completed at once, unless more is requested: if a caller gets all
-/// completions, the device runs idle before it is refilled (about a tenth fewer reads at depth 32,
-/// docs/media.md).
+/// One `reap` returns at most the depth divided by this, unless the caller asks for more: if a caller gets
+/// all completions at once, the device runs idle before it is refilled (about a tenth fewer reads at depth
+/// 32, docs/media.md).
 const BATCH_PART: usize = 4;
 
 /// A ring and its operations in flight.

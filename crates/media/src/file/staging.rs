@@ -44,14 +44,16 @@ impl Staging {
             Ok(false) => {
                 let error = Error::invalid("directory").at(&at);
                 return Err(error
-                    .expected("none yet, or an empty one")
-                    .got("one with files in it"));
+                    .expected("no directory, or an empty one")
+                    .got("a directory with files"));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("list", &at, error)),
         }
         let name = place.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-            Error::invalid("path of a new directory").at(&at).expected("one that ends with a name")
+            Error::invalid("path of a new directory")
+                .at(&at)
+                .expected("a path that ends with a name")
         })?;
         let place = std::path::absolute(place).map_err(|error| failed("find", &at, error))?;
         let unfinished = place.with_file_name(format!("{name}{SUFFIX}"));

@@ -17,10 +17,11 @@ const LATENCY_MAX_NS: f64 = 50_000.0;
 /// and 3 for 3D XPoint; devices below the latency limit above are nearer to the latter.
 const DEPTH_MAX: usize = 3;
 
-/// Completions by interrupt before anything else is tried, so that the mean is meaningful.
+/// The mean latency counts as known after this many operations, which wait by interrupt.
 const MEASURED_MIN: u32 = 100;
 
-/// Waits by interrupt after a sleep that failed, or after too many operations in flight.
+/// Number of waits by interrupt that follow a failed sleep, or a wait with more than `DEPTH_MAX` operations
+/// in flight.
 const INTERRUPTS: u32 = 10_000;
 
 /// Growth, reduction and initial value (nanoseconds) of the adaptive sleep.

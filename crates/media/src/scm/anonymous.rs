@@ -63,7 +63,7 @@ impl AnonymousMemory {
 
 #[cold]
 fn failed(what: &'static str, error: io::Error) -> Error {
-    Error::retry("memory that is kept").at(what).caused_by(error)
+    Error::retry("anonymous memory").at(what).caused_by(error)
 }
 
 #[cfg(all(test, not(miri)))]

@@ -24,7 +24,7 @@ impl FromStr for ScmLocation {
 
     fn from_str(text: &str) -> Result<Self> {
         let refused = |expected: &str| {
-            Err(Error::invalid("place of storage-class memory")
+            Err(Error::invalid("location of storage-class memory")
                 .expected(expected)
                 .got(format_args!("{text:?}")))
         };

@@ -120,7 +120,7 @@ fn at(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
     } else if kind.is_char_device() {
         dax_device(path, len)
     } else {
-        Err(Error::invalid("place of storage-class memory")
+        Err(Error::invalid("location of storage-class memory")
             .at(path.display())
             .expected("a directory, a file, a block device or a DAX device"))
     }
@@ -153,8 +153,8 @@ fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
     if !is_free(&file, magic).map_err(|e| failed("read", path, e))? {
         return Err(Error::invalid("file for storage-class memory")
             .at(path.display())
-            .expected("a new one, or one that was used so before")
-            .got("something else, which would be lost"));
+            .expected("a new file, or one that holds a tier")
+            .got("other content, which would be lost"));
     }
     match preallocate(&file, FallocateFlags::empty(), len) {
         Ok(()) => {}
@@ -249,7 +249,7 @@ fn block_device(path: &Path, len: u64) -> Result<Scm> {
     let mut file = file.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Error::invalid("block device")
             .at(path.display())
-            .expected("one that is not mounted and that nothing else uses")
+            .expected("a block device that is not mounted and not in use")
             .caused_by(error),
         _ => failed("open", path, error),
     })?;

@@ -118,8 +118,8 @@ impl Slots {
         }
         Err(Error::corrupt("mapped memory")
             .at(self.facts().backend)
-            .expected("to be there")
-            .got("nothing: its file was cut, or its device failed"))
+            .expected("memory that is present")
+            .got("lost memory: its file was cut, or its device failed"))
     }
 
     /// Makes the writes to `slots` survive the event that the region's [`Persistence`] names.
