@@ -173,6 +173,7 @@ fn run_threads(
     load: &Load,
     work: impl Fn(u32, Instant, &mut Vec<f64>) -> Result<u64> + Sync,
 ) -> Result<Measured> {
+    base::invariant!(load.threads > 0, "a load has a thread");
     let bytes = AtomicU64::new(0);
     let start = Instant::now();
     let end = start + LOAD_TIME;
@@ -214,6 +215,7 @@ fn on_slots(
     let mut rng = Rng::new(u64::from(number) + 1);
     let mut owed = 0.5;
     let len = usize::try_from(load.len).unwrap_or(PAGE_BYTES).min(PAGE_BYTES);
+    base::invariant!(PAGE_BYTES.is_multiple_of(len), "an access lies within one slot");
     let places = (slots.len() * (PAGE_BYTES / len)) as u64;
     let mut place = places / u64::from(load.threads.max(1)) * u64::from(number);
     let (mut accesses, mut seen) = (0, 0_u64);
@@ -265,6 +267,7 @@ fn on_blocks(
     let pages = usize::try_from(load.len).unwrap_or(PAGE_BYTES) / PAGE_BYTES;
     let mut buf = Buf::pages(pages);
     rng.fill(&mut buf);
+    base::invariant!(load.len <= len, "no access is longer than the device");
     let places = (len / load.len.max(1)).max(1);
     let mut accesses = 0;
     // At least one access: the thread may start late.

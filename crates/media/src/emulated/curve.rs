@@ -2,6 +2,7 @@
 
 /// The value at `x` of the curve through `points`, sorted by x; constant beyond the ends.
 pub(super) fn at(points: &[(f64, f64)], x: f64) -> f64 {
+    debug_assert!(points.is_sorted_by(|(a, _), (b, _)| a < b), "a curve is sorted by x");
     let after = points.partition_point(|(px, _)| *px < x);
     match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
         (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (x - x0) / (x1 - x0),
@@ -12,6 +13,7 @@ pub(super) fn at(points: &[(f64, f64)], x: f64) -> f64 {
 
 /// As [`at`], over lengths in bytes: linear in the logarithm of the length.
 pub(super) fn at_len(points: &[(f64, f64)], bytes: f64) -> f64 {
+    debug_assert!(points.is_sorted_by(|(a, _), (b, _)| a < b), "a curve is sorted by x");
     let after = points.partition_point(|(px, _)| *px < bytes);
     match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
         (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (bytes / x0).ln() / (x1 / x0).ln(),

@@ -101,6 +101,7 @@ impl Device {
 
     /// Waits until `time`. At a block device, other threads run meanwhile; at memory, the thread spins.
     pub(super) fn wait_until(&self, time: Nanos) {
+        base::invariant!(time.is_finite(), "a wait ends");
         match &self.clock {
             Clock::Real(start) => {
                 let deadline = *start + Duration::from_nanos(time.max(0.0) as u64);

@@ -162,6 +162,7 @@ impl Model {
         let size = curve::at_len(sizes, access.len.max(1) as f64);
         let bandwidth =
             curve::at(path.threads, threads) * size * self.mixed(is_read, access.len, now);
+        base::invariant!(bandwidth > 0.0, "a device has a bandwidth for every access");
         let service = (units * profile.unit) as f64 / bandwidth;
         let free = match profile.mixed {
             Some(_) => self.reads.free.max(self.writes.free),

@@ -48,6 +48,10 @@ impl Queue for EmulatedQueue {
         if let Some((done, _)) = wanted.checked_sub(1).and_then(|last| self.running.get(last)) {
             self.device.wait_until(*done);
         }
+        debug_assert!(
+            self.running.iter().is_sorted_by(|(one, _), (next, _)| one <= next),
+            "running operations are ordered by their end"
+        );
         let now = self.device.now_ns();
         let over = self.running.partition_point(|(done, _)| *done <= now).max(wanted);
         out.extend(self.running.drain(..over).map(|(_, completion)| completion));

@@ -326,7 +326,9 @@ impl Content {
             for change in earlier {
                 change.copy(&mut content, from, change.bytes.len());
             }
-            if let Some(change) = self.pending.get(last.change) {
+            let change = self.pending.get(last.change);
+            base::invariant!(change.is_some(), "a surviving change is pending");
+            if let Some(change) = change {
                 change.copy(&mut content, from, last.cut);
             }
         }
@@ -369,6 +371,10 @@ impl Content {
             _ => rng.below(versions + 1),
         };
         let change = version.checked_sub(1).and_then(|last| self.pending.get(last as usize));
+        base::invariant!(
+            change.is_some() || version == 0,
+            "a surviving length is of a pending change"
+        );
         change.map_or(self.durable.len(), |change| change.len)
     }
 }

@@ -89,6 +89,8 @@ impl StoreState {
                 Err(_) => self.unmap(0),
             }
         }
+        let covers = self.mapped.as_ref().is_none_or(|mapped| mapped.len() == self.allocated);
+        base::invariant!(covers, "the mapping is the allocated part of the file");
         self.mapped.as_mut()
     }
 

@@ -51,6 +51,11 @@ impl Mapped {
         }
     }
 
+    /// Number of mapped bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.pages.len as u64
+    }
+
     /// The address range, for advice while a thread stores.
     pub(super) fn pages(&self) -> Arc<MappedPages> {
         Arc::clone(&self.pages)

@@ -146,6 +146,7 @@ impl Drop for Pool {
             // No operation panics; there is nothing to report.
             drop(thread.join());
         }
+        base::invariant!(self.shared.jobs.lock().waiting == 0, "the pool outlives its queues");
     }
 }
 
@@ -163,6 +164,7 @@ impl IoEngine for PoolHandle {
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        base::invariant!(least <= self.running, "a reap waits for running operations only");
         let mut done = self.mailbox.done.lock();
         while done.len() < least.min(self.running) {
             self.mailbox.arrived.wait(&mut done);

@@ -84,7 +84,8 @@ impl WaitingThread {
 
 impl Drop for WaitingThread {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, Relaxed);
+        let waiting = WAITING.fetch_sub(1, Relaxed);
+        base::invariant!(waiting > 0, "a waiting thread is counted once");
     }
 }
 
@@ -111,7 +112,9 @@ impl Ring {
     }
 
     /// Changes the depth, to at most the capacity.
-    pub(super) const fn set_depth(&mut self, depth: usize) {
+    pub(super) fn set_depth(&mut self, depth: usize) {
+        base::invariant!(depth <= self.capacity(), "a ring has a slot for each operation");
+        base::invariant!(self.running() == 0, "the depth of an idle ring changes");
         self.depth = depth;
     }
 
@@ -325,6 +328,7 @@ impl IoEngine for Ring {
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        base::invariant!(least <= self.running(), "a reap waits for running operations only");
         let (before, mut interrupts) = (out.len(), 0);
         let most = least.max(self.depth / BATCH_PART).max(1);
         if least == 0 {

@@ -53,6 +53,7 @@ impl Transfer {
     /// The offset in the file of the next call, and the bytes to transfer.
     pub(super) fn rest(&mut self) -> (u64, &mut [u8]) {
         let (Op::Read { at, buf } | Op::Write { at, buf }) = &mut self.op;
+        base::invariant!(self.done < buf.len(), "a further call has bytes to transfer");
         let end = buf.len().min(self.done + CALL_BYTES_MAX);
         (*at + self.done as u64, buf.get_mut(self.done..end).unwrap_or_default())
     }

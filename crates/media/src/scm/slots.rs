@@ -88,7 +88,7 @@ impl Slots {
     #[must_use]
     pub fn pin(&self, slot: usize) -> Option<Pinned> {
         let state = self.0.states.get(slot)?;
-        let data = self.0.region.page(slot)?.cast::<Page>();
+        let data = self.page(slot)?;
         // Acquire: pairs with the release of the filling that wrote the page.
         let add_pin = |pins| (pins < PINS_MAX).then(|| pins + 1);
         state.fetch_update(Acquire, Relaxed, add_pin).ok()?;
@@ -101,11 +101,18 @@ impl Slots {
     #[must_use]
     pub fn fill(&self, slot: usize) -> Option<Filling> {
         let state = self.0.states.get(slot)?;
-        let data = self.0.region.page(slot)?.cast::<Page>();
+        let data = self.page(slot)?;
         // Acquire: pairs with the releases of the pins that read the page.
         state.compare_exchange(FREE, FILLING, Acquire, Relaxed).ok()?;
         self.0.region.delay(false, slot, PAGE_BYTES);
         Some(Filling { slots: self.clone(), slot, data })
+    }
+
+    /// The address of an existing slot.
+    fn page(&self, slot: usize) -> Option<NonNull<Page>> {
+        let page = self.0.region.page(slot);
+        base::invariant!(page.is_some(), "each slot is a page of the region");
+        page.map(NonNull::cast)
     }
 
     /// Checks that the medium has not taken the memory away.
@@ -129,6 +136,7 @@ impl Slots {
     /// # Errors
     /// Errors of the device.
     pub fn persist(&self, slots: Range<usize>) -> Result<()> {
+        base::invariant!(slots.end <= self.len(), "persisted slots exist");
         self.0.region.persist(slots.start, slots.len())
     }
 }

@@ -115,6 +115,7 @@ impl Watch {
     /// Watches `len` bytes from `start` on, which the caller keeps mapped until [`Watch::end`].
     pub(super) fn begin(&self, start: NonNull<u8>, len: usize) -> io::Result<()> {
         base::invariant!(self.range.end.load(Relaxed) == 0, "a watch begins once");
+        base::invariant!(len > 0, "a watched range has bytes");
         handle()?;
         let start = start.as_ptr().addr();
         self.range.start.store(start, Release);

@@ -38,7 +38,7 @@ impl Slots {
     #[must_use]
     pub fn words(&self, slot: usize) -> Option<SlotWords<'_>> {
         let state = self.0.states.get(slot)?;
-        let words = self.0.region.page(slot)?.cast::<[AtomicU64; SLOT_WORDS]>();
+        let words = self.page(slot)?.cast::<[AtomicU64; SLOT_WORDS]>();
         let add_user = |state| (SHARED..FILLING - 1).contains(&state).then(|| state + 1);
         state.fetch_update(Acquire, Relaxed, add_user).ok()?;
         Some(SlotWords { slots: self, slot, words })
