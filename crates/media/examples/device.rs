@@ -2,9 +2,8 @@
 //!
 //! `cargo run --release -p terrace-media --example device -- DIRECTORY [MIB] [SECONDS] [DEPTH]`
 //!
-//! With a DEPTH, only reads through the medium's own queue at that depth. Leaves its file,
-//! `device.read`, for a run of `fio` on the same file in the same minute; see
-//! docs/media.md.
+//! With a DEPTH, only reads through the medium's own queue at that depth. Keeps its file, `device.read`, for
+//! a run of `fio` on the same file; see docs/media.md.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +42,7 @@ fn main() -> Result<()> {
     stores(&ring)
 }
 
-/// Writes the file that is read, unless it is there.
+/// Writes the file that is read, unless it exists.
 fn prepare(medium: &dyn Medium, mib: u64) -> Result<()> {
     if medium.list()?.iter().any(|file| file.name == "device.read" && file.len == mib << 20) {
         return Ok(());
@@ -60,7 +59,7 @@ fn prepare(medium: &dyn Medium, mib: u64) -> Result<()> {
     file.sync(Purpose::Flush)
 }
 
-/// CPU time of the process so far, microseconds.
+/// CPU time of the process, microseconds.
 fn cpu_micros() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3

@@ -1,7 +1,7 @@
 //! Buffers aligned for direct I/O.
 //!
-//! Long ones are mapped: an allocator keeps what it is given back, in an arena for each few
-//! threads, and long values would leave a multiple of their memory there.
+//! Buffers of 64 KiB and more are mapped, not allocated: an allocator keeps freed memory in one arena for
+//! every few threads, so buffers of long values would leave a multiple of their memory there.
 
 mod mapping;
 
@@ -13,17 +13,17 @@ use std::ptr::NonNull;
 use base::limits::PAGE_BYTES;
 use mapping::Mapping;
 
-/// Owned bytes, aligned to a page, a whole number of pages long. Zeroed when made.
+/// Owned bytes, aligned to a page, a whole number of pages long. Zeroed on creation.
 ///
-/// The owner charges an account for it.
+/// The owner charges an account for the memory (I10).
 pub struct Buf {
     start: NonNull<u8>,
     len: usize,
-    /// Where `start` is in; none: it is the allocator's.
+    /// The mapping that `start` points into; none if the allocator owns the bytes.
     mapping: Option<Mapping>,
 }
 
-/// Buffers of this length and longer are mapped, bytes.
+/// The least length of a mapped buffer, bytes.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 // SAFETY: a `Buf` owns its bytes alone, as a `Box<[u8]>` does.
@@ -38,6 +38,8 @@ impl Buf {
         let len = pages.max(1) * PAGE_BYTES;
         let mapping = (len >= MAPPED_BYTES_MIN).then(|| Mapping::new(len)).flatten();
         let start = mapping.as_ref().map_or_else(|| Self::allocate(len), Mapping::start);
+        let is_aligned = start.as_ptr().addr().is_multiple_of(PAGE_BYTES);
+        base::invariant!(is_aligned, "a buffer is aligned for direct I/O");
         Self { start, len, mapping }
     }
 
@@ -74,7 +76,7 @@ impl Drop for Buf {
     fn drop(&mut self) {
         match self.mapping.take() {
             Some(mapping) => mapping.give_back(),
-            // SAFETY: allocated in `pages` with this very layout, and dropped once.
+            // SAFETY: allocated in `pages` with this layout, and dropped once.
             None => unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) },
         }
     }
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_zeroed_aligned_and_writable_to_their_ends() {
+    fn buffers_are_zeroed_aligned_and_writable_to_their_end() {
         for pages in [0, 1, 15, 16, 17, 33, 2000] {
             let mut buf = Buf::pages(pages);
             assert_eq!(buf.len(), pages.max(1) * PAGE_BYTES);

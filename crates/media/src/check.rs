@@ -1,16 +1,16 @@
-//! The checks every medium makes at its edge: names, alignment, ranges. Pure.
+//! The checks that every medium makes on its arguments: names, alignment, ranges. Pure.
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
 
-/// The longest file name, bytes: far below every file system's limit.
+/// The longest file name, bytes: far below the limit of every file system.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 
-/// The name of the file that holds a directory's lock; no file of a medium may have it.
+/// The name of the file that holds a directory's lock; no other file may have it.
 pub(crate) const LOCK_NAME: &str = "LOCK";
 
-/// True for letters, digits, `.`, `-` and `_`, not hidden, not the lock: nothing that a path, a
-/// shell or another file system reads as anything but a name.
+/// True for letters, digits, `.`, `-` and `_`, not hidden, not the lock: a name that no path, shell or file
+/// system interprets in any other way.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     !name.is_empty()
@@ -33,7 +33,7 @@ pub(crate) fn name(name: &str) -> Result<()> {
         .got(format_args!("{shown:?}")))
 }
 
-/// The end of `len` bytes at `at`; `Invalid` where no file reaches that far.
+/// The end of `len` bytes at `at`; `Invalid` if it is past the longest possible file.
 pub(crate) fn end(name: &str, at: u64, len: usize) -> Result<u64> {
     // Offsets are signed in the kernel.
     match at.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok()) {
@@ -54,9 +54,10 @@ pub(crate) fn aligned(name: &str, at: u64, len: usize) -> Result<()> {
         .got(format_args!("{len} bytes at offset {at}")))
 }
 
-/// How many of `len` bytes at `at` a file of `size` bytes holds, where its end is in the last of
-/// those blocks or later; `Corrupt` otherwise.
+/// How many of `len` bytes at `at` a file of `size` bytes holds. `Corrupt` if the file ends before the last
+/// block of the range.
 pub(crate) fn readable(name: &str, at: u64, len: usize, size: u64) -> Result<usize> {
+    base::invariant!(len.is_multiple_of(PAGE_BYTES), "the alignment of a read is checked first");
     let held = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(len);
     if held.next_multiple_of(PAGE_BYTES) >= len {
         return Ok(held);
@@ -67,7 +68,7 @@ pub(crate) fn readable(name: &str, at: u64, len: usize, size: u64) -> Result<usi
         .got(format_args!("a length of {size}")))
 }
 
-/// The error of a queue that is handed another medium's file.
+/// The error of a queue that is given a file of another medium.
 #[cold]
 pub(crate) fn foreign(name: &str) -> Error {
     Error::invalid("file of another medium").at(name).expected("a file of the queue's own medium")
@@ -85,7 +86,7 @@ pub(crate) fn missing(name: &str) -> Error {
     Error::invalid("no such file").at(name)
 }
 
-/// The error of [`crate::File::store`] where access is direct.
+/// The error of [`crate::File::store`] on a file opened for direct access.
 #[cold]
 pub(crate) fn not_bytes(name: &str) -> Error {
     Error::invalid("byte store into a file opened for direct access").at(name)
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_block_may_be_partial() {
+    fn only_the_last_block_of_a_read_may_be_partial() {
         assert_eq!(readable("f", 0, 8192, 9000).unwrap(), 8192);
         assert_eq!(readable("f", 0, 8192, 5000).unwrap(), 5000);
         assert_eq!(readable("f", 4096, 4096, 4097).unwrap(), 1);

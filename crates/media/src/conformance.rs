@@ -1,4 +1,4 @@
-//! What every medium does, whatever it is made of: one suite, run over each of them.
+//! The behaviour common to all media: one suite, run on each of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{
     Metered, Op, Pace, Purpose, Queue, Rate, Request, Space, Throttled,
 };
 
-/// A medium and what must live as long as it.
+/// A medium, and the directory that must outlive it.
 type Made = (Arc<dyn Medium>, Option<tempfile::TempDir>);
 
 fn on_disk(options: FileOptions) -> Made {
@@ -108,14 +108,14 @@ conformance! {
     };
 }
 
-/// A page whose every byte tells its number and version apart from other pages'.
+/// A page of pseudo-random bytes that depend on its number and version.
 fn page(number: u64, version: u64) -> Buf {
     let mut buf = Buf::pages(1);
     Rng::new(number << 20 | version).fill(&mut buf);
     buf
 }
 
-/// A file with two names goes with the last of them.
+/// A file with two names exists until both are removed.
 fn linking(one: &dyn Medium, other: &dyn Medium) {
     let file = one.create("a", Access::Direct, 0).unwrap();
     file.write(0, page(1, 0), Purpose::Flush).1.unwrap();
@@ -134,7 +134,7 @@ fn linking(one: &dyn Medium, other: &dyn Medium) {
 }
 
 #[test]
-fn space_is_what_the_device_underneath_says() {
+fn decorators_report_the_space_of_the_device_below() {
     let (disk, _directory) = on_disk(FileOptions::default());
     let space = disk.space().unwrap().unwrap();
     assert!(space.free > 0 && space.free <= space.total, "{space:?}");
@@ -155,12 +155,12 @@ fn space_is_what_the_device_underneath_says() {
     assert_eq!(
         medium.space().unwrap(),
         Some(Space { total: 4 << 12, free: 0 }),
-        "over what it has"
+        "more in use than the capacity"
     );
 }
 
 #[test]
-fn devices_of_different_kinds_share_no_files() {
+fn devices_of_different_kinds_link_no_files() {
     let (disk, _directory) = on_disk(FileOptions::default());
     let media: [Arc<dyn Medium>; 3] =
         [Arc::new(MemoryMedium::new()), Arc::new(Metered::still(Arc::new(Faulty::new(1)))), disk];
@@ -202,7 +202,7 @@ fn names(medium: &dyn Medium) {
     };
     assert_eq!(listed(medium), [("a".to_owned(), 4096), ("b".to_owned(), 5000)]);
 
-    // A rename replaces; both files that were open stay readable.
+    // A rename replaces the target; both files stay readable through open handles.
     medium.rename("a", "b").unwrap();
     assert_eq!(listed(medium), [("b".to_owned(), 4096)]);
     assert_eq!(read(&*a, 0, 1).unwrap()[..], page(1, 0)[..]);
@@ -214,7 +214,7 @@ fn names(medium: &dyn Medium) {
     medium.remove("b").unwrap();
     assert_eq!(listed(medium), []);
     assert_eq!(read(&*renamed, 0, 1).unwrap()[..], page(1, 0)[..]);
-    // The name is free again, for a file of its own.
+    // The name can be used again, for a new file.
     medium.create("b", Access::Direct, 0).unwrap();
     assert_eq!(listed(medium), [("b".to_owned(), 0)]);
 }
@@ -251,8 +251,8 @@ fn byte_access(medium: &dyn Medium) {
     assert_eq!(file.size().unwrap(), RESERVED as u64);
     assert!(read(&*file, 0, RESERVED / 4096).unwrap().iter().all(|byte| *byte == 0));
 
-    // Records of odd lengths over every window's edge, some long, and the last past the reserved
-    // end; a second handle sees each at once.
+    // Records of odd lengths across the edges of all pages, some of them long, the last one past the
+    // reserved end; a second handle sees each at once.
     let other = medium.open("log", Access::Bytes).unwrap();
     let mut model = vec![0; RESERVED];
     let (mut at, mut rng) = (0, Rng::new(4));
@@ -274,7 +274,7 @@ fn byte_access(medium: &dyn Medium) {
     assert_eq!(file.size().unwrap(), model.len() as u64);
     assert_eq!(read(&*file, 0, RESERVED / 4096).unwrap()[..], model[..RESERVED]);
 
-    // Stores into a file that was there before, between whole pages written.
+    // Stores through a handle of an existing file, next to whole pages written.
     other.write(8192, page(2, 2), Purpose::Log).1.unwrap();
     other.store(8190, b"edge", Purpose::Log).unwrap();
     file.store(4094, b"mapped", Purpose::Log).unwrap();
@@ -290,13 +290,13 @@ fn ends_of_files(medium: &dyn Medium) {
     file.store(0, &[7; 3 * 4096], Purpose::Manifest).unwrap();
     file.set_len(5000).unwrap();
     assert_eq!(file.size().unwrap(), 5000);
-    // The last block is read to the end of the file and is zeros after it.
+    // The last block is readable; it is zeros past the end of the file.
     let tail = read(&*file, 4096, 1).unwrap();
     assert!(tail[..904].iter().all(|byte| *byte == 7) && tail[904..].iter().all(|byte| *byte == 0));
     assert_eq!(read(&*file, 8192, 1).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(read(&*file, 0, 3).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(read(&*file, 1 << 40, 1).unwrap_err().kind(), ErrorKind::Corrupt);
-    // What was cut off does not come back.
+    // Bytes that were cut off do not come back.
     file.set_len(3 * 4096).unwrap();
     assert!(read(&*file, 8192, 1).unwrap().iter().all(|byte| *byte == 0));
     file.store(5000, b"after", Purpose::Manifest).unwrap();
@@ -328,7 +328,7 @@ fn queues(medium: &dyn Medium) {
     queue.complete(1, &mut out).unwrap();
     assert!(out.is_empty(), "nothing in flight, nothing to wait for");
 
-    // The queue is full at its depth, and hands the request back whole.
+    // A queue is full at its depth, and returns the request unchanged.
     assert_eq!(queue.depth(), 4);
     for token in 0..4 {
         queue.submit(read_request(&file, 0, token)).unwrap();
@@ -345,7 +345,7 @@ fn queues(medium: &dyn Medium) {
         assert_eq!(completion.buf[..], page(0, 0)[..]);
     }
 
-    // Failures are completions like others: past the end, unaligned, another medium's file.
+    // Failures are completions: past the end, unaligned, a file of another medium.
     let foreign = MemoryMedium::new().create("q", Access::Direct, 0).unwrap();
     queue.submit(read_request(&file, 4096, 1)).unwrap();
     queue.submit(read_request(&file, 7, 2)).unwrap();
@@ -356,14 +356,14 @@ fn queues(medium: &dyn Medium) {
         .map(|done| (done.token, done.result.as_ref().unwrap_err().kind(), done.buf.len()))
         .collect();
     let expected = [ErrorKind::Corrupt, ErrorKind::Invalid, ErrorKind::Invalid];
-    // In memory a foreign file of memory is as good as one's own: it ends before the read.
+    // The queue of a memory medium accepts files of other memory media: this one ends before the read.
     for ((token, kind, len), expected) in kinds.into_iter().zip(expected) {
         let is_foreign_memory = token == 3 && kind == ErrorKind::Corrupt;
         assert!(kind == expected || is_foreign_memory, "token {token}: {kind:?}");
         assert_eq!(len, 4096);
     }
 
-    // Operations keep their file open; a dropped queue waits for what is in flight.
+    // Operations keep their file open; dropping a queue waits for operations in flight.
     let removed = medium.create("gone", Access::Direct, 0).unwrap();
     for token in 0..4 {
         let op = Op::Write { at: token * 4096, buf: page(token, 5) };
@@ -383,7 +383,7 @@ fn queues(medium: &dyn Medium) {
     assert_eq!(out.len() + done.len(), 1);
 }
 
-/// Every completion, by token.
+/// All completions, sorted by token.
 fn finish(queue: &mut dyn Queue) -> Vec<Completion> {
     let mut out = Vec::new();
     queue.complete(usize::MAX, &mut out).unwrap();
@@ -392,7 +392,7 @@ fn finish(queue: &mut dyn Queue) -> Vec<Completion> {
     out
 }
 
-/// Several threads keep writes, then reads, of every class in flight on one file.
+/// Several threads keep writes, and then reads, of every class in flight on one file.
 fn many_in_flight(medium: &dyn Medium) {
     const PAGES: u64 = 64;
     const PURPOSES: [Purpose; 3] = [Purpose::Data, Purpose::Compaction, Purpose::Scrub];
@@ -443,7 +443,7 @@ fn locking(medium: &dyn Medium) {
     assert!(medium.list().unwrap().is_empty(), "the lock is no file");
 }
 
-/// Random operations on two files agree with vectors of bytes.
+/// Random operations on two files match vectors of bytes.
 fn any_history(medium: &dyn Medium) {
     let (mut rng, seed) = Rng::from_env();
     let mut queue = medium.queue(8).unwrap();

@@ -1,12 +1,12 @@
-//! Devices that are not there: memory that is as slow as a profile says.
+//! Emulated devices: memory with the latencies and bandwidths of a profile.
 //!
-//! A [`Profile`] holds what was measured of a device. The [`Model`] says, from the profile and what
-//! happened before, how long an access takes: a pure state machine that knows no clock. Two clocks run
-//! it. In virtual time any number of logical threads take turns by a schedule ([`measure`]), the same on
-//! every machine. In real time a [`Device`] makes callers wait, and counts the processor time that
-//! waiting burns, so that a figure can be told with and without it ([`Emulation`]).
+//! A [`Profile`] holds the measured constants of a device. The [`Model`] computes from the profile and the
+//! earlier accesses how long an access takes: a pure state machine without a clock. Two clocks drive it. In
+//! virtual time any number of logical threads take turns by a schedule ([`measure`]), the same on every
+//! machine. In real time a [`Device`] makes callers wait, and counts the CPU time that waiting costs, so that
+//! a figure can be reported with and without it ([`Emulation`]).
 //!
-//! What comes from an emulated device says so: `Facts::emulated`, `Capabilities::backend`.
+//! Results of an emulated device are marked as such: `Facts::emulated`, `Capabilities::backend`.
 
 mod closed_loop;
 mod combining;
@@ -24,8 +24,8 @@ mod waiting;
 pub use closed_loop::{Load, Measured, measure};
 pub use device::{Device, Emulation};
 pub use medium::Emulated;
-pub use model::{Access, Act, Model, Outcome};
-pub use profile::{Kind, Mixed, Path, Profile, Tail};
+pub use model::{Access, AccessKind, Model, Outcome};
+pub use profile::{AccessProfile, Interference, Kind, Profile, Tail};
 pub use profiles::PROFILES;
 
 pub(crate) use file::EmulatedFile;

@@ -1,14 +1,14 @@
-//! A simulated flash device that breaks on demand: crash images and injected faults.
+//! A simulated flash device that fails on demand: crash images and injected faults.
 //!
-//! It is a device of its own, in memory, so that it knows what was synced and what was not. The
-//! fault model of flash, in docs/media.md, is all here: unsynced writes lost, torn or reordered by
-//! sector ([`platter`]), a final failed sync, no space, misdirected and lost writes, flipped bits.
-//! Decorators go over it as over any device.
+//! The device lives in memory, so that it knows which content is synced. It implements the fault model of
+//! flash of docs/media.md: unsynced writes lost, torn or reordered by sector ([`platter`]), a failed sync
+//! that is final, no space, misdirected and lost writes, flipped bits. Decorators work over it as over any
+//! device.
 //!
-//! A test of crashes runs a script once to count its sync points, then once for each with
-//! [`Faulty::freeze`], and opens what [`Faulty::crash_image`] leaves.
+//! A crash test runs a script once to count its sync points, then once for each of them with
+//! [`Faulty::freeze`], and opens the image that [`Faulty::crash_image`] returns.
 //!
-//! Concurrency: one lock; every operation is whole. Every random choice follows from the seed.
+//! Concurrency: one lock; every operation is atomic. Every random choice is determined by the seed.
 
 mod device;
 mod platter;
@@ -35,14 +35,14 @@ use platter::{Inode, NameChange, Platter};
 pub use device::Freeze;
 pub use rule::{Fault, OpKind, Rule};
 
-/// A device in memory that loses, tears and damages what it is told to.
+/// A device in memory that loses, tears and damages content as its rules say.
 pub struct Faulty {
     device: Arc<Mutex<Device>>,
     locked: Arc<AtomicBool>,
 }
 
 impl Faulty {
-    /// An empty device whose random choices follow from `seed`.
+    /// An empty device; `seed` determines its random choices.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let device = Device {
@@ -60,20 +60,20 @@ impl Faulty {
         Self { device: Arc::new(Mutex::new(device)), locked: Arc::default() }
     }
 
-    /// A device that holds the files of `image`, synced: to go on after a crash.
+    /// A device that holds the files of `image`, synced: to continue after a crash.
     ///
     /// # Errors
-    /// None of a medium in memory.
+    /// A medium in memory returns none.
     pub fn over(image: &MemoryMedium, seed: u64) -> Result<Self> {
         let faulty = Self::new(seed);
         for Listing { name, .. } in image.list()? {
-            let content = image.content(&name).unwrap_or_default();
+            let content = image.content(&name).ok_or_else(|| check::missing(&name))?;
             faulty.device.lock().platter.put_durable(&name, content);
         }
         Ok(faulty)
     }
 
-    /// Waits for delays with `pace` instead of sleeping.
+    /// Uses `pace` for delays.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.device.lock().pace = pace;
@@ -83,72 +83,72 @@ impl Faulty {
     /// Adds a rule.
     ///
     /// # Errors
-    /// `Invalid` where the fault cannot happen to such an operation.
+    /// `Invalid` if the fault is not possible for operations of that kind.
     pub fn inject(&self, rule: Rule) -> Result<()> {
         rule.check()?;
         self.device.lock().rules.push(rule);
         Ok(())
     }
 
-    /// Drops every rule.
+    /// Removes every rule.
     pub fn heal(&self) {
         self.device.lock().rules.clear();
     }
 
-    /// How often a rule struck.
+    /// Number of operations that a rule struck.
     #[must_use]
     pub fn struck(&self) -> u64 {
         self.device.lock().struck
     }
 
-    /// Bounds the bytes of all files; what is over stays. `None` lifts the bound.
+    /// Bounds the bytes of all files; content above the bound stays. `None` lifts the bound.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.device.lock().capacity = bytes;
     }
 
-    /// Cuts the power at a moment to come. Replaces an earlier call that has not come true.
+    /// Cuts the power at a later point. Replaces an earlier call with a point not yet reached.
     pub fn freeze(&self, at: Freeze) {
         self.device.lock().freeze = Some(at);
     }
 
-    /// True once the power was cut: what callers were told since then does not count.
+    /// True once the power was cut: results returned after that do not count as acknowledged.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.device.lock().frozen.is_some()
     }
 
-    /// Syncs of files and names begun so far: the moments for [`Freeze::AtSync`].
+    /// Syncs of files and names begun so far: the argument of [`Freeze::AtSync`].
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.device.lock().syncs
     }
 
-    /// Changes of content and names so far: the moments for [`Freeze::AtChange`].
+    /// Changes of content and names so far: the argument of [`Freeze::AtChange`].
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.device.lock().changes
     }
 
-    /// One of the states that a power cut leaves, drawn by `seed`: now, or at the frozen moment.
+    /// One of the states that a power cut may leave, drawn by `seed`: cut now, or at the frozen point.
     ///
     /// # Errors
-    /// None of a medium in memory.
+    /// A medium in memory returns none.
     pub fn crash_image(&self, seed: u64) -> Result<MemoryMedium> {
         self.device.lock().crash_image(seed)
     }
 
-    /// What the death of the process leaves, now or at the frozen moment: everything stored.
+    /// The state that the death of the process leaves, now or at the frozen point: everything written.
     ///
     /// # Errors
-    /// None of a medium in memory.
+    /// A medium in memory returns none.
     pub fn process_death_image(&self) -> Result<MemoryMedium> {
         self.device.lock().remains().seen()
     }
 
-    /// Flips the bits of `mask` in one byte at rest.
+    /// Flips the bits of `mask` in one stored byte.
     ///
     /// # Errors
-    /// `Invalid` where there is no such file, or it ends before the byte.
+    /// `Invalid` if there is no such file, or it ends before the byte.
     pub fn flip(&self, name: &str, at: u64, mask: u8) -> Result<()> {
         let mut device = self.device.lock();
         let inode = device.platter.find(name).ok_or_else(|| check::missing(name))?;
@@ -171,7 +171,7 @@ impl Medium for Faulty {
         Capabilities {
             block_bytes: PAGE_BYTES,
             byte_addressable: false,
-            // As far as its callers can tell: they must sync as on flash.
+            // As far as its users can see: they must sync as on flash.
             persistent: true,
             queue_depth: 32,
             backend: "faulty",
@@ -222,7 +222,7 @@ impl Medium for Faulty {
     fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
         check::name(name)?;
         let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
-        // Two devices stand for two directories of one file system; never both locks at once.
+        // Two devices stand for two directories of one file system; their locks are never held together.
         let content = {
             let device = self.device.lock();
             let inode = device.platter.find(name).ok_or_else(|| check::missing(name))?;
@@ -244,7 +244,7 @@ impl Medium for Faulty {
         Ok(device.platter.list().map(listing).collect())
     }
 
-    /// What [`Faulty::set_capacity`] leaves; none without it.
+    /// Bounded by [`Faulty::set_capacity`]; none without it.
     fn space(&self) -> Result<Option<Space>> {
         let device = self.device.lock();
         let space = |total: u64| Space { total, free: total.saturating_sub(device.platter.used()) };
@@ -296,7 +296,7 @@ impl File for FaultyFile {
         let verdict = device.verdict(OpKind::Read, &self.name, Some(purpose));
         let mut result = memory::read(&self.name, device.platter.visible(self.inode), at, &mut buf);
         match verdict {
-            Verdict::Go => {}
+            Verdict::Proceed => {}
             Verdict::Fault(Fault::Flip) => flip_any(&mut buf, &mut device.rng),
             Verdict::Fault(_) => {
                 device.rng.fill(&mut buf);
@@ -320,7 +320,7 @@ impl File for FaultyFile {
         self.device.lock().write(&self.name, self.inode, at, bytes, purpose, true)
     }
 
-    /// Its reserved bytes are zeros on the platter; they count as written, so that the sync follows.
+    /// Reserved bytes already are zeros here; they are reported as written, so that the caller syncs.
     fn write_ahead(&self, at: u64, len: u64, _purpose: Purpose) -> u64 {
         let size = self.device.lock().platter.size(self.inode);
         at.saturating_add(len).min(size).saturating_sub(at)

@@ -1,17 +1,16 @@
-//! A medium whose files can be held: what is removed meanwhile stays until the hold ends.
+//! A medium whose files can be held: a file that is removed during a hold stays until the hold ends.
 //!
-//! Whoever copies a store that goes on working takes a [`Hold`] first and looks at what exists
-//! second: every file that was named then is there until the hold lets go of it. A name whose
-//! removal waits is still listed; creating it again carries the removal out first.
+//! Code that copies a store in use takes a [`Hold`] first and lists the files second: every file that was
+//! listed then exists until the hold releases it. A name with a deferred removal is still listed;
+//! creating it again performs the removal first.
 //!
-//! Invariant: removals happen in the order in which they were asked for, as far as they are not
-//! held, so that a file whose removal failed or waits is never outlived by one that was to go
-//! before it. What a process that dies leaves behind are files that nothing names.
+//! Invariant: among files that are not held, removals happen in the order in which they were requested.
+//! So a removal that fails or is deferred defers all later ones, and no file outlives a file whose removal
+//! was requested after its own. If the process dies, deferred removals leave files that no manifest names.
 //!
-//! Concurrency: one lock, held while a file is removed, so that no removal is under way when a
-//! hold begins. Cost: that lock a removal or creation, nothing for reads and writes.
+//! Concurrency: one lock, held while a file is removed, so that no removal is in progress when a hold
+//! begins. Cost: that lock for each removal or creation; nothing for reads and writes.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -19,45 +18,45 @@ use std::sync::Arc;
 use base::{ErrorKind, Result};
 use parking_lot::Mutex;
 
-use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
+use crate::{Access, File, Medium};
 
-/// See the module.
+/// Defers the removal of held files of the medium below it; see the module.
 pub struct Holding {
     inner: Arc<dyn Medium>,
-    state: Arc<Mutex<HeldFiles>>,
+    state: Arc<Mutex<HoldState>>,
 }
 
 #[derive(Default)]
-struct HeldFiles {
-    /// What each hold keeps; by number.
-    holds: Vec<(u64, Held)>,
-    last: u64,
-    /// Names that were removed and are still there, in the order asked for.
-    waiting: Vec<String>,
+struct HoldState {
+    /// Holds by number.
+    holds: Vec<(u64, HeldFiles)>,
+    last_number: u64,
+    /// Names to be removed later, in the order of the requests.
+    deferred: Vec<String>,
 }
 
-/// What one hold keeps.
-enum Held {
+/// The files that one hold keeps.
+enum HeldFiles {
     All,
-    These(BTreeSet<String>),
+    Named(BTreeSet<String>),
 }
 
-impl HeldFiles {
+impl HoldState {
     fn is_held(&self, name: &str) -> bool {
-        self.holds.iter().any(|(_, held)| match held {
-            Held::All => true,
-            Held::These(names) => names.contains(name),
+        self.holds.iter().any(|(_, files)| match files {
+            HeldFiles::All => true,
+            HeldFiles::Named(names) => names.contains(name),
         })
     }
 
-    /// Removes what waits and is not held, up to the first failure.
-    fn settle(&mut self, medium: &dyn Medium) -> Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
+    /// Performs deferred removals of files that are not held, up to the first failure.
+    fn remove_released(&mut self, medium: &dyn Medium) -> Result<()> {
+        let deferred = std::mem::take(&mut self.deferred);
         let mut result = Ok(());
-        for name in waiting {
+        for name in deferred {
             if result.is_ok() && !self.is_held(&name) {
                 result = match medium.remove(&name) {
-                    // It is not there, or was never: those behind it do not wait for that.
+                    // The file does not exist: later removals need not wait for it.
                     Err(error) if error.kind() == ErrorKind::Invalid => Ok(()),
                     removed => removed,
                 };
@@ -65,110 +64,74 @@ impl HeldFiles {
                     continue;
                 }
             }
-            self.waiting.push(name);
+            self.deferred.push(name);
         }
         result
     }
 
-    fn hold(&mut self, number: u64) -> Option<&mut Held> {
-        self.holds.iter_mut().find(|(other, _)| *other == number).map(|(_, held)| held)
+    fn hold(&mut self, number: u64) -> Option<&mut HeldFiles> {
+        self.holds.iter_mut().find(|(other, _)| *other == number).map(|(_, files)| files)
     }
 }
 
 impl Holding {
-    /// Lets the files of `inner` be held.
+    /// Allows the files of `inner` to be held.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>) -> Self {
         Self { inner, state: Arc::default() }
     }
 
-    /// Keeps every file that is there now until the hold is narrowed or dropped.
+    /// Keeps every file that exists now until the hold is narrowed or dropped.
     #[must_use]
     pub fn hold(&self) -> Hold {
         let mut state = self.state.lock();
-        state.last += 1;
-        let number = state.last;
-        state.holds.push((number, Held::All));
+        state.last_number += 1;
+        let number = state.last_number;
+        state.holds.push((number, HeldFiles::All));
         Hold { medium: Arc::clone(&self.inner), state: Arc::clone(&self.state), number }
     }
 
-    /// How many files wait to be removed.
+    /// Number of deferred removals.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.state.lock().waiting.len()
+        self.state.lock().deferred.len()
     }
 }
 
 impl Medium for Holding {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    crate::delegate!(inner: capabilities, open, rename, link, list, space, sync_names);
+    crate::delegate!(inner: lock, queue, undecorated);
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         let mut state = self.state.lock();
-        if let Some(at) = state.waiting.iter().position(|waiting| waiting == name) {
+        if let Some(at) = state.deferred.iter().position(|deferred| deferred == name) {
             self.inner.remove(name)?;
-            state.waiting.remove(at);
+            state.deferred.remove(at);
         }
         drop(state);
         self.inner.create(name, access, reserve)
     }
 
-    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        self.inner.open(name, access)
-    }
-
     fn remove(&self, name: &str) -> Result<()> {
         let mut state = self.state.lock();
-        if state.holds.is_empty() && state.waiting.is_empty() {
+        if state.holds.is_empty() && state.deferred.is_empty() {
             return self.inner.remove(name);
         }
-        if state.waiting.iter().any(|waiting| waiting == name) {
+        if state.deferred.iter().any(|deferred| deferred == name) {
             return Err(crate::check::missing(name));
         }
-        state.waiting.push(name.to_owned());
-        let settled = state.settle(&*self.inner);
-        // Another's failure is tried again later; its own is the caller's, who may ask again.
-        if let Err(error) = settled
+        state.deferred.push(name.to_owned());
+        let removed = state.remove_released(&*self.inner);
+        // A failure to remove another file is tried again later. A failure to remove this one goes to the
+        // caller, which may call again.
+        if let Err(error) = removed
             && !state.is_held(name)
-            && state.waiting.last().is_some_and(|last| last == name)
+            && state.deferred.last().is_some_and(|last| last == name)
         {
-            state.waiting.pop();
+            state.deferred.pop();
             return Err(error);
         }
         Ok(())
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
-        self.inner.link(name, to)
-    }
-
-    fn list(&self) -> Result<Vec<Listing>> {
-        self.inner.list()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.inner.space()
-    }
-
-    fn sync_names(&self, names: &[&str]) -> Result<()> {
-        self.inner.sync_names(names)
-    }
-
-    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock()
-    }
-
-    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.inner.queue(depth)
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
     }
 }
 
@@ -178,31 +141,33 @@ impl fmt::Debug for Holding {
     }
 }
 
-/// Keeps files until it is dropped; see [`Holding::hold`].
+/// Keeps files from being removed until it is dropped; see [`Holding::hold`].
 pub struct Hold {
     medium: Arc<dyn Medium>,
-    state: Arc<Mutex<HeldFiles>>,
+    state: Arc<Mutex<HoldState>>,
     number: u64,
 }
 
 impl Hold {
-    /// Keeps only these files from now on; removals of others that waited are carried out.
+    /// Keeps only these files from now on, and performs the deferred removals of others.
     pub fn narrow(&self, names: impl IntoIterator<Item = String>) {
         let mut state = self.state.lock();
-        if let Some(held) = state.hold(self.number) {
-            *held = Held::These(names.into_iter().collect());
+        let files = state.hold(self.number);
+        base::invariant!(files.is_some(), "a hold is listed until it is dropped");
+        if let Some(files) = files {
+            *files = HeldFiles::Named(names.into_iter().collect());
         }
-        // What cannot be removed now is tried again at the next removal.
-        let _ = state.settle(&*self.medium);
+        // A removal that fails is tried again at the next removal.
+        let _ = state.remove_released(&*self.medium);
     }
 
-    /// Lets go of one file. No effect before [`Hold::narrow`].
+    /// Stops keeping one file. No effect before [`Hold::narrow`].
     pub fn release(&self, name: &str) {
         let mut state = self.state.lock();
-        if let Some(Held::These(names)) = state.hold(self.number)
+        if let Some(HeldFiles::Named(names)) = state.hold(self.number)
             && names.remove(name)
         {
-            let _ = state.settle(&*self.medium);
+            let _ = state.remove_released(&*self.medium);
         }
     }
 }
@@ -210,8 +175,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.state.lock();
+        let before = state.holds.len();
         state.holds.retain(|(number, _)| *number != self.number);
-        let _ = state.settle(&*self.medium);
+        base::invariant!(state.holds.len() + 1 == before, "a hold ends once");
+        let _ = state.remove_released(&*self.medium);
     }
 }
 
@@ -239,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_stays_while_it_is_held() {
+    fn a_removed_file_stays_while_it_is_held() {
         let medium = holding(&["a", "b", "c"]);
         medium.remove("c").unwrap();
         assert_eq!(names(&medium), ["a", "b"]);
@@ -247,7 +214,7 @@ mod tests {
         medium.remove("a").unwrap();
         medium.remove("b").unwrap();
         assert_eq!(names(&medium), ["a", "b"]);
-        assert!(medium.remove("a").is_err(), "it is gone for whoever removed it");
+        assert!(medium.remove("a").is_err(), "a removed file cannot be removed again");
         hold.narrow(["b".to_owned()]);
         assert_eq!((names(&medium), medium.waiting()), (vec!["b".to_owned()], 1));
         hold.release("b");
@@ -255,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hold_counts_and_a_dropped_one_lets_go() {
+    fn a_file_stays_until_its_last_hold_is_dropped() {
         let medium = holding(&["a"]);
         let (one, two) = (medium.hold(), medium.hold());
         medium.remove("a").unwrap();
@@ -266,18 +233,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_waits_can_be_taken_again() {
+    fn a_name_whose_removal_is_deferred_can_be_created_again() {
         let medium = holding(&["a"]);
         let hold = medium.hold();
         medium.remove("a").unwrap();
         let file = medium.create("a", Access::Bytes, 0).unwrap();
         assert_eq!(file.size().unwrap(), 0);
         drop(hold);
-        assert_eq!(names(&medium), ["a"], "the new one");
+        assert_eq!(names(&medium), ["a"], "the new file");
     }
 
     #[test]
-    fn a_name_that_is_not_there_keeps_no_other_waiting() {
+    fn removal_of_a_missing_file_defers_no_other() {
         let medium = holding(&["a", "b"]);
         let hold = medium.hold();
         medium.remove("missing").unwrap();
@@ -287,9 +254,9 @@ mod tests {
         medium.remove("b").unwrap();
     }
 
-    /// Removals of a log's segments: an older one must never outlive a newer one.
+    /// As for log segments: an older one must never outlive a newer one.
     #[test]
-    fn a_removal_that_fails_keeps_later_ones_waiting() {
+    fn a_failed_removal_defers_later_ones() {
         let device = Arc::new(Faulty::new(1));
         let medium = Holding::new(Arc::clone(&device) as _);
         for name in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! The queue of devices that finish an operation at once: memory, and the faulty device.
+//! The queue of devices that complete an operation at once: memory, and the faulty device.
 
 use std::marker::PhantomData;
 
@@ -6,8 +6,8 @@ use base::Result;
 
 use crate::{Completion, File, Op, Queue, Refused, Request, check};
 
-/// Performs each operation as it is submitted and keeps the completion until it is asked for.
-/// `F` is the device's own file type, under any decorators.
+/// Performs each operation as it is submitted and keeps the completion until it is collected.
+/// `F` is the device's own file type, without decorators.
 pub(crate) struct Immediate<F> {
     done: Vec<Completion>,
     depth: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Immediate<F> {
 }
 
 impl<F> Immediate<F> {
-    /// At least one operation deep.
+    /// A queue for `depth` operations, at least one.
     pub(crate) fn new(depth: usize) -> Self {
         Self { done: Vec::new(), depth: depth.max(1), files: PhantomData }
     }

@@ -1,12 +1,13 @@
-//! Storage devices behind one trait: memory and files, with decorators that meter, throttle and
-//! break them; and storage-class memory, read in place ([`scm`]).
+//! Storage devices behind one trait, [`Medium`]: files in a directory, files in memory, and decorators
+//! that count, throttle and break them; and storage-class memory, read in place ([`scm`]).
 //!
-//! Level 1 (docs/ARCHITECTURE.md). `unsafe` is allowed here: aligned buffers, mapped windows and
-//! the kernel's completion rings live in this crate and nowhere else.
+//! Level 1 (docs/ARCHITECTURE.md). `unsafe` is allowed here: aligned buffers, mapped memory and the
+//! kernel's completion rings live in this crate and in no other.
 
 mod buf;
 mod calibration;
 mod check;
+mod delegate;
 pub mod emulated;
 mod faulty;
 mod file;
@@ -18,11 +19,11 @@ mod memory;
 mod metered;
 mod naming;
 mod pace;
+mod pending;
+mod preallocate;
 mod purpose;
 pub mod scm;
-mod set_aside;
 mod throttled;
-mod under_way;
 mod usage;
 
 #[cfg(test)]
@@ -30,8 +31,7 @@ mod conformance;
 
 pub use buf::Buf;
 pub use calibration::{
-    Calibration, Device as CalibratedDevice, Found as FoundCalibration, Points, calibrate,
-    device_of,
+    CalibratedDevice, Calibration, FoundCalibration, Points, calibrate, device_of,
 };
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};
@@ -43,7 +43,7 @@ pub use memory::MemoryMedium;
 pub use metered::Metered;
 pub use naming::Naming;
 pub use pace::Pace;
+pub use pending::Pending;
 pub use purpose::{Class, Purpose};
 pub use throttled::{Rate, Throttled};
-pub use under_way::Pending;
 pub use usage::{Counts, Usage};

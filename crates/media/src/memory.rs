@@ -1,9 +1,9 @@
-//! A medium in DRAM: for tests, for simulation and as the picture of a device after a crash.
+//! A medium in DRAM: for tests, for simulation, and as the image of a device after a crash.
 //!
-//! The same semantics as a directory of files; operations finish at once, syncing is free, and
-//! nothing survives the process. It stands for a device, so its content is charged to no account.
+//! It behaves as a directory of files does; operations complete at once, a sync is free, and nothing
+//! survives the process. It stands for a device, so no account is charged for its content.
 //!
-//! Concurrency: `names` first, then one file's `bytes`. Cost: one copy and one lock an operation.
+//! Concurrency: lock order `names`, then one file's `bytes`. Cost: one copy and one lock an operation.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::immediate::Immediate;
 use crate::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Space, check};
 
-/// The longest file in memory, bytes: a wild offset is an error, not an abort.
+/// The longest file in memory, bytes: an absurd offset is an error and not an abort.
 const FILE_BYTES_MAX: u64 = 16 << 30;
 
 type Bytes = Arc<RwLock<Vec<u8>>>;
@@ -37,17 +37,17 @@ impl MemoryMedium {
         Self::default()
     }
 
-    /// Puts a file there with `content`, replacing one of that name.
+    /// Adds a file with `content`, replacing one of that name.
     ///
     /// # Errors
-    /// `Invalid` where the name is not a file's.
+    /// `Invalid` if the name is not a valid file name.
     pub fn insert(&self, name: &str, content: Vec<u8>) -> Result<()> {
         check::name(name)?;
         self.names.lock().insert(name.to_owned(), Arc::new(RwLock::new(content)));
         Ok(())
     }
 
-    /// A copy of a file's content; `None` where there is no such file.
+    /// A copy of a file's content; `None` if there is no such file.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         self.names.lock().get(name).map(|bytes| bytes.read().clone())
@@ -130,7 +130,7 @@ impl Medium for MemoryMedium {
         Ok(self.names.lock().iter().map(listing).collect())
     }
 
-    /// None: what bounds it is the machine's memory.
+    /// None: the machine's memory is the only bound.
     fn space(&self) -> Result<Option<Space>> {
         Ok(None)
     }
@@ -158,12 +158,12 @@ impl fmt::Debug for MemoryMedium {
     }
 }
 
-/// Holds a flag until dropped: the lock of a device that one process alone can see.
+/// Holds a flag until it is dropped: the lock of a device that only this process can see.
 pub(crate) struct Guard(Arc<AtomicBool>);
 
 impl Guard {
     pub(crate) fn take(flag: &Arc<AtomicBool>) -> Result<Self> {
-        // Acquire pairs with the release in `drop`: the next owner sees all the last one did.
+        // Acquire pairs with the release in `drop`: the next owner sees all writes of the last one.
         if flag.swap(true, Ordering::Acquire) {
             return Err(Error::invalid("device is in use by another open store"));
         }
@@ -173,11 +173,15 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        base::invariant!(
+            self.0.load(Ordering::Relaxed),
+            "a lock is held until its guard is dropped"
+        );
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// The length as an index; `NoSpace` where it is over the most a file in memory may have.
+/// `len` as an index; `NoSpace` if it exceeds the longest file in memory.
 pub(crate) fn file_len(name: &str, len: u64) -> Result<usize> {
     match usize::try_from(len) {
         Ok(short) if len <= FILE_BYTES_MAX => Ok(short),
@@ -188,12 +192,14 @@ pub(crate) fn file_len(name: &str, len: u64) -> Result<usize> {
     }
 }
 
-/// Copies what `content` holds at `at` into `buf`, zeros after it.
+/// Copies the bytes of `content` from `at` on into `buf`, and zeros after them.
 pub(crate) fn read(name: &str, content: &[u8], at: u64, buf: &mut [u8]) -> Result<()> {
     check::aligned(name, at, buf.len())?;
     let held = check::readable(name, at, buf.len(), content.len() as u64)?;
-    let from = usize::try_from(at).unwrap_or(usize::MAX);
-    let content = content.get(from..).and_then(|rest| rest.get(..held)).unwrap_or_default();
+    let content = usize::try_from(at).ok().and_then(|from| content.get(from..));
+    let content = content.and_then(|rest| rest.get(..held));
+    base::invariant!(content.is_some() || held == 0, "a readable range lies within the file");
+    let content = content.unwrap_or_default();
     let (front, back) = buf.split_at_mut(content.len());
     front.copy_from_slice(content);
     back.fill(0);
@@ -206,7 +212,9 @@ pub(crate) fn write(name: &str, content: &mut Vec<u8>, at: u64, bytes: &[u8]) ->
     if content.len() < end {
         content.resize(end, 0);
     }
-    if let Some(target) = content.get_mut(end - bytes.len()..end) {
+    let target = content.get_mut(end - bytes.len()..end);
+    base::invariant!(target.is_some(), "a file is extended before it is written");
+    if let Some(target) = target {
         target.copy_from_slice(bytes);
     }
     Ok(())

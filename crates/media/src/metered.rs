@@ -1,13 +1,12 @@
-//! A medium that counts every operation and byte by purpose, and knows what has not returned.
+//! A medium that counts every operation and byte by purpose, and lists the operations in progress.
 //!
-//! Counted is what was handed to the device underneath, whether or not it succeeded; a request
-//! that was refused before (a bad name, a full queue) is not. A store counts the pages it touches
-//! that no earlier store touched since the file's last sync: that is what the device writes when
-//! stores go forward through a file, as those of a log do.
+//! It counts the operations that reach the device below, whether or not they succeed; a request that is
+//! refused earlier (a bad name, a full queue) is not counted. A byte store counts the pages that it
+//! touches and that no store touched since the file's last sync: the device writes these pages once, if
+//! stores go forward through the file, as those of a log do.
 //!
-//! Concurrency: relaxed atomics, no lock but that of [`crate::under_way`]. Cost: two additions a read.
+//! Concurrency: relaxed atomics, no lock but that of [`crate::pending`]. Cost: two atomic additions a read.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,13 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::limits::PAGE_BYTES;
 use base::{Clock, Result};
 
-use crate::under_way::{Pending, UnderWay};
-use crate::{
-    Access, Buf, Capabilities, Completion, Counts, File, Listing, Medium, Op, Purpose, Queue,
-    Refused, Request, Space, Usage,
-};
+use crate::pending::{Pending, PendingOps};
+use crate::{Access, Buf, Counts, File, Medium, Op, Purpose, Queue, Refused, Request, Usage};
 
-/// Counts what reaches the medium underneath.
+/// Counts the operations on the medium below it.
 #[derive(Debug)]
 pub struct Metered {
     inner: Arc<dyn Medium>,
@@ -29,21 +25,21 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Counts from zero; how long operations take, `clock` says.
+    /// Counts from zero; `clock` measures how long operations take.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>, clock: Arc<dyn Clock>) -> Self {
         let (by_purpose, name_ops, name_syncs) = Default::default();
-        let under_way = UnderWay::new(clock);
-        Self { inner, meter: Arc::new(Meter { by_purpose, name_ops, name_syncs, under_way }) }
+        let pending = PendingOps::new(clock);
+        Self { inner, meter: Arc::new(Meter { by_purpose, name_ops, name_syncs, pending }) }
     }
 
-    /// The operation that has taken longest without returning, reads and what is queued aside.
+    /// The operation in progress that began first. Reads and queued operations are not tracked.
     #[must_use]
     pub fn pending(&self) -> Option<Pending> {
-        self.meter.under_way.oldest()
+        self.meter.pending.oldest()
     }
 
-    /// Counts from zero, by a clock that stands still.
+    /// Counts from zero, with a clock that does not move.
     #[cfg(test)]
     pub(crate) fn still(inner: Arc<dyn Medium>) -> Self {
         Self::new(inner, Arc::new(base::ManualClock::default()))
@@ -54,9 +50,7 @@ impl Metered {
     pub fn snapshot(&self) -> Usage {
         let meter = &self.meter;
         Usage {
-            counts: std::array::from_fn(|index| {
-                meter.by_purpose.get(index).map(Cell::load).unwrap_or_default()
-            }),
+            counts: meter.by_purpose.each_ref().map(Cell::load),
             name_ops: meter.name_ops.load(Relaxed),
             name_syncs: meter.name_syncs.load(Relaxed),
         }
@@ -68,17 +62,16 @@ impl Metered {
     }
 }
 
-/// Counters only: no other memory is published through them, so `Relaxed` suffices.
+/// Counters. They publish no other memory, so `Relaxed` suffices.
 #[derive(Debug)]
 struct Meter {
     by_purpose: [Cell; Purpose::ALL.len()],
     name_ops: AtomicU64,
     name_syncs: AtomicU64,
-    under_way: UnderWay,
+    pending: PendingOps,
 }
 
-/// One purpose's counters, on cache lines of their own: the log's writers and the readers do not
-/// share one.
+/// One purpose's counters, on cache lines of their own: log writers and readers do not share a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Cell {
@@ -119,13 +112,11 @@ impl Meter {
 }
 
 impl Medium for Metered {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    crate::delegate!(inner: capabilities, list, space, lock, undecorated);
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         self.meter.name_ops.fetch_add(1, Relaxed);
-        let _pending = self.meter.under_way.begin("creation", name);
+        let _pending = self.meter.pending.begin("creation", name);
         self.inner.create(name, access, reserve).map(|file| self.file(file))
     }
 
@@ -135,13 +126,13 @@ impl Medium for Metered {
 
     fn remove(&self, name: &str) -> Result<()> {
         self.meter.name_ops.fetch_add(1, Relaxed);
-        let _pending = self.meter.under_way.begin("removal", name);
+        let _pending = self.meter.pending.begin("removal", name);
         self.inner.remove(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.meter.name_ops.fetch_add(1, Relaxed);
-        let _pending = self.meter.under_way.begin("renaming", from);
+        let _pending = self.meter.pending.begin("renaming", from);
         self.inner.rename(from, to)
     }
 
@@ -150,38 +141,22 @@ impl Medium for Metered {
         self.inner.link(name, to)
     }
 
-    fn list(&self) -> Result<Vec<Listing>> {
-        self.inner.list()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.inner.space()
-    }
-
     fn sync_names(&self, names: &[&str]) -> Result<()> {
         self.meter.name_syncs.fetch_add(1, Relaxed);
-        let _pending = self.meter.under_way.begin("sync", "");
+        let _pending = self.meter.pending.begin("sync", "");
         self.inner.sync_names(names)
-    }
-
-    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock()
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         let inner = self.inner.queue(depth)?;
         Ok(Box::new(MeteredQueue { inner, meter: Arc::clone(&self.meter) }))
     }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
-    }
 }
 
 struct MeteredFile {
     inner: Arc<dyn File>,
     meter: Arc<Meter>,
-    /// Pages below this one were counted for stores since the last sync.
+    /// Stores below this page number have been counted since the last sync.
     stored: AtomicU64,
 }
 
@@ -198,13 +173,7 @@ impl MeteredFile {
 }
 
 impl File for MeteredFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> Result<u64> {
-        self.inner.size()
-    }
+    crate::delegate!(inner: name, size, prepare_stores, undecorated);
 
     fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         self.meter.cell(purpose).read(buf.len());
@@ -213,17 +182,13 @@ impl File for MeteredFile {
 
     fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         self.meter.cell(purpose).write(buf.len());
-        let _pending = self.meter.under_way.begin("write", self.inner.name());
+        let _pending = self.meter.pending.begin("write", self.inner.name());
         self.inner.write(at, buf, purpose)
     }
 
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         self.count_store(at, bytes.len(), purpose);
         self.inner.store(at, bytes, purpose)
-    }
-
-    fn prepare_stores(&self, at: u64) {
-        self.inner.prepare_stores(at);
     }
 
     fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
@@ -237,17 +202,13 @@ impl File for MeteredFile {
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.meter.cell(purpose).syncs.fetch_add(1, Relaxed);
         self.stored.store(0, Relaxed);
-        let _pending = self.meter.under_way.begin("sync", self.inner.name());
+        let _pending = self.meter.pending.begin("sync", self.inner.name());
         self.inner.sync(purpose)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        let _pending = self.meter.under_way.begin("cut", self.inner.name());
+        let _pending = self.meter.pending.begin("cut", self.inner.name());
         self.inner.set_len(len)
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
     }
 }
 
@@ -276,17 +237,7 @@ impl Queue for MeteredQueue {
         Ok(())
     }
 
-    fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
-        self.inner.complete(least, out)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn depth(&self) -> usize {
-        self.inner.depth()
-    }
+    crate::delegate!(inner: complete, in_flight, depth);
 }
 
 #[cfg(test)]

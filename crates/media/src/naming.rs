@@ -1,16 +1,16 @@
-//! A medium that knows which of its names a failed sync may have lost.
+//! A medium that remembers which names a failed sync may have lost.
 //!
-//! A sync of names that failed is final, as one of a file is: the device may have dropped the names it
-//! could not make durable, and a later sync succeeds without them. Jobs share the names' sync, so the
-//! one whose name is lost need not be the one that was told. So a name that was made before a failure,
-//! and was not durable by then, stays in doubt: whoever wants to rely on it is refused with that failure,
-//! until it is removed or made again. Names made later are as good as any.
+//! A failed sync of names is final, as is a failed sync of a file: the device may have dropped the names
+//! that it could not make durable, and a later sync succeeds without them. Background jobs share the sync
+//! of names, so the job that gets the error need not be the job whose name is lost. Therefore a name that
+//! was created before the failure and was not yet durable stays in doubt: a sync that relies on it returns
+//! the failure again, until the name is removed or created again. Names created after the failure are not
+//! affected.
 //!
-//! Concurrency: one sync at a time, since of two at once the device may tell only one of the failure.
-//! Otherwise a short lock for each name made or removed. Memory: the names made since the last sync, and
-//! those in doubt, which go with their files.
+//! Concurrency: one sync at a time, because the device may report a failure to only one of two concurrent
+//! syncs. Otherwise a short lock for each name created or removed. Memory: the names created since the last
+//! sync, and the names in doubt until their files are removed.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use std::sync::Arc;
 use base::{Error, Result};
 use parking_lot::Mutex;
 
-use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
+use crate::{Access, File, Medium};
 
-/// See the module.
+/// Remembers the names in doubt of the medium below it; see the module.
 pub struct Naming {
     inner: Arc<dyn Medium>,
-    /// Held while names are synced. Before `state`.
+    /// Held during a sync of names. Lock order: before `state`.
     syncing: Mutex<()>,
     state: Mutex<UnsyncedNames>,
 }
 
 #[derive(Default)]
 struct UnsyncedNames {
-    /// Counts names made.
+    /// Number of names created so far.
     made: u64,
-    /// Names that no sync that succeeded began after, with the count when they were made.
+    /// Names that may not be durable yet, with the value of `made` at their creation.
     fresh: HashMap<String, u64>,
-    /// Names that may be lost, with why.
+    /// Names in doubt, with the error of the sync that may have lost them.
     doubtful: HashMap<String, Error>,
 }
 
@@ -58,14 +58,14 @@ impl UnsyncedNames {
 }
 
 impl Naming {
-    /// Watches the names of `inner`, which are all durable.
+    /// Tracks the names of `inner`; all names that exist now count as durable.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>) -> Self {
         Self { inner, syncing: Mutex::default(), state: Mutex::default() }
     }
 
-    /// Makes a name: before and after, so that a sync that ends meanwhile is taken neither to have made
-    /// it durable nor, where it fails, to have spared it.
+    /// Creates a name, and records it before and after: a sync that ends in between neither counts as
+    /// having made the name durable nor, if it fails, leaves the name out of doubt.
     fn make<T>(&self, name: &str, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.state.lock().make(name);
         let made = make()?;
@@ -75,16 +75,10 @@ impl Naming {
 }
 
 impl Medium for Naming {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    crate::delegate!(inner: capabilities, open, link, list, space, lock, queue, undecorated);
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         self.make(name, || self.inner.create(name, access, reserve))
-    }
-
-    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        self.inner.open(name, access)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -96,24 +90,12 @@ impl Medium for Naming {
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.make(to, || self.inner.rename(from, to))?;
         let mut state = self.state.lock();
-        // What is lost may be lost under any name.
+        // The file behind a doubtful name may be lost under its new name too.
         if let Some(error) = state.doubtful.get(from).cloned() {
             state.doubtful.insert(to.to_owned(), error);
         }
         state.forget(from);
         Ok(())
-    }
-
-    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
-        self.inner.link(name, to)
-    }
-
-    fn list(&self) -> Result<Vec<Listing>> {
-        self.inner.list()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.inner.space()
     }
 
     fn sync_names(&self, names: &[&str]) -> Result<()> {
@@ -134,18 +116,6 @@ impl Medium for Naming {
         }
         synced
     }
-
-    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock()
-    }
-
-    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.inner.queue(depth)
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
-    }
 }
 
 impl fmt::Debug for Naming {
@@ -163,7 +133,7 @@ mod tests {
         medium.create(name, Access::Bytes, 0).unwrap();
     }
 
-    /// A device, and as one that knows its names; the next sync of names fails.
+    /// A faulty device, and the medium over it; the next sync of names fails.
     fn failing(seed: u64) -> (Arc<Faulty>, Naming) {
         let device = Arc::new(Faulty::new(seed));
         let medium = Naming::new(Arc::clone(&device) as _);
@@ -172,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_sync_lost_is_told_and_no_power_cut_takes_what_was_not() {
+    fn a_name_lost_by_another_jobs_sync_is_refused_and_others_survive_a_power_cut() {
         let mut lost = 0;
         for seed in 0..20 {
             let (device, medium) = failing(seed);
@@ -181,25 +151,25 @@ mod tests {
             medium.sync_names(&["b"]).unwrap_err();
             let error = medium.sync_names(&["a"]).unwrap_err();
             assert!(error.to_string().contains("name `a`"), "{error}");
-            // Others go on.
+            // Later names are not affected.
             create(&medium, "c");
             medium.sync_names(&["c"]).unwrap();
             medium.sync_names(&[]).unwrap();
             let left = device.crash_image(seed).unwrap();
             assert!(left.content("c").is_some());
             lost += usize::from(left.content("a").is_none());
-            // Made again, it is as good as new.
+            // Created again, the name is no longer in doubt.
             medium.remove("a").unwrap();
             create(&medium, "a");
             medium.sync_names(&["a", "c"]).unwrap();
             assert!(device.crash_image(seed).unwrap().content("a").is_some());
             medium.sync_names(&["b"]).unwrap_err();
         }
-        assert!(lost > 0, "the fault does what it is there for");
+        assert!(lost > 0, "the injected fault loses a name in some run");
     }
 
     #[test]
-    fn what_was_durable_stays_so_and_a_rename_makes_a_name() {
+    fn durable_names_stay_durable_and_a_renamed_name_stays_in_doubt() {
         let (device, medium) = failing(1);
         device.heal();
         create(&medium, "old");

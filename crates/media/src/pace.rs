@@ -1,4 +1,4 @@
-//! A clock together with the way to wait on it, so that a wait costs no real time in a test.
+//! A clock together with a way to wait on it, so that a wait takes no real time in a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Clock, ManualClock, SystemClock};
 
-/// Time that can be waited for. Cheap to clone.
+/// A clock and the function that waits on it. Cheap to clone.
 #[derive(Clone)]
 pub struct Pace {
     clock: Arc<dyn Clock>,
@@ -14,24 +14,24 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The machine's time: waiting is sleeping.
+    /// The machine's clock; waiting sleeps.
     #[must_use]
     pub fn real() -> Self {
         Self::new(Arc::new(SystemClock::new()), std::thread::sleep)
     }
 
-    /// The time of `clock`; to wait is what `wait` does.
+    /// The time of `clock`; `wait` waits for a duration of it.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self { clock, wait: Arc::new(wait) }
     }
 
-    /// Time that stands still but for the waits, which move it.
+    /// A clock that only waits move forward.
     #[must_use]
     pub fn manual(clock: Arc<ManualClock>) -> Self {
         let moved = Arc::clone(&clock);
-        // The clock counts microseconds: less than one would not move it, and a waiter would wait
-        // for ever.
+        // The clock counts whole microseconds: a shorter wait would not move it, and a loop that waits for
+        // a time would never end.
         let wait = move |time: Duration| moved.advance(time + Duration::from_nanos(999));
         Self::new(clock, wait)
     }
@@ -42,7 +42,7 @@ impl Pace {
         self.clock.monotonic()
     }
 
-    /// Waits for `time`.
+    /// Waits for `time`. Returns at once if it is zero.
     pub fn wait(&self, time: Duration) {
         if !time.is_zero() {
             (self.wait)(time);

@@ -1,27 +1,27 @@
-//! What an operation is for: the unit of metering, and of priority by class.
+//! The purpose of an operation: statistics are kept by purpose, priorities by its class.
 
-/// Why the device is touched. Statistics are kept by purpose.
+/// The reason for a device operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
-    /// The commit log, written on behalf of a caller.
+    /// The write-ahead log, written for a caller.
     Log,
-    /// The commit log, read at recovery.
+    /// The write-ahead log, read at recovery.
     Replay,
-    /// The manifest and other small files that name what exists.
+    /// The manifest, and other small files that name the files of the store.
     Manifest,
-    /// A data page some reader waits for.
+    /// A data page that a read waits for.
     Data,
-    /// A metadata page (separators, filter, table footer) some reader waits for.
+    /// A metadata page (separators, filter, table footer) that a read waits for.
     Meta,
     /// A data page read ahead of an iterator.
     ReadAhead,
-    /// A table written from a memtable.
+    /// A table written by a flush.
     Flush,
-    /// Tables merged into others.
+    /// Tables read and written by a merge.
     Compaction,
-    /// Tables written from sorted data that a caller brought.
+    /// Tables written from sorted data that the caller supplies (ingest).
     Ingest,
-    /// Files verified, copied or inspected by a tool.
+    /// Files verified, copied or inspected by a tool: scrub, backup, check.
     Scrub,
 }
 
@@ -57,7 +57,7 @@ impl Purpose {
         }
     }
 
-    /// The class whose turn it is when the device is busy.
+    /// The priority class of an operation at a busy device.
     #[must_use]
     pub const fn class(self) -> Class {
         match self {
@@ -73,14 +73,14 @@ impl Purpose {
 /// Priority at the device, highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A caller waits for durability.
+    /// A caller waits for its write to be durable.
     Log,
     /// A caller waits for data.
     Read,
-    /// Memory is freed by it.
+    /// A flush: frees memory.
     Flush,
-    /// Shape and space are won by it.
+    /// A merge: restores the shape of the tree and frees space.
     Compaction,
-    /// Nobody waits.
+    /// No caller waits.
     Scrub,
 }

@@ -1,13 +1,12 @@
-//! A medium of limited speed: for rate-limited background work, and for tests of slowness.
+//! A medium of limited speed: for rate-limited background work, and for tests of slow devices.
 //!
-//! A token bucket in bytes and one in operations, shared by all files and queues: an operation
-//! takes its tokens when it is asked for and reaches the device once both buckets are out of debt.
-//! So a large operation is not cut up, the rate holds over any second, and order is kept. Names
-//! are not limited; a sync is one operation without bytes.
+//! Two token buckets, one in bytes and one in operations, are shared by all files and queues. An operation
+//! takes its tokens when it is requested and reaches the device once neither bucket is in debt. So a large
+//! operation is not split, the rate holds over any second, and operations keep their order. Operations on
+//! names are not limited; a sync counts as one operation of no bytes.
 //!
 //! Concurrency: one short lock an operation; waiting happens outside it.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +15,9 @@ use std::time::Duration;
 use base::Result;
 use parking_lot::Mutex;
 
-use crate::{
-    Access, Buf, Capabilities, Completion, File, Listing, Medium, Pace, Purpose, Queue, Refused,
-    Request, Space,
-};
+use crate::{Access, Buf, Completion, File, Medium, Pace, Purpose, Queue, Refused, Request};
 
-/// The most of both; 0 stands for no limit.
+/// Limits for bytes and operations; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     /// Bytes read, written and stored per second.
@@ -31,7 +27,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The time that an operation of `bytes` takes from the budget.
+    /// How long an operation of `bytes` occupies the slower of the two buckets.
     fn cost(self, bytes: usize) -> Duration {
         let share = |amount: u64, rate: u64| {
             if rate == 0 { 0.0 } else { amount as f64 / rate as f64 }
@@ -49,7 +45,7 @@ pub struct Throttled {
 }
 
 impl Throttled {
-    /// Limits `inner` to `rate`. A device at rest lets through at once what fits `burst`.
+    /// Limits `inner` to `rate`. After idling, operations worth `burst` of time pass at once.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>, rate: Rate, burst: Duration, pace: Pace) -> Self {
         let bucket = Bucket { rate, burst, pace, paid_until: Mutex::new(Duration::ZERO) };
@@ -61,7 +57,7 @@ impl Throttled {
     }
 }
 
-/// The bucket, kept as the time until which its tokens are spent.
+/// Both buckets, kept as the time until which their tokens are spent.
 #[derive(Debug)]
 struct Bucket {
     rate: Rate,
@@ -71,11 +67,11 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Takes the tokens of an operation; when it may start.
+    /// Takes the tokens of an operation. Returns when the operation may start.
     fn take(&self, bytes: usize) -> Duration {
         let now = self.pace.now();
         let mut paid_until = self.paid_until.lock();
-        // Tokens saved up beyond the burst are lost.
+        // Tokens saved beyond the burst are lost.
         let start = (*paid_until).max(now.saturating_sub(self.burst));
         *paid_until = start.saturating_add(self.rate.cost(bytes));
         start
@@ -85,7 +81,7 @@ impl Bucket {
         self.pace.wait(due.saturating_sub(self.pace.now()));
     }
 
-    /// Takes the tokens and waits for them.
+    /// Takes the tokens of an operation and waits until it may start.
     fn pay(&self, bytes: usize) {
         let due = self.take(bytes);
         self.wait_until(due);
@@ -93,9 +89,8 @@ impl Bucket {
 }
 
 impl Medium for Throttled {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    crate::delegate!(inner: capabilities, remove, rename, link, list, space, sync_names, lock);
+    crate::delegate!(inner: undecorated);
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
         self.inner.create(name, access, reserve).map(|file| self.file(file))
@@ -105,42 +100,10 @@ impl Medium for Throttled {
         self.inner.open(name, access).map(|file| self.file(file))
     }
 
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
-        self.inner.link(name, to)
-    }
-
-    fn list(&self) -> Result<Vec<Listing>> {
-        self.inner.list()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.inner.space()
-    }
-
-    fn sync_names(&self, names: &[&str]) -> Result<()> {
-        self.inner.sync_names(names)
-    }
-
-    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock()
-    }
-
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         let inner = self.inner.queue(depth)?;
         let bucket = Arc::clone(&self.bucket);
-        Ok(Box::new(ThrottledQueue { inner, bucket, held: VecDeque::new() }))
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
+        Ok(Box::new(ThrottledQueue { inner, bucket, delayed: VecDeque::new() }))
     }
 }
 
@@ -150,13 +113,7 @@ struct ThrottledFile {
 }
 
 impl File for ThrottledFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> Result<u64> {
-        self.inner.size()
-    }
+    crate::delegate!(inner: name, size, prepare_stores, write_ahead, set_len, undecorated);
 
     fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         self.bucket.pay(buf.len());
@@ -173,25 +130,9 @@ impl File for ThrottledFile {
         self.inner.store(at, bytes, purpose)
     }
 
-    fn prepare_stores(&self, at: u64) {
-        self.inner.prepare_stores(at);
-    }
-
-    fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
-        self.inner.write_ahead(at, len, purpose)
-    }
-
     fn sync(&self, purpose: Purpose) -> Result<()> {
         self.bucket.pay(0);
         self.inner.sync(purpose)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
     }
 }
 
@@ -204,17 +145,17 @@ impl fmt::Debug for ThrottledFile {
 struct ThrottledQueue {
     inner: Box<dyn Queue>,
     bucket: Arc<Bucket>,
-    /// Requests in order, with the time each may start.
-    held: VecDeque<(Duration, Request)>,
+    /// Requests not yet passed on, in order, with the time at which each may start.
+    delayed: VecDeque<(Duration, Request)>,
 }
 
 impl ThrottledQueue {
-    /// Hands on what is due.
+    /// Passes on the requests that are due.
     fn release(&mut self) {
         let now = self.bucket.pace.now();
-        while let Some((due, request)) = self.held.pop_front_if(|(due, _)| *due <= now) {
+        while let Some((due, request)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
             if let Err(Refused(request)) = self.inner.submit(request) {
-                self.held.push_front((due, request));
+                self.delayed.push_front((due, request));
                 return;
             }
         }
@@ -227,7 +168,9 @@ impl Queue for ThrottledQueue {
             return Err(Refused(request));
         }
         let due = self.bucket.take(request.op.buf().len());
-        self.held.push_back((due, request));
+        let last = self.delayed.back();
+        base::invariant!(last.is_none_or(|(last, _)| *last <= due), "requests become due in order");
+        self.delayed.push_back((due, request));
         Ok(())
     }
 
@@ -236,14 +179,14 @@ impl Queue for ThrottledQueue {
         loop {
             self.release();
             let wanted = least.saturating_sub(out.len() - before);
-            // Held requests become due while others run: wait for one at a time then.
-            let most = if self.held.is_empty() { wanted } else { 1 };
+            // Delayed requests become due while others run: then wait for one completion at a time.
+            let most = if self.delayed.is_empty() { wanted } else { 1 };
             self.inner.complete(wanted.min(most), out)?;
             if out.len() - before >= least || self.in_flight() == 0 {
                 return Ok(());
             }
             if self.inner.in_flight() == 0
-                && let Some((due, _)) = self.held.front()
+                && let Some((due, _)) = self.delayed.front()
             {
                 self.bucket.wait_until(*due);
             }
@@ -251,17 +194,15 @@ impl Queue for ThrottledQueue {
     }
 
     fn in_flight(&self) -> usize {
-        self.inner.in_flight() + self.held.len()
+        self.inner.in_flight() + self.delayed.len()
     }
 
-    fn depth(&self) -> usize {
-        self.inner.depth()
-    }
+    crate::delegate!(inner: depth);
 }
 
 impl Drop for ThrottledQueue {
     fn drop(&mut self) {
-        // What was submitted happens, as with any queue; a broken queue cannot say so here.
+        // Submitted operations take place, as with any queue; an error cannot be returned from here.
         drop(self.complete(usize::MAX, &mut Vec::new()));
     }
 }
@@ -274,14 +215,14 @@ mod tests {
 
     fn throttled(rate: Rate, burst: Duration) -> (Throttled, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::default());
-        // Away from zero, where the burst would start negative.
+        // Not at zero: the burst would start before the clock's first instant.
         clock.advance(Duration::from_secs(100));
         let pace = Pace::manual(Arc::clone(&clock));
         (Throttled::new(Arc::new(MemoryMedium::new()), rate, burst, pace), clock)
     }
 
     #[test]
-    fn blocking_operations_take_the_time_the_rate_allows() {
+    fn blocking_operations_take_as_long_as_the_rate_implies() {
         let rate = Rate { bytes_per_second: 40_960, ops_per_second: 0 };
         let (medium, clock) = throttled(rate, Duration::ZERO);
         let file = medium.create("f", Access::Bytes, 4096).unwrap();
@@ -289,7 +230,7 @@ mod tests {
         for _ in 0..20 {
             file.write(0, Buf::pages(1), Purpose::Compaction).1.unwrap();
         }
-        // The first starts at once; each later one waits for the one before it.
+        // The first starts at once; each later one waits for its predecessor's tokens.
         assert_eq!(base::Clock::monotonic(&*clock) - start, Duration::from_millis(1900));
     }
 
@@ -307,7 +248,7 @@ mod tests {
         let start = base::Clock::monotonic(&*clock);
         let mut out = Vec::new();
         queue.complete(0, &mut out).unwrap();
-        assert_eq!(out.len(), 6, "50 ms saved up at 100 a second, and the one that is due");
+        assert_eq!(out.len(), 6, "50 ms of saved tokens at 100 a second, and the one that is due");
         queue.complete(10, &mut out).unwrap();
         assert_eq!(queue.in_flight(), 0);
         assert_eq!(base::Clock::monotonic(&*clock) - start, Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! What was asked of a device: operations and bytes by purpose.
+//! Counts of the operations and bytes requested of a device, by purpose.
 
 use std::ops::{Add, Sub};
 
@@ -9,11 +9,11 @@ use crate::Purpose;
 pub struct Counts {
     /// Reads.
     pub read_ops: u64,
-    /// Bytes asked for by reads.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
     /// Writes and byte stores.
     pub write_ops: u64,
-    /// Bytes handed over by writes and byte stores.
+    /// Bytes passed to writes and byte stores.
     pub write_bytes: u64,
     /// File syncs.
     pub syncs: u64,
@@ -36,7 +36,7 @@ impl Add for Counts {
 impl Sub for Counts {
     type Output = Self;
 
-    /// Saturates: counters are read one by one while others count.
+    /// Saturates, because the counters are read one by one while other threads count.
     fn sub(self, earlier: Self) -> Self {
         Self {
             read_ops: self.read_ops.saturating_sub(earlier.read_ops),
@@ -48,8 +48,7 @@ impl Sub for Counts {
     }
 }
 
-/// Counts by purpose, and what was done to names. A later snapshot minus an earlier one is what
-/// happened between them.
+/// Counts by purpose, and operations on names. The difference of two snapshots is the usage between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub(crate) counts: [Counts; Purpose::ALL.len()],
@@ -63,7 +62,9 @@ impl Usage {
     /// The counts of one purpose.
     #[must_use]
     pub fn of(&self, purpose: Purpose) -> Counts {
-        self.counts.get(purpose as usize).copied().unwrap_or_default()
+        let counts = self.counts.get(purpose as usize);
+        base::invariant!(counts.is_some(), "every purpose has its counts");
+        counts.copied().unwrap_or_default()
     }
 
     /// Every purpose with its counts.

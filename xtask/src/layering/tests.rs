@@ -46,9 +46,16 @@ fn downward_edges_of_every_kind_pass() {
 #[test]
 fn an_upward_edge_is_refused() {
     for kind in [None, Some(Kind::Build), Some(Kind::Dev)] {
-        let report = broken(vec![package("terrace-table", &[("terracedb", kind)])]);
-        assert!(report.contains("terrace-table (level 3) -> terracedb (5): upward"), "{report}");
+        let report = broken(vec![package("terrace-table", &[("terrace-tree", kind)])]);
+        assert!(report.contains("terrace-table (level 3) -> terrace-tree (5): upward"), "{report}");
     }
+}
+
+#[test]
+fn examples_in_documentation_may_use_the_facade() {
+    let edge = |kind| broken(vec![package("terrace-engine", &[("terracedb", kind)])]);
+    assert_eq!(edge(Some(Kind::Dev)), "");
+    assert!(edge(None).contains("terrace-engine (level 6) -> terracedb (8): upward"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 use media::emulated::Emulation;
-use media::scm::{Blocks, Facts, Lent, Pinned, Scm, Slots};
+use media::scm::{Blocks, Facts, Pinned, Scm, SlotWords, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
 
 use super::pins::{Pins, Reading, Writing};
@@ -129,7 +129,7 @@ impl Backing {
     }
 
     /// The words of page `page`, which is lent.
-    pub(crate) fn words(&self, page: usize) -> Option<Lent<'_>> {
+    pub(crate) fn words(&self, page: usize) -> Option<SlotWords<'_>> {
         match self {
             Self::Memory(slots) => slots.words(page),
             Self::Device(_) => None,

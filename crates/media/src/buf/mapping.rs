@@ -1,9 +1,9 @@
-//! Anonymous mappings that outlive their buffers: given back they keep their addresses, and lose their pages.
+//! A pool of anonymous mappings for buffers: a returned mapping keeps its addresses and loses its pages.
 //!
-//! A mapping that comes or goes takes the lock of the whole address space, which waits for every thread
-//! with a page fault, and every fault after it waits for that. Merges have some hundred buffers a second,
-//! so a writer that touched new memory waited up to 17 ms (docs/performance.md). Giving pages back takes
-//! that lock shared. What is kept is addresses only: no memory, and so no charge.
+//! Creating or removing a mapping takes the lock of the whole address space exclusively: it waits for every
+//! thread with a page fault, and later faults wait for it. Merges use some hundred buffers a second, and a
+//! writer that touched new memory waited up to 17 ms (docs/performance.md). Releasing pages takes that lock
+//! shared. The pool holds addresses only and no memory, so nothing is charged.
 
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
@@ -11,21 +11,22 @@ use std::ptr::{NonNull, null_mut};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Lengths are rounded up to a power of two, so that what one buffer gave back does for another.
-const KEPT_LEN_MAX: usize = 4 << 20;
+/// Mappings up to this length are pooled, bytes. Their lengths are rounded up to a power of two, so that a
+/// returned mapping fits other buffers.
+const POOLED_LEN_MAX: usize = 4 << 20;
 
-/// Addresses kept in all, bytes.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+/// The most addresses pooled, bytes.
+const POOL_BYTES_MAX: usize = 64 << 20;
 
 static MAPPING_POOL: Mutex<MappingPool> = Mutex::new(MappingPool::new());
 
-/// What was given back, oldest first: all of it without pages, so that it reads as zeros.
+/// The returned mappings, oldest first: all without pages, so that they read as zeros.
 struct MappingPool {
     mappings: VecDeque<Mapping>,
     bytes: usize,
 }
 
-/// Zeroed bytes of the operating system's.
+/// Zeroed bytes mapped from the operating system.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -35,7 +36,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// At least `len` zeroed bytes; `None` where the system has none.
+    /// At least `len` zeroed bytes; `None` if the system has none.
     pub(super) fn new(len: usize) -> Option<Self> {
         if cfg!(miri) {
             return None;
@@ -43,9 +44,9 @@ impl Mapping {
         Self::of(&MAPPING_POOL, len)
     }
 
-    fn of(kept: &Mutex<MappingPool>, len: usize) -> Option<Self> {
-        let len = if len <= KEPT_LEN_MAX { len.next_power_of_two() } else { len };
-        if let Some(mapping) = kept.lock().take(len) {
+    fn of(pool: &Mutex<MappingPool>, len: usize) -> Option<Self> {
+        let len = if len <= POOLED_LEN_MAX { len.next_power_of_two() } else { len };
+        if let Some(mapping) = pool.lock().take(len) {
             return Some(mapping);
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -58,30 +59,30 @@ impl Mapping {
         self.start
     }
 
-    /// Gives the bytes back. Nothing may point to them any more.
+    /// Returns the bytes to the pool. No pointer to them may be used any more.
     pub(super) fn give_back(self) {
-        self.give_back_to(&MAPPING_POOL);
+        self.return_to(&MAPPING_POOL);
     }
 
-    fn give_back_to(self, kept: &Mutex<MappingPool>) {
-        if self.len > KEPT_LEN_MAX {
+    fn return_to(self, pool: &Mutex<MappingPool>) {
+        if self.len > POOLED_LEN_MAX {
             return self.unmap();
         }
-        // SAFETY: nobody else has these bytes, as the caller says; they are zeros afterwards.
-        let gone = unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontNeed) };
-        if gone.is_err() {
+        // SAFETY: the caller guarantees that no other code uses these bytes; they are zeros afterwards.
+        let released =
+            unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontNeed) };
+        if released.is_err() {
             return self.unmap();
         }
-        let mut out = kept.lock().add(self);
-        while let Some(oldest) = out {
+        let mut excess = pool.lock().add(self);
+        while let Some(oldest) = excess {
             oldest.unmap();
-            out = kept.lock().excess();
+            excess = pool.lock().excess();
         }
     }
 
     fn unmap(self) {
-        // SAFETY: mapped in `of` with this very length, and owned alone. A failure leaves it mapped,
-        // which is a leak and no more.
+        // SAFETY: mapped in `of` with this length, and owned alone. If unmapping fails, the mapping leaks.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -93,25 +94,27 @@ impl MappingPool {
 
     fn take(&mut self, len: usize) -> Option<Mapping> {
         let at = self.mappings.iter().rposition(|mapping| mapping.len == len)?;
+        base::invariant!(self.bytes >= len, "the pool counts the bytes of its mappings");
         self.bytes -= len;
         self.mappings.remove(at)
     }
 
-    /// Keeps `mapping`; the one to unmap for it, if any.
+    /// Adds `mapping`. Returns a mapping to remove in exchange, if the pool is full.
     fn add(&mut self, mapping: Mapping) -> Option<Mapping> {
         self.bytes += mapping.len;
         self.mappings.push_back(mapping);
         self.excess()
     }
 
-    /// The oldest, while more is kept than may be.
+    /// The oldest mapping, if the pool exceeds its bound.
     fn excess(&mut self) -> Option<Mapping> {
-        if self.bytes <= KEPT_BYTES_MAX {
+        if self.bytes <= POOL_BYTES_MAX {
             return None;
         }
-        let oldest = self.mappings.pop_front()?;
-        self.bytes -= oldest.len;
-        Some(oldest)
+        let oldest = self.mappings.pop_front();
+        base::invariant!(oldest.is_some(), "pooled bytes belong to mappings");
+        self.bytes -= oldest.as_ref().map_or(0, |mapping| mapping.len);
+        oldest
     }
 }
 
@@ -127,41 +130,41 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "maps memory")]
-    fn one_that_was_given_back_is_used_again_and_zeroed() {
-        let (kept, len) = (Mutex::new(MappingPool::new()), 256 << 10);
-        let mut first = Mapping::of(&kept, len - 5).unwrap();
+    fn a_returned_mapping_is_reused_and_zeroed() {
+        let (pool, len) = (Mutex::new(MappingPool::new()), 256 << 10);
+        let mut first = Mapping::of(&pool, len - 5).unwrap();
         assert_eq!(first.len, len);
         bytes(&mut first).fill(7);
         let start = first.start;
-        first.give_back_to(&kept);
-        let other = Mapping::of(&kept, 2 * len).unwrap();
+        first.return_to(&pool);
+        let other = Mapping::of(&pool, 2 * len).unwrap();
         assert_ne!(other.start, start);
-        let mut again = Mapping::of(&kept, len).unwrap();
+        let mut again = Mapping::of(&pool, len).unwrap();
         assert_eq!(again.start, start);
         assert!(bytes(&mut again).iter().all(|byte| *byte == 0));
-        assert_eq!(kept.lock().bytes, 0);
+        assert_eq!(pool.lock().bytes, 0);
         [other, again].into_iter().for_each(Mapping::unmap);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "maps memory")]
-    fn no_more_is_kept_than_the_bounds() {
-        let (kept, len) = (Mutex::new(MappingPool::new()), KEPT_LEN_MAX);
+    fn the_pool_stays_within_its_bounds() {
+        let (pool, len) = (Mutex::new(MappingPool::new()), POOLED_LEN_MAX);
         let many: Vec<_> =
-            (0..2 * KEPT_BYTES_MAX / len).map(|_| Mapping::of(&kept, len).unwrap()).collect();
-        many.into_iter().for_each(|mapping| mapping.give_back_to(&kept));
-        assert_eq!(kept.lock().bytes, KEPT_BYTES_MAX);
-        assert_eq!(kept.lock().mappings.len(), KEPT_BYTES_MAX / len);
-        // What is asked for now pushes out what is not.
-        Mapping::of(&kept, len / 2).unwrap().give_back_to(&kept);
-        assert_eq!(kept.lock().bytes, KEPT_BYTES_MAX - len / 2);
-        assert!(kept.lock().take(len / 2).map(Mapping::unmap).is_some());
-        std::mem::take(&mut kept.lock().mappings).into_iter().for_each(Mapping::unmap);
-        // A longer one goes for good.
-        let (kept, long) = (Mutex::new(MappingPool::new()), KEPT_LEN_MAX + 1);
-        let mapping = Mapping::of(&kept, long).unwrap();
+            (0..2 * POOL_BYTES_MAX / len).map(|_| Mapping::of(&pool, len).unwrap()).collect();
+        many.into_iter().for_each(|mapping| mapping.return_to(&pool));
+        assert_eq!(pool.lock().bytes, POOL_BYTES_MAX);
+        assert_eq!(pool.lock().mappings.len(), POOL_BYTES_MAX / len);
+        // A new mapping replaces the oldest.
+        Mapping::of(&pool, len / 2).unwrap().return_to(&pool);
+        assert_eq!(pool.lock().bytes, POOL_BYTES_MAX - len / 2);
+        assert!(pool.lock().take(len / 2).map(Mapping::unmap).is_some());
+        std::mem::take(&mut pool.lock().mappings).into_iter().for_each(Mapping::unmap);
+        // A longer mapping is not pooled.
+        let (pool, long) = (Mutex::new(MappingPool::new()), POOLED_LEN_MAX + 1);
+        let mapping = Mapping::of(&pool, long).unwrap();
         assert_eq!(mapping.len, long);
-        mapping.give_back_to(&kept);
-        assert_eq!(kept.lock().bytes, 0);
+        mapping.return_to(&pool);
+        assert_eq!(pool.lock().bytes, 0);
     }
 }

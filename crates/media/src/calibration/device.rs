@@ -1,4 +1,5 @@
-//! What can be measured: an emulated device, in virtual time; a real one, with threads and a clock.
+//! The devices that can be calibrated: an emulated one, in virtual time; a real one, with threads and a
+//! clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,24 +9,26 @@ use std::time::{Duration, Instant};
 use base::limits::PAGE_BYTES;
 use base::{Account, Error, Result, Rng};
 
-use super::LEAST_BYTES;
-use super::run::WRITE;
-use crate::emulated::{Load, Measured, Profile, measure};
+use super::values::LEAST_BYTES;
+use crate::emulated::{AccessKind, Load, Measured, Profile, measure};
 use crate::scm::{Blocks, Facts, Scm, ScmLocation, Slots};
 use crate::{Buf, File, Purpose};
 
-/// How long a load is run on a real device.
+/// Duration of one load on a real device.
 const LOAD_TIME: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 200 });
 
-/// Accesses of all logical threads together, at most, and of each at least.
+/// The most accesses of all logical threads together, and the least of each.
 const ACCESSES: u32 = 32_000;
 const ACCESSES_EACH: u32 = 200;
+
+/// The kind of the writes.
+const WRITE: AccessKind = AccessKind::Store;
 
 /// The longest access, bytes.
 const LEN_MAX: u64 = 256 << 10;
 
-/// A device to be measured. Its content is lost.
-pub struct Device {
+/// A device to be calibrated. Its content is lost.
+pub struct CalibratedDevice {
     place: String,
     kind: DeviceKind,
 }
@@ -36,16 +39,16 @@ enum DeviceKind {
     Blocks(Arc<Blocks>),
 }
 
-impl Device {
-    /// Opens `size` bytes of `place`, and writes all of them once. An emulated one is not made: its model is
-    /// asked.
+impl CalibratedDevice {
+    /// Opens `size` bytes at `place` and writes all of them once. An emulated device is not opened: only its
+    /// model is used.
     ///
     /// # Errors
-    /// As [`Scm::open`]; those of the writes.
+    /// Those of [`Scm::open`], and those of the writes.
     pub fn open(place: &ScmLocation, size: u64) -> Result<Self> {
         let kind = match place {
             ScmLocation::Emulated(profile, _) => DeviceKind::Emulated(profile),
-            // Whatever a file there begins with.
+            // No magic: a file there may begin with anything.
             _ => match Scm::open(place, size, &[])? {
                 Scm::Mapped(region) => {
                     DeviceKind::Mapped(Slots::new(region, &Account::unlimited("calibration"))?)
@@ -58,14 +61,16 @@ impl Device {
         Ok(device)
     }
 
-    /// Space that is reserved only is read as zeros by the file system alone, without the device.
+    /// Writes every page, because the file system reads reserved space as zeros without using the device.
     fn write_all(&self) -> Result<()> {
         let mut rng = Rng::new(0);
         match &self.kind {
             DeviceKind::Emulated(_) => Ok(()),
             DeviceKind::Mapped(slots) => {
-                for mut page in (0..slots.len()).filter_map(|slot| slots.fill(slot)) {
-                    rng.fill(&mut page[..]);
+                let in_use =
+                    || base::broken_invariant!("a device in calibration has no other user");
+                for slot in 0..slots.len() {
+                    rng.fill(&mut slots.fill(slot).ok_or_else(in_use)?[..]);
                 }
                 slots.persist(0..slots.len())
             }
@@ -81,13 +86,13 @@ impl Device {
         }
     }
 
-    /// Its place, as in settings.
+    /// Its location, as in the settings.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What it is.
+    /// Its properties.
     #[must_use]
     pub fn facts(&self) -> Facts {
         match &self.kind {
@@ -97,15 +102,15 @@ impl Device {
         }
     }
 
-    /// The shortest access, bytes.
+    /// Size of the shortest access, bytes.
     pub(super) fn least(&self) -> u64 {
         if self.facts().byte_addressable { LEAST_BYTES } else { PAGE_BYTES as u64 }
     }
 
-    /// The sizes of accesses to try.
+    /// The sizes of accesses to measure, bytes.
     pub(super) fn lens(&self) -> impl Iterator<Item = u64> + use<> {
         let most = match &self.kind {
-            // A slot is what is lent at once.
+            // A thread accesses at most a slot at a time.
             DeviceKind::Mapped(_) => PAGE_BYTES as u64,
             DeviceKind::Emulated(_) | DeviceKind::Blocks(_) => LEN_MAX.min(self.span()),
         };
@@ -117,7 +122,7 @@ impl Device {
         })
     }
 
-    /// The bytes that accesses are spread over.
+    /// Number of bytes that accesses are spread over.
     fn span(&self) -> u64 {
         match &self.kind {
             DeviceKind::Emulated(_) => 1 << 32,
@@ -126,7 +131,7 @@ impl Device {
         }
     }
 
-    /// A load of one thread that reads as fast as it can.
+    /// One thread that reads as fast as it can.
     pub(super) fn load(&self) -> Load {
         let is_memory = self.facts().byte_addressable;
         Load {
@@ -136,13 +141,14 @@ impl Device {
             len: if is_memory { 256 } else { PAGE_BYTES as u64 },
             is_sequential: is_memory,
             is_fenced: false,
-            // A thread waits for a block.
+            // A thread waits for each block.
             is_dependent: !is_memory,
             accesses: 0,
             span: self.span(),
         }
     }
 
+    /// Runs a load.
     pub(super) fn run(&mut self, load: &Load) -> Result<Measured> {
         match &self.kind {
             DeviceKind::Emulated(profile) => {
@@ -162,11 +168,12 @@ impl Device {
     }
 }
 
-/// Runs a thread's work on as many as `load` says, at the same time; it returns its accesses' times.
+/// Runs `work` on the threads of `load` at the same time. It returns its number of accesses and adds samples.
 fn run_threads(
     load: &Load,
     work: impl Fn(u32, Instant, &mut Vec<f64>) -> Result<u64> + Sync,
 ) -> Result<Measured> {
+    base::invariant!(load.threads > 0, "a load has a thread");
     let bytes = AtomicU64::new(0);
     let start = Instant::now();
     let end = start + LOAD_TIME;
@@ -194,9 +201,10 @@ fn run_threads(
     Ok(Measured { gb_per_second: bytes.into_inner() as f64 / elapsed, latencies_ns })
 }
 
-/// Accesses between two looks at the clock: a look takes as long as a read of memory.
+/// Accesses between two readings of the clock: a reading takes as long as a read of memory.
 const BATCH: u64 = 64;
 
+/// The accesses of thread `number` to mapped slots until `end`. Returns their number; adds their latencies.
 fn on_slots(
     slots: &Slots,
     load: &Load,
@@ -207,14 +215,15 @@ fn on_slots(
     let mut rng = Rng::new(u64::from(number) + 1);
     let mut owed = 0.5;
     let len = usize::try_from(load.len).unwrap_or(PAGE_BYTES).min(PAGE_BYTES);
+    base::invariant!(PAGE_BYTES.is_multiple_of(len), "an access lies within one slot");
     let places = (slots.len() * (PAGE_BYTES / len)) as u64;
     let mut place = places / u64::from(load.threads.max(1)) * u64::from(number);
     let (mut accesses, mut seen) = (0, 0_u64);
-    // Once in any case: a thread may be started late.
+    // At least one batch: the thread may start late.
     loop {
         let batch = Instant::now();
         for _ in 0..BATCH {
-            // What was read decides where to go on, as far as the processor can know.
+            // The next place depends on the data read, as far as the processor can know.
             place = match load.is_sequential {
                 true => (place + 1) % places,
                 false => (rng.below(places) + u64::from(seen == u64::MAX)) % places,
@@ -244,6 +253,7 @@ fn on_slots(
     Ok(accesses)
 }
 
+/// The accesses of thread `number` to blocks until `end`. Returns their number; adds their latencies.
 fn on_blocks(
     file: &Arc<dyn File>,
     len: u64,
@@ -257,9 +267,10 @@ fn on_blocks(
     let pages = usize::try_from(load.len).unwrap_or(PAGE_BYTES) / PAGE_BYTES;
     let mut buf = Buf::pages(pages);
     rng.fill(&mut buf);
+    base::invariant!(load.len <= len, "no access is longer than the device");
     let places = (len / load.len.max(1)).max(1);
     let mut accesses = 0;
-    // Once in any case: a thread may be started late.
+    // At least one access: the thread may start late.
     loop {
         let at = rng.below(places) * load.len;
         let started = Instant::now();

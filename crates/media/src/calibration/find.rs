@@ -1,7 +1,7 @@
-//! Where calibrations lie, and whether one speaks of the device that it is found on.
+//! Finds the calibration of a device, and checks that it applies to that device.
 //!
-//! A calibration of a file system's device lies in a directory there: the tier's own, or the one above it,
-//! where that is of the same file system. Bare devices and memory have no place for a file.
+//! The calibration of a file system's device is a file in a directory there: the directory of the tier, or
+//! its parent if that is on the same file system. Bare devices and memory have no directory for a file.
 
 use std::fs;
 use std::io::Read;
@@ -10,35 +10,35 @@ use std::time::Duration;
 
 use base::{Error, Result};
 
-use super::Calibration;
 use super::text::BYTES_MAX;
+use super::values::Calibration;
 use crate::scm::{Facts, ScmLocation};
 
-/// The file in a directory.
+/// Name of the file.
 const NAME: &str = "terrace.calibration";
 
-/// What was measured longer ago than this is measured again: devices wear, and machines change.
+/// Older calibrations are measured again: devices wear, and machines change.
 const AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What was found, and where.
+/// A calibration that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundCalibration {
     /// The file.
     pub file: PathBuf,
-    /// What it says, or why it cannot be read.
+    /// Its content, or why it cannot be read.
     pub calibration: Result<Calibration>,
 }
 
 impl Calibration {
-    /// The file that a calibration of `place` is kept in; none where a place has no directory.
+    /// The file for a calibration of `place`; none if the location has no directory.
     #[must_use]
     pub fn file_of(place: &ScmLocation) -> Option<PathBuf> {
         directory(place).map(|directory| directory.join(NAME))
     }
 
-    /// What is kept for `place`; none where nothing is.
+    /// The calibration stored for `place`; none if there is none.
     #[must_use]
-    pub fn find(place: &ScmLocation) -> Option<Found> {
+    pub fn find(place: &ScmLocation) -> Option<FoundCalibration> {
         let directory = directory(place)?;
         let device = device_at(&directory);
         let above = directory.parent().filter(|above| device_at(above) == device);
@@ -48,20 +48,20 @@ impl Calibration {
                 Ok(text) => Self::parse(&text).map_err(|error| error.at(file.display())),
                 Err(error) => Err(error),
             };
-            Some(Found { file, calibration })
+            Some(FoundCalibration { file, calibration })
         })
     }
 
-    /// Whether it was measured, lately as of `now_unix_ms`, on the device of `place`, which was opened as
-    /// `facts` say.
+    /// Checks that the calibration was measured within a year before `now_unix_ms`, on the device of `place`,
+    /// whose properties are `facts`.
     ///
     /// # Errors
-    /// `Invalid` with what it is of instead.
+    /// `Invalid`, with the difference.
     pub fn holds_for(&self, place: &ScmLocation, facts: &Facts, now_unix_ms: u64) -> Result<()> {
         self.holds(&device_of(place), facts, now_unix_ms)
     }
 
-    /// The same, of `device`.
+    /// As [`Calibration::holds_for`], for the device with this identity.
     fn holds(&self, device: &str, facts: &Facts, now_unix_ms: u64) -> Result<()> {
         let refused = |expected: String, got: String| {
             Err(Error::invalid("calibration").expected(expected).got(got))
@@ -75,26 +75,26 @@ impl Calibration {
             return refused(named(emulated), named(&self.emulated));
         }
         if self.is_byte_addressable != facts.byte_addressable {
-            let named = |is_memory| if is_memory { "memory" } else { "a device of blocks" };
+            let named = |is_memory| if is_memory { "memory" } else { "a block device" };
             let [wanted, found] = [facts.byte_addressable, self.is_byte_addressable].map(named);
             return refused(wanted.to_owned(), found.to_owned());
         }
         if self.device != device {
-            let named = |device: &str| format!("one of file system {device:?}");
+            let named = |device: &str| format!("a calibration of file system {device:?}");
             return refused(named(device), named(&self.device));
         }
-        // A clock that was set back makes nothing old.
+        // If the clock was set back, the age is 0.
         let age = Duration::from_millis(now_unix_ms.saturating_sub(self.measured_unix_ms));
         if age > AGE_MAX {
             let days = |time: Duration| format!("{} days old", time.as_secs() / (24 * 3600));
-            return refused(format!("one of at most {}", days(AGE_MAX)), days(age));
+            return refused(format!("a calibration at most {}", days(AGE_MAX)), days(age));
         }
         Ok(())
     }
 }
 
-/// What tells the device of `place` from others, where anything does: of an emulated one its profile
-/// alone does.
+/// The identity of the device of `place`; empty if it has none. An emulated device is identified by its
+/// profile alone.
 #[must_use]
 pub fn device_of(place: &ScmLocation) -> String {
     match place {
@@ -103,7 +103,7 @@ pub fn device_of(place: &ScmLocation) -> String {
     }
 }
 
-/// The file system's number, which most keep over restarts; empty where it has none.
+/// The number of the file system, which most keep over restarts; empty if it has none.
 fn device_at(directory: &Path) -> String {
     match rustix::fs::statvfs(directory).map(|found| found.f_fsid) {
         Ok(id) if id != 0 => format!("{id:016x}"),
@@ -111,7 +111,7 @@ fn device_at(directory: &Path) -> String {
     }
 }
 
-/// The directory that the content of `place` is kept in.
+/// The directory that holds the content of `place`.
 fn directory(place: &ScmLocation) -> Option<PathBuf> {
     let path = match place {
         ScmLocation::Path(path) | ScmLocation::Emulated(_, Some(path)) => {
@@ -123,14 +123,14 @@ fn directory(place: &ScmLocation) -> Option<PathBuf> {
     if metadata.is_dir() {
         return Some(path);
     }
-    // A device's node lies on another device.
+    // A device node is on another device than its content.
     path.parent().filter(|_| metadata.is_file()).map(Path::to_owned)
 }
 
-/// The text of a file; none where there is no such file.
+/// The text of a file; none if there is no such file.
 fn read(path: &Path) -> Result<Option<String>> {
     let failed = |error| Error::io("read", path.display(), error);
-    // Nothing else is opened: that of a pipe would wait.
+    // Only regular files are opened: opening a pipe would block.
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(Error::invalid("calibration").at(path.display()).expected("a file")),

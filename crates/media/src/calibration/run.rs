@@ -1,27 +1,27 @@
-//! Measures a device: a plan of loads, the same for every kind of device.
+//! Calibrates a device: the same list of loads for every kind of device.
 
 use base::Result;
 
-use super::Calibration;
-use super::device::Device;
-use crate::emulated::{Act, Load, Measured};
+use super::device::CalibratedDevice;
+use super::values::Calibration;
+use crate::emulated::{Load, Measured};
 
-/// Numbers of threads that are tried.
+/// The numbers of threads that are measured.
 const THREADS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128];
 
-/// The writes' share of accesses in mixes.
+/// The shares of writes in mixed loads.
 const SHARES: [f64; 6] = [0.0, 0.2, 0.25, 1.0 / 3.0, 0.5, 1.0];
 
-/// A write of twice the bytes in no more than this much of the time is within one unit.
+/// Doubling a write within one unit increases the bandwidth at least by this factor.
 const ONE_UNIT: f64 = 1.7;
 
-/// Measures `device`, all loads but the latencies with up to `threads_max` threads; `progress` hears how
-/// many of how many loads are done.
+/// Measures `device`, with up to `threads_max` threads except for the latencies. Calls `progress` after each
+/// load with the number of loads done and the number of all loads.
 ///
 /// # Errors
-/// As the device's.
+/// Errors of the device.
 pub fn calibrate(
-    device: &mut Device,
+    device: &mut CalibratedDevice,
     threads_max: u32,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Calibration> {
@@ -30,7 +30,7 @@ pub fn calibrate(
         THREADS.into_iter().filter(|threads| *threads <= threads_max.max(1)).collect();
     let all = 2 + 2 * threads.len() + 2 * lens.len() + SHARES.len();
     let mut done = 0;
-    let mut run = |device: &mut Device, load: &Load| -> Result<Measured> {
+    let mut run = |device: &mut CalibratedDevice, load: &Load| -> Result<Measured> {
         let measured = device.run(load)?;
         done += 1;
         progress(done, all);
@@ -47,7 +47,7 @@ pub fn calibrate(
         ..Calibration::default()
     };
     let lone = |load: Load| Load { len: least, is_dependent: true, is_sequential: false, ..load };
-    // In order, or what is measured is how fast the medium takes short writes that are posted.
+    // In order: random posted writes would measure how fast the medium absorbs short writes.
     let lone_write = Load { is_sequential: plain.is_sequential, ..lone(writes) };
     calibration.read_latency_ns = run(device, &lone(plain))?.quantile_ns(0.5);
     calibration.write_latency_ns = run(device, &lone_write)?.quantile_ns(0.5);
@@ -69,6 +69,7 @@ pub fn calibrate(
         let mix = Load { write_share, threads: readers.max(writers), ..plain };
         calibration.mixed.push((write_share, run(device, &mix)?.gb_per_second));
     }
+    base::invariant!(done == all, "the announced number of loads is the number of loads");
     calibration.unit_bytes = match facts.byte_addressable {
         true => unit(&calibration.write_sizes).unwrap_or(least),
         false => least,
@@ -76,7 +77,7 @@ pub fn calibrate(
     Ok(calibration)
 }
 
-/// The size up to which twice the bytes take no longer; none where they do from the start.
+/// The write size up to which doubling the bytes takes hardly longer; none if there is no such size.
 fn unit(sizes: &[(f64, f64)]) -> Option<u64> {
     let mut unit = None;
     for pair in sizes.windows(2) {
@@ -88,6 +89,3 @@ fn unit(sizes: &[(f64, f64)]) -> Option<u64> {
     }
     unit
 }
-
-/// A load's way to write.
-pub(super) const WRITE: Act = Act::Store;

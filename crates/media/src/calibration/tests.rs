@@ -1,14 +1,14 @@
-//! An emulated device measures as its profile says, and a calibration reads back as it was written.
+//! An emulated device is measured as its profile says, and a written calibration is read back unchanged.
 
 use std::fs;
 use std::path::Path;
 
 use base::{ErrorKind, Rng};
 
-use super::{Calibration, Device, calibrate};
+use super::{CalibratedDevice, Calibration, calibrate};
 
 fn calibrated(place: &str) -> Calibration {
-    let mut device = Device::open(&place.parse().unwrap(), 1 << 30).unwrap();
+    let mut device = CalibratedDevice::open(&place.parse().unwrap(), 1 << 30).unwrap();
     let mut last = (0, 0);
     let calibration = calibrate(&mut device, 128, |done, all| last = (done, all)).unwrap();
     assert_eq!(last.0, last.1);
@@ -22,11 +22,11 @@ fn near(value: f64, wanted: f64) {
 }
 
 fn most(points: &[(f64, f64)]) -> f64 {
-    super::most(&points.to_vec())
+    super::values::most(&points.to_vec())
 }
 
 #[test]
-fn an_optane_module_is_found_again() {
+fn calibration_recovers_the_constants_of_an_optane_module() {
     let found = calibrated("emulated:optane-dimm");
     near(found.read_latency_ns, 305.0);
     near(found.write_latency_ns, 90.4);
@@ -35,13 +35,13 @@ fn an_optane_module_is_found_again() {
     near(most(&found.write_threads), 2.22);
     let at_24 = found.write_threads.iter().find(|(threads, _)| *threads == 24.0).unwrap();
     near(at_24.1, 0.8);
-    // Three readers and as many writers: between the factors 1.27 of one thread and 0.49 of four.
+    // With three readers and as many writers: between the factors 1.27 of one thread and 0.49 of four.
     assert!((0.5..0.8).contains(&found.mixed_part()), "{}", found.mixed_part());
     assert_eq!((found.emulated.as_str(), found.is_byte_addressable), ("optane-dimm", true));
 }
 
 #[test]
-fn the_other_devices_are_found_again() {
+fn calibration_recovers_the_constants_of_the_other_devices() {
     let cxl = calibrated("emulated:cxl-dram");
     near(cxl.read_latency_ns, 250.0);
     near(most(&cxl.read_threads), 25.0);
@@ -60,10 +60,10 @@ fn the_other_devices_are_found_again() {
 }
 
 #[test]
-fn a_real_place_is_measured_with_threads_and_a_clock() {
+fn a_real_device_is_measured_with_threads_and_a_clock() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let place = file.path().to_str().unwrap().parse().unwrap();
-    let mut device = Device::open(&place, 1 << 20).unwrap();
+    let mut device = CalibratedDevice::open(&place, 1 << 20).unwrap();
     let found = calibrate(&mut device, 1, |_, _| {}).unwrap();
     assert!(found.read_latency_ns > 0.0 && found.write_latency_ns > 0.0);
     assert_eq!((found.read_threads.len(), found.write_threads.len()), (1, 1));
@@ -71,18 +71,19 @@ fn a_real_place_is_measured_with_threads_and_a_clock() {
     assert_eq!(found.emulated, "");
 }
 
-/// A file, which is blocks, and one in memory where there is such a place.
+/// A file on a disk, which is opened as blocks, and one in memory if the system has tmpfs.
 fn files() -> Vec<tempfile::NamedTempFile> {
     let folders = [Path::new(env!("CARGO_MANIFEST_DIR")), Path::new("/dev/shm")];
     folders.iter().filter_map(|folder| tempfile::NamedTempFile::new_in(folder).ok()).collect()
 }
 
-/// What was never written would be read without the device.
+/// Pages that were never written would be read without the device.
 #[test]
-fn all_of_a_place_is_written_before_it_is_measured() {
+fn the_whole_device_is_written_before_it_is_measured() {
     for file in files() {
         let size = (1 << 20) + (12 << 10);
-        let device = Device::open(&file.path().to_str().unwrap().parse().unwrap(), size).unwrap();
+        let device =
+            CalibratedDevice::open(&file.path().to_str().unwrap().parse().unwrap(), size).unwrap();
         let content = fs::read(file.path()).unwrap();
         assert_eq!(content.len() as u64, size);
         assert!(content.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
@@ -91,10 +92,11 @@ fn all_of_a_place_is_written_before_it_is_measured() {
 }
 
 #[test]
-fn no_access_is_longer_than_the_place() {
+fn no_access_is_longer_than_the_device() {
     for (file, size) in files().into_iter().zip([64 << 10, 4096]) {
         let place = file.path().to_str().unwrap().parse().unwrap();
-        let found = calibrate(&mut Device::open(&place, size).unwrap(), 1, |_, _| {}).unwrap();
+        let found =
+            calibrate(&mut CalibratedDevice::open(&place, size).unwrap(), 1, |_, _| {}).unwrap();
         assert!(found.read_sizes.last().unwrap().0 <= size as f64, "{found:?}");
         assert_eq!(fs::metadata(file.path()).unwrap().len(), size);
     }
@@ -119,7 +121,7 @@ fn example() -> Calibration {
 }
 
 #[test]
-fn pages_cost_what_the_profiles_say() {
+fn page_costs_follow_from_the_curves() {
     let dimm = calibrated("emulated:optane-dimm");
     // 64 bytes after 305 ns, the rest at one thread's 2.9 GB/s.
     assert!((1500.0..1900.0).contains(&dimm.page_read_ns()), "{}", dimm.page_read_ns());
@@ -127,7 +129,7 @@ fn pages_cost_what_the_profiles_say() {
     let ssd = calibrated("emulated:optane-ssd");
     near(ssd.page_read_ns(), 10_000.0);
     near(ssd.page_write_ns(ssd.writers()).unwrap(), 4096.0 / 2.1);
-    // Between two numbers of threads the smaller counts.
+    // Between two measured numbers of threads the smaller one applies.
     assert_eq!(example().page_write_ns(7), Some(4096.0 / 2.22));
     let blank = Calibration { read_latency_ns: 7.0, ..Calibration::default() };
     assert_eq!((blank.page_read_ns(), blank.page_write_ns(4)), (7.0, None));
@@ -146,7 +148,7 @@ fn golden_text() {
 }
 
 #[test]
-fn what_is_not_a_calibration_is_refused_with_its_line() {
+fn text_that_is_no_calibration_is_refused_with_its_line() {
     let text = example().to_text();
     let replaced = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
@@ -181,9 +183,9 @@ fn what_is_not_a_calibration_is_refused_with_its_line() {
     replaced("[[1, 2.92], [3, 6.45]]", "[ [1,2.92] ,[3 , 6.45],]").unwrap();
 }
 
-/// Any text is an answer, and what is read is written as it was.
+/// Damaged text is an error or a calibration that is written and read back unchanged.
 #[test]
-fn damaged_text_is_an_error_or_another_calibration() {
+fn damaged_text_is_refused_or_round_trips() {
     let (mut rng, seed) = Rng::from_env();
     let text = example().to_text().into_bytes();
     for _ in 0..2000 {

@@ -1,20 +1,20 @@
-//! A calibration as a file, and back: a little of TOML (docs/format/calibration.md).
+//! The text format of a calibration: a small subset of TOML (docs/format/calibration.md).
 
 use std::fmt::Write as _;
 
 use base::{Error, Result};
 
-use super::{Calibration, Points};
+use super::values::{Calibration, Points};
 
-/// The version this writes, and the only one it reads.
+/// The version that is written, and the only one that is read.
 const VERSION: u64 = 2;
 
-/// The longest file that is read, bytes; the most points of a curve.
+/// The longest file that is read, bytes, and the most points of a curve.
 pub(super) const BYTES_MAX: usize = 64 << 10;
 const POINTS_MAX: usize = 1024;
 
 impl Calibration {
-    /// The file's text.
+    /// The content of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("# Measured by terrace calibrate.\nversion = {VERSION}\n");
@@ -44,11 +44,10 @@ impl Calibration {
         text
     }
 
-    /// Reads what [`Calibration::to_text`] wrote, edited by hand or not.
+    /// Parses the text of [`Calibration::to_text`], edited by hand or not.
     ///
     /// # Errors
-    /// `Invalid` with the line for a name or value that is none of it, for one that is missing, and for
-    /// another version.
+    /// `Invalid`, with the line, for an unknown name, a bad value, a missing name or another version.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > BYTES_MAX {
             return Err(refused("length", format_args!("{} bytes", text.len())));
@@ -111,7 +110,7 @@ impl Calibration {
     }
 }
 
-/// All must be there.
+/// The names; all are required.
 const NAMES: [&str; 14] = [
     "version",
     "place",
@@ -129,7 +128,7 @@ const NAMES: [&str; 14] = [
     "mixed",
 ];
 
-/// Four significant digits: more were never measured.
+/// Four significant digits: measurements have no more.
 fn number(value: f64) -> String {
     let digits = if value >= 1000.0 { 0 } else { 4 };
     let text = format!("{value:.digits$}");
@@ -180,12 +179,12 @@ fn unquoted(value: &str) -> Result<String> {
 
 fn amount(value: &str) -> Result<f64> {
     let known = value.parse::<f64>().ok().filter(|value| (0.0..1e18).contains(value));
-    known.ok_or_else(|| refused("a number, not below 0", value))
+    known.ok_or_else(|| refused("a number of at least 0", value))
 }
 
-/// `[[1, 2.9], [2, 5.7]]`, x growing.
+/// A curve such as `[[1, 2.9], [2, 5.7]]`; x increases.
 fn points(value: &str) -> Result<Points> {
-    let wanted = || refused("points in order, as in [[1, 2.9], [2, 5.7]]", value);
+    let wanted = || refused("points sorted by x, as in [[1, 2.9], [2, 5.7]]", value);
     let inner = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = inner.ok_or_else(wanted)?.trim();
     let mut points = Points::new();

@@ -1,46 +1,47 @@
-//! Logical threads on a model, in virtual time: each starts its next access when its last lets it.
+//! Logical threads on a model, in virtual time: each starts its next access when its last one permits.
 //!
-//! The same on every machine, for any number of threads: what tables and calibrations are made with.
+//! The result is the same on every machine, for any number of threads. Used for tables and calibrations.
 
 use base::Rng;
 
-use super::model::{Access, Act, Model};
+use super::model::{Access, AccessKind, Model};
 use super::profile::Profile;
 
-/// What threads do.
+/// The accesses of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// How many threads.
+    /// Number of threads.
     pub threads: u32,
-    /// How they write.
-    pub write: Act,
-    /// The writes' share of accesses.
+    /// The kind of their writes.
+    pub write: AccessKind,
+    /// Share of writes among the accesses, 0 to 1.
     pub write_share: f64,
     /// Bytes of each access.
     pub len: u64,
-    /// Each thread goes through its own part in order; else anywhere, at multiples of the length.
+    /// Each thread accesses its own part in order; otherwise random multiples of the length.
     pub is_sequential: bool,
-    /// Each write is followed by a fence.
+    /// A fence follows each write.
     pub is_fenced: bool,
-    /// Each access waits for the last one to be over: latency. Else as fast as the device takes them.
+    /// Each access waits for the previous one to complete (latency); otherwise a thread goes as fast as the
+    /// device accepts accesses (bandwidth).
     pub is_dependent: bool,
-    /// Accesses of each thread.
+    /// Number of accesses of each thread.
     pub accesses: u32,
-    /// Bytes that are accessed at all.
+    /// Bytes that the accesses are spread over.
     pub span: u64,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Bytes asked for a nanosecond: GB/s.
+    /// Bytes accessed per nanosecond: GB/s.
     pub gb_per_second: f64,
-    /// The accesses' times, nanoseconds, in order of size.
+    /// Latencies of the accesses, nanoseconds, sorted.
     pub latencies_ns: Vec<f64>,
 }
 
 impl Measured {
-    /// The latency that this part of the accesses did not exceed, nanoseconds; 0 without accesses.
+    /// The latency that the fraction `part` of the accesses does not exceed, nanoseconds; 0 without accesses.
     #[must_use]
     pub fn quantile_ns(&self, part: f64) -> f64 {
         let last = self.latencies_ns.len().saturating_sub(1);
@@ -56,12 +57,12 @@ impl Measured {
     }
 }
 
-/// Runs `load` on a device of `profile` that is at rest.
+/// Runs `load` on an idle device of `profile`.
 #[must_use]
 pub fn measure(profile: &'static Profile, load: &Load) -> Measured {
     let mut model = Model::new(profile);
     let mut rng = Rng::new(3);
-    // Parts begin at whole units, and accesses with them.
+    // Parts begin at whole accesses.
     let part = load.span / u64::from(load.threads.max(1)) / load.len.max(1) * load.len.max(1);
     let part = part.max(load.len);
     let mut threads: Vec<Thread> = (0..load.threads)
@@ -80,10 +81,10 @@ pub fn measure(profile: &'static Profile, load: &Load) -> Measured {
         else {
             break;
         };
-        let act = thread.act(load);
+        let kind = thread.next_kind(load);
         let places = (load.span / load.len.max(1)).max(1);
         let at = if load.is_sequential { thread.at } else { rng.below(places) * load.len };
-        let access = Access { act, at, len: load.len, is_fenced: load.is_fenced };
+        let access = Access { kind, at, len: load.len, is_fenced: load.is_fenced };
         let number = u32::try_from(number).unwrap_or(0);
         let outcome = model.access(thread.now, number, access);
         latencies_ns.push(outcome.done - thread.now);
@@ -104,17 +105,17 @@ struct Thread {
     now: f64,
     left: u32,
     at: u64,
-    /// Writes owed to the share asked for.
+    /// Writes due according to the write share, less the writes made.
     owed: f64,
 }
 
 impl Thread {
-    fn act(&mut self, load: &Load) -> Act {
+    fn next_kind(&mut self, load: &Load) -> AccessKind {
         self.owed += load.write_share;
         if self.owed >= 1.0 {
             self.owed -= 1.0;
             return load.write;
         }
-        Act::Read
+        AccessKind::Read
     }
 }

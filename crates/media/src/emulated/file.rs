@@ -1,11 +1,11 @@
-//! A file of an emulated block device: another file, whose reads and writes take as long as the profile
-//! says.
+//! A file of an emulated block device: another file's content, with the latencies of a profile.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use base::Result;
+use base::limits::PAGE_BYTES;
 
 use super::device::Device;
 use crate::{Buf, File, Purpose};
@@ -14,7 +14,7 @@ use crate::{Buf, File, Purpose};
 pub(crate) struct EmulatedFile {
     inner: Arc<dyn File>,
     device: Arc<Device>,
-    /// Where on the device it begins, as far as the model is concerned.
+    /// The file's first byte on the model's device.
     base: u64,
 }
 
@@ -23,14 +23,14 @@ impl EmulatedFile {
         Self { inner, device, base }
     }
 
-    /// Does it at once; when it is over on the device.
+    /// Reads now. Also returns the time at which the read completes on the emulated device.
     pub(super) fn start_read(&self, at: u64, buf: Buf, purpose: Purpose) -> (f64, Buf, Result<()>) {
         let done = self.device.start(true, self.base.saturating_add(at), buf.len());
         let (buf, result) = self.inner.read(at, buf, purpose);
         (done, buf, result)
     }
 
-    /// As [`EmulatedFile::start_read`].
+    /// As [`EmulatedFile::start_read`], for a write.
     pub(super) fn start_write(
         &self,
         at: u64,
@@ -44,13 +44,7 @@ impl EmulatedFile {
 }
 
 impl File for EmulatedFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> Result<u64> {
-        self.inner.size()
-    }
+    crate::delegate!(inner: name, size, store, prepare_stores, write_ahead, set_len);
 
     fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         let (done, buf, result) = self.start_read(at, buf, purpose);
@@ -64,33 +58,17 @@ impl File for EmulatedFile {
         (buf, result)
     }
 
-    /// Through memory of the system, as on any device: what reaches the medium is the sync's.
-    fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
-        self.inner.store(at, bytes, purpose)
-    }
-
-    fn prepare_stores(&self, at: u64) {
-        self.inner.prepare_stores(at);
-    }
-
-    fn write_ahead(&self, at: u64, len: u64, purpose: Purpose) -> u64 {
-        self.inner.write_ahead(at, len, purpose)
-    }
-
-    /// One write of a unit, which waits for what was written before it.
+    /// Takes as long as a write of one unit, queued behind earlier writes. Byte stores reach the emulated
+    /// device only here: until then they are in memory of the system, as on a real device.
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        let unit = usize::try_from(self.device.profile().unit).unwrap_or(4096);
+        let unit = usize::try_from(self.device.profile().unit).unwrap_or(PAGE_BYTES);
         let done = self.device.start(false, self.base, unit);
         let result = self.inner.sync(purpose);
         self.device.wait_until(done);
         result
     }
 
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-
-    /// Itself: its queue needs the device's time, which lies no deeper.
+    /// Itself: [`EmulatedQueue`](super::queue::EmulatedQueue) needs the emulated file, not the one below.
     fn undecorated(&self) -> &dyn Any {
         self
     }

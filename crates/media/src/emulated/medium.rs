@@ -1,9 +1,9 @@
-//! Any medium as slow as a profile says: what the flash below a tier is where none is there to measure.
+//! A medium with the latencies and bandwidths of a profile: stands for a flash device that this machine
+//! does not have.
 //!
-//! The medium below should be fast, memory or files in memory: its own time is part of the wait, not
-//! added to it. Names are not slowed down.
+//! The medium below should be fast, such as files in memory: its own time counts as part of the emulated
+//! latency, not in addition to it. Operations on names are not delayed.
 
-use std::any::Any;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use base::Result;
 use super::device::{Device, Emulation};
 use super::file::EmulatedFile;
 use super::queue::EmulatedQueue;
-use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space};
+use crate::{Access, Capabilities, File, Medium, Queue};
 
-/// Files that take as long as an emulated device's.
+/// Files that take as long as those of an emulated device.
 #[derive(Debug)]
 pub struct Emulated {
     inner: Arc<dyn Medium>,
@@ -22,20 +22,20 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// The files of `inner`, on `device`, which must be one of blocks.
+    /// The files of `inner`, with the latencies of `device`, which must have the profile of a block device.
     #[must_use]
     pub fn new(inner: Arc<dyn Medium>, device: Arc<Device>) -> Self {
         Self { inner, device }
     }
 
-    /// What the emulation did so far.
+    /// Counters of the emulation so far.
     #[must_use]
     pub fn emulation(&self) -> Emulation {
         self.device.emulation()
     }
 
     fn file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
-        // Files lie apart, wherever that is.
+        // A hash of the name places each file elsewhere on the model's device.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(inner.name());
         let base = hash >> 20 << 12;
         Arc::new(EmulatedFile::new(inner, Arc::clone(&self.device), base))
@@ -43,6 +43,8 @@ impl Emulated {
 }
 
 impl Medium for Emulated {
+    crate::delegate!(inner: remove, rename, link, list, space, sync_names, lock, undecorated);
+
     fn capabilities(&self) -> Capabilities {
         let profile = self.device.profile();
         Capabilities { backend: profile.backend, ..self.inner.capabilities() }
@@ -56,39 +58,7 @@ impl Medium for Emulated {
         self.inner.open(name, access).map(|file| self.file(file))
     }
 
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
-        self.inner.link(name, to)
-    }
-
-    fn list(&self) -> Result<Vec<Listing>> {
-        self.inner.list()
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        self.inner.space()
-    }
-
-    fn sync_names(&self, names: &[&str]) -> Result<()> {
-        self.inner.sync_names(names)
-    }
-
-    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock()
-    }
-
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         Ok(Box::new(EmulatedQueue::new(Arc::clone(&self.device), depth)))
-    }
-
-    fn undecorated(&self) -> &dyn Any {
-        self.inner.undecorated()
     }
 }

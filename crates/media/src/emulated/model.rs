@@ -1,59 +1,59 @@
-//! How long an access takes, given the profile and what happened before.
+//! How long an access takes, given the profile and the earlier accesses.
 //!
-//! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that
-//! moves bytes at the bandwidth of as many threads as were active lately, first come first served; a
-//! medium on which reads and writes meet has both servers busy with either. Short writes gather in a
-//! [`Combining`](super::combining) buffer. Around a server's work stand the latency of a single access,
+//! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that moves
+//! bytes at the bandwidth for the number of recently active threads, first come, first served; on a medium
+//! that serves reads and writes together, both servers are busy with either. Short writes gather in a
+//! [`Combining`](super::combining) buffer. Added to the server's time are the latency of a single access,
 //! longer for reads while the device is busy writing, and the tail.
 //!
-//! Invariant: times never go back if the callers' do not. Cost: a microsecond or less an access; the state
-//! is a few kilobytes.
+//! Invariant: times do not decrease if the callers' times do not. Cost: at most a microsecond an access; the
+//! state is a few kilobytes.
 
 use super::combining::Combining;
 use super::curve;
-use super::profile::{Kind, Path, Profile};
-use super::tail::Tails;
+use super::profile::{AccessProfile, Kind, Profile};
+use super::tail::TailState;
 
-/// What is done.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Bytes are read.
+pub enum AccessKind {
+    /// A read.
     Read,
-    /// Bytes are written past the processor's caches.
+    /// A write that bypasses the processor's caches.
     Store,
-    /// Bytes are written through the caches and their lines written back.
+    /// A write through the caches, with its lines flushed.
     Flushed,
 }
 
 /// One access of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// What is done.
-    pub act: Act,
-    /// The first byte.
+    /// Its kind.
+    pub kind: AccessKind,
+    /// The offset of the first byte.
     pub at: u64,
-    /// How many bytes.
+    /// The length, bytes.
     pub len: u64,
-    /// The thread waits until what it wrote has arrived.
+    /// The thread waits until its writes have arrived.
     pub is_fenced: bool,
 }
 
-/// When an access is over, nanoseconds.
+/// The times at which an access ends, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The thread may start its next access, if that does not depend on this one.
     pub next: f64,
-    /// What was read is there; what was written has arrived.
+    /// The read data is there, or the written data has arrived.
     pub done: f64,
 }
 
-/// Threads that ended an access longer ago are not counted, nanoseconds.
+/// A thread is active for this long after its last access, nanoseconds.
 const RECENT_NS: f64 = 10_000.0;
 
-/// The most threads that are told apart.
+/// The most active threads that are counted.
 const THREADS_MAX: usize = 64;
 
-/// Units that a write may be behind before its caller waits, as the device takes them in.
+/// Units of writes that the device accepts before a caller waits.
 const BACKLOG_UNITS: f64 = 8.0;
 
 /// Weight of one access in the mix of reads and writes.
@@ -67,16 +67,17 @@ struct Last {
     end: u64,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 struct Server {
-    /// Busy until then.
+    /// Busy until this time.
     free: f64,
     last: Vec<Last>,
 }
 
 impl Server {
-    /// How many threads count at `now`, `thread` among them, and where that one's last access ended.
+    /// Returns the number of active threads at `now`, including `thread`, and the end of `thread`'s last
+    /// access.
     fn arrive(&mut self, now: f64, thread: u32) -> (f64, Option<u64>) {
         let end = self.last.iter().find(|last| last.thread == thread).map(|last| last.end);
         self.last.retain(|last| last.thread != thread && last.done >= now - RECENT_NS);
@@ -87,24 +88,24 @@ impl Server {
     }
 }
 
-/// A device's state.
+/// The state of a device.
 #[derive(Debug)]
 pub struct Model {
     profile: &'static Profile,
     reads: Server,
     writes: Server,
     combining: Combining,
-    tails: Option<Tails>,
+    tails: Option<TailState>,
     units_written: u64,
-    /// The writes' share of the bytes moved lately; not a number before the first.
+    /// Recent share of writes among the bytes moved; NaN before the first access.
     write_share: f64,
-    /// The part of the time that writes keep it busy, as of `busy_at`.
+    /// Share of the time that the device is busy writing, at the time `busy_at`.
     write_busy: f64,
     busy_at: f64,
 }
 
 impl Model {
-    /// A device at rest.
+    /// An idle device.
     #[must_use]
     pub fn new(profile: &'static Profile) -> Self {
         Self {
@@ -112,7 +113,7 @@ impl Model {
             reads: Server::default(),
             writes: Server::default(),
             combining: Combining::new(profile.unit, profile.combining_units),
-            tails: profile.tail.map(Tails::new),
+            tails: profile.tail.map(TailState::new),
             units_written: 0,
             write_share: f64::NAN,
             write_busy: 0.0,
@@ -120,47 +121,48 @@ impl Model {
         }
     }
 
-    /// The constants.
+    /// The constants of the device.
     #[must_use]
     pub const fn profile(&self) -> &'static Profile {
         self.profile
     }
 
-    /// Units that the medium wrote so far.
+    /// Units that the medium has written.
     #[must_use]
     pub const fn units_written(&self) -> u64 {
         self.units_written
     }
 
-    /// How long an access at `now` would wait for others, nanoseconds.
+    /// Time that an access at `now` would wait for earlier ones, nanoseconds.
     #[must_use]
     pub fn queued(&self, now: f64) -> f64 {
         (self.reads.free.max(self.writes.free) - now).max(0.0)
     }
 
-    /// Starts `access` of `thread` at `now`; when it is over.
+    /// Starts `access` of `thread` at `now`. Returns when it ends.
     pub fn access(&mut self, now: f64, thread: u32, access: Access) -> Outcome {
         let profile = self.profile;
-        let is_read = access.act == Act::Read;
-        let path = match access.act {
-            Act::Read => &profile.read,
-            Act::Store => &profile.store,
-            Act::Flushed => &profile.flushed,
+        let is_read = access.kind == AccessKind::Read;
+        let path = match access.kind {
+            AccessKind::Read => &profile.read,
+            AccessKind::Store => &profile.store,
+            AccessKind::Flushed => &profile.flushed,
         };
         let server = if is_read { &mut self.reads } else { &mut self.writes };
         let (threads, end) = server.arrive(now, thread);
         let is_sequential = end == Some(access.at);
-        let units = match access.act {
-            Act::Read => units_read(profile.unit, end, access),
-            Act::Store | Act::Flushed => self.combining.write(access.at, access.len),
+        let units = match access.kind {
+            AccessKind::Read => units_read(profile.unit, end, access),
+            AccessKind::Store | AccessKind::Flushed => self.combining.write(access.at, access.len),
         };
         self.units_written += if is_read { 0 } else { units };
-        // Of accesses to memory the curve is that of random ones.
+        // For memory the size curve was measured with random accesses.
         let is_curved = profile.kind == Kind::Block || !is_sequential;
         let sizes = if is_curved { path.sizes } else { &[] };
         let size = curve::at_len(sizes, access.len.max(1) as f64);
         let bandwidth =
             curve::at(path.threads, threads) * size * self.mixed(is_read, access.len, now);
+        base::invariant!(bandwidth > 0.0, "a device has a bandwidth for every access");
         let service = (units * profile.unit) as f64 / bandwidth;
         let free = match profile.mixed {
             Some(_) => self.reads.free.max(self.writes.free),
@@ -170,7 +172,7 @@ impl Model {
         let start = free.max(now);
         let latency = if is_sequential { path.sequential_ns } else { path.latency_ns };
         let outcome = if is_read {
-            // The latency is that of a first unit, its way included.
+            // The latency includes the transfer of the first unit.
             let first = profile.unit as f64 / curve::at(path.threads, 1.0) / size;
             let rest = match profile.kind {
                 Kind::Memory => (access.len.saturating_sub(profile.unit)) as f64 / bandwidth,
@@ -181,14 +183,16 @@ impl Model {
         } else {
             self.write_outcome(path, access, latency, now, start, service, bandwidth)
         };
-        self.note(is_read, thread, access, start, service, outcome);
+        let is_ordered = outcome.done >= now && outcome.next >= now;
+        base::invariant!(is_ordered, "an access ends after it begins");
+        self.record(is_read, thread, access, start, service, outcome);
         outcome
     }
 
     #[expect(clippy::too_many_arguments, reason = "one formula in two halves")]
     fn write_outcome(
         &mut self,
-        path: &Path,
+        path: &AccessProfile,
         access: Access,
         latency: f64,
         now: f64,
@@ -201,7 +205,7 @@ impl Model {
         let profile = self.profile;
         let backlog = BACKLOG_UNITS * profile.unit as f64 / bandwidth;
         if access.is_fenced && !path.fenced.is_empty() {
-            // A thread that fences gets on no faster than one alone with the device would.
+            // A thread that fences is no faster than if it had the device alone.
             let alone = len / curve::at_len(path.fenced, len);
             let known = path.fenced_ns.last().map_or(len, |(longest, _)| *longest);
             let latency = curve::at_len(path.fenced_ns, len) + (len - known).max(0.0) / bandwidth;
@@ -219,11 +223,11 @@ impl Model {
         Outcome { next: start + service + more, done: now + latency + rest + more }
     }
 
-    /// What is left of the bandwidth where reads and writes meet, and takes this access into account.
+    /// The share of the bandwidth that is left while reads and writes are mixed. Counts this access.
     fn mixed(&mut self, is_read: bool, len: u64, now: f64) -> f64 {
         let Some(mixed) = &self.profile.mixed else { return 1.0 };
         let now_share = if is_read { 0.0 } else { 1.0 };
-        // By bytes: a long access counts as that many units.
+        // Weighted by bytes: a long access counts as several units.
         let weight =
             (MIX_WEIGHT * (len as f64 / self.profile.unit as f64).clamp(0.25, 16.0)).min(0.5);
         self.write_share = match self.write_share.is_nan() {
@@ -237,7 +241,7 @@ impl Model {
         one + (many - one) * part
     }
 
-    /// Threads active in either direction.
+    /// Number of threads active in either direction.
     fn threads(&self, now: f64) -> f64 {
         let all = self.reads.last.iter().chain(&self.writes.last);
         let recent = all.filter(|last| last.done >= now - RECENT_NS);
@@ -245,13 +249,14 @@ impl Model {
         f64::from(threads.count_ones().max(1))
     }
 
-    /// How much longer a read takes while writes keep the device busy.
+    /// The factor on a read's latency while writes keep the device busy.
     fn loaded(&mut self, now: f64) -> f64 {
         let Some(mixed) = &self.profile.mixed else { return 1.0 };
         curve::at(mixed.loaded, self.write_busy * decay(now - self.busy_at))
     }
 
-    fn note(
+    /// Records an access in the state of the device.
+    fn record(
         &mut self,
         is_read: bool,
         thread: u32,
@@ -261,12 +266,12 @@ impl Model {
         outcome: Outcome,
     ) {
         let free = start + service;
-        let meet = self.profile.mixed.is_some();
+        let is_shared = self.profile.mixed.is_some();
         let server = if is_read { &mut self.reads } else { &mut self.writes };
         server.free = free;
         let end = access.at.saturating_add(access.len);
         server.last.push(Last { thread, done: outcome.done.max(outcome.next), end });
-        if meet {
+        if is_shared {
             (self.reads.free, self.writes.free) = (free, free);
         }
         if !is_read {
@@ -276,12 +281,13 @@ impl Model {
     }
 }
 
-/// What is left of a running mean after `elapsed` nanoseconds.
+/// The weight left of a running mean after `elapsed` nanoseconds.
 fn decay(elapsed: f64) -> f64 {
     (-elapsed.max(0.0) / RECENT_NS).exp()
 }
 
-/// Units that a read has the medium read: all it touches, but for the one the thread's last read ended in.
+/// Units that the medium reads for a read: all that it touches, except the one in which the thread's last
+/// read ended.
 const fn units_read(unit: u64, last_end: Option<u64>, access: Access) -> u64 {
     let len = if access.len == 0 { 1 } else { access.len };
     let (first, last) = (access.at / unit, access.at.saturating_add(len - 1) / unit);

@@ -1,6 +1,6 @@
-//! What is known of a device: constants, each with its source in the profile's own file.
+//! The constants of a device. Each profile gives the source of its constants in its own file.
 
-/// How a device is reached.
+/// How a device is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Loads and stores.
@@ -9,90 +9,81 @@ pub enum Kind {
     Block,
 }
 
-/// Reads, or one way to write. Curves are points in order of x, straight between them.
+/// Constants of reads, or of one kind of write. Curves are lists of points sorted by x, linear in between.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
-    /// A short access at rest, nanoseconds: for memory 64 B, for blocks one unit, all included.
+pub struct AccessProfile {
+    /// Latency of a short access on an idle device, nanoseconds: of 64 B for memory, of one unit for blocks.
     pub latency_ns: f64,
-    /// The same where it goes on behind the thread's last one.
+    /// The same for an access that continues the thread's last one.
     pub sequential_ns: f64,
-    /// Bandwidth against the number of threads, GB/s, at the best access size.
+    /// Bandwidth by number of threads, GB/s, at the best access size.
     pub threads: &'static [(f64, f64)],
-    /// What the unit and the write-combining buffer leave to explain: the part of that bandwidth
-    /// against the access size, bytes. Of memory, for random accesses only.
+    /// Factor on that bandwidth by access size, bytes, on top of the effects of the unit and of the
+    /// write-combining buffer. For memory: random accesses only.
     pub sizes: &'static [(f64, f64)],
-    /// Latency against size of a write followed by a fence, nanoseconds, at rest. Empty: the latency
-    /// above and the bandwidth.
+    /// Latency of a write followed by a fence, by size, nanoseconds, on an idle device. Empty: computed from
+    /// the latency and the bandwidth above.
     pub fenced_ns: &'static [(f64, f64)],
-    /// Bandwidth of one thread against size where each write is followed by a fence, GB/s. Empty: no
-    /// different.
+    /// Bandwidth of one thread by size if a fence follows each write, GB/s. Empty: as without fences.
     pub fenced: &'static [(f64, f64)],
 }
 
-/// Reads and writes in each other's way.
+/// How reads and writes slow each other down.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixed {
-    /// Total bandwidth as a part of what each alone would give one after the other, against the
-    /// writes' share of bytes; for one thread, and for as many as [`Mixed::many_threads`].
+pub struct Interference {
+    /// Total bandwidth relative to running reads and writes one after the other, by the writes' share of
+    /// bytes: for one thread.
     pub one: &'static [(f64, f64)],
-    /// As above.
+    /// The same for [`Interference::many_threads`] threads.
     pub many: &'static [(f64, f64)],
     /// The threads of the second curve.
     pub many_threads: f64,
-    /// A read's latency as a multiple, against the part of the time that writes keep the device busy.
+    /// Factor on a read's latency, by the share of the time that the device is busy writing.
     pub loaded: &'static [(f64, f64)],
 }
 
-/// Rare long writes.
+/// Rare slow writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail {
-    /// Of this many writes one takes `slow_ns` more.
+    /// One write in this many takes `slow_ns` longer.
     pub slow_one_in: u64,
-    /// See above.
+    /// Added latency, nanoseconds.
     pub slow_ns: f64,
-    /// Of this many writes one takes `rare_ns` more.
+    /// One write in this many takes `rare_ns` longer.
     pub rare_one_in: u64,
-    /// See above.
+    /// Added latency, nanoseconds.
     pub rare_ns: f64,
-    /// Writes are looked at in groups of this many.
+    /// Wear is evaluated for groups of this many writes.
     pub wear_writes: u64,
-    /// The next group's first write takes this much more, from the least to the most, where this part
-    /// of the group, or a larger one, went to one place of `wear_bytes`: (part, nanoseconds), in order
-    /// of parts.
+    /// Added latency of the first write after a group in which one region of `wear_bytes` got a large part of
+    /// the writes: (least part, (least, most nanoseconds)), sorted by part; the last entry that is reached
+    /// applies.
     pub wear: &'static [(f64, (f64, f64))],
-    /// See above.
+    /// Size of a region for wear, bytes.
     pub wear_bytes: u64,
 }
 
-/// A device's constants.
+/// The constants of a device.
 #[derive(Debug)]
 pub struct Profile {
     /// The name in `emulated:NAME`.
     pub name: &'static str,
     /// The name for statistics.
     pub backend: &'static str,
-    /// How it is reached.
+    /// How it is accessed.
     pub kind: Kind,
-    /// What the medium reads and writes at once, bytes: less costs as much.
+    /// The least that the medium reads or writes, bytes: a shorter access costs as much.
     pub unit: u64,
     /// Reads.
-    pub read: Path,
-    /// Writes; to memory, ones that bypass the processor's caches.
-    pub store: Path,
-    /// Stores through the caches, lines written back one by one; to blocks as [`Profile::store`].
-    pub flushed: Path,
-    /// Units of the write-combining buffer; 0 for none.
+    pub read: AccessProfile,
+    /// Writes; for memory, writes that bypass the processor's caches.
+    pub store: AccessProfile,
+    /// Stores through the caches whose lines are flushed one by one; for blocks as [`Profile::store`].
+    pub flushed: AccessProfile,
+    /// Capacity of the write-combining buffer, units; 0 for none.
     pub combining_units: usize,
-    /// None where reads and writes do not meet.
-    pub mixed: Option<Mixed>,
-    /// None where writes have no tail.
+    /// None if reads and writes do not slow each other down.
+    pub mixed: Option<Interference>,
+    /// None if writes have no tail.
     pub tail: Option<Tail>,
-}
-
-impl Profile {
-    /// The profile called `name`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<&'static Self> {
-        super::PROFILES.iter().copied().find(|profile| profile.name == name)
-    }
 }

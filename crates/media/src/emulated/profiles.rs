@@ -1,4 +1,4 @@
-//! The profiles there are, each in a file with its sources.
+//! The list of profiles, each in a file with its sources.
 
 mod cxl_dram;
 mod nvme;
@@ -6,7 +6,7 @@ mod optane_dimm;
 mod optane_dimm_x6;
 mod optane_ssd;
 
-use super::Profile;
+use super::profile::Profile;
 
 /// Every profile.
 pub const PROFILES: [&Profile; 5] = [
@@ -16,3 +16,11 @@ pub const PROFILES: [&Profile; 5] = [
     &optane_ssd::PROFILE,
     &nvme::PROFILE,
 ];
+
+impl Profile {
+    /// The profile called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROFILES.iter().copied().find(|profile| profile.name == name)
+    }
+}

@@ -1,5 +1,5 @@
-//! The queue of an emulated block device: an operation is carried out as it is submitted, and complete when
-//! its time has come.
+//! The queue of an emulated block device: an operation takes effect when it is submitted, and completes
+//! when its emulated time is over.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::{Completion, Op, Queue, Refused, Request, check};
 /// Operations in flight for one thread.
 pub(crate) struct EmulatedQueue {
     device: Arc<Device>,
-    /// With when they are over, the first first.
+    /// Completions with their times, earliest first.
     running: VecDeque<(f64, Completion)>,
     depth: usize,
 }
 
 impl EmulatedQueue {
-    /// At least one operation deep.
+    /// A queue for `depth` operations, at least one.
     pub(crate) fn new(device: Arc<Device>, depth: usize) -> Self {
         Self { device, running: VecDeque::new(), depth: depth.max(1) }
     }
@@ -37,19 +37,23 @@ impl Queue for EmulatedQueue {
             (None, op) => (0.0, op.into_buf(), Err(check::foreign(file.name()))),
         };
         let place = self.running.partition_point(|(other, _)| *other <= done);
+        base::invariant!(done.is_finite(), "an emulated operation ends");
         self.running.insert(place, (done, Completion { token, buf, result }));
         Ok(())
     }
 
-    /// All whose time has come, and as many more as are waited for.
+    /// Returns the operations that are due, and waits for more until there are `least`.
     fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
-        if let Some(last) = least.min(self.running.len()).checked_sub(1) {
-            let (done, _) = self.running.get(last).map_or((0.0, ()), |(done, _)| (*done, ()));
-            self.device.wait_until(done);
+        let wanted = least.min(self.running.len());
+        if let Some((done, _)) = wanted.checked_sub(1).and_then(|last| self.running.get(last)) {
+            self.device.wait_until(*done);
         }
-        let now = self.device.moment();
-        let over = self.running.partition_point(|(done, _)| *done <= now);
-        let over = over.max(least.min(self.running.len()));
+        debug_assert!(
+            self.running.iter().is_sorted_by(|(one, _), (next, _)| one <= next),
+            "running operations are ordered by their end"
+        );
+        let now = self.device.now_ns();
+        let over = self.running.partition_point(|(done, _)| *done <= now).max(wanted);
         out.extend(self.running.drain(..over).map(|(_, completion)| completion));
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Waiting until a moment, far more exactly than a sleep: one of a microsecond takes eighty here and
-//! there.
+//! Waiting until a time, far more precisely than a sleep: a sleep of a microsecond takes 80 us on some
+//! systems.
 //!
-//! Nanoseconds of added memory latency are spun away, as a load that waits for memory holds its core.
-//! Whoever waits for a block gives its core to others as long as it does.
+//! A wait for emulated memory spins, as a load that waits for memory occupies its core. A wait for an
+//! emulated block device yields the core to other threads.
 
 use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Sleeps end up to this much late; nobody sleeps for less than this plus a little.
+/// Sleeps end up to this much late, so that no sleep is shorter than this.
 const SLEEP_LATE: Duration = Duration::from_micros(300);
 
-/// Spins until `deadline`; the processor time that this thread burnt, at most: whoever is interrupted looks
-/// at the clock late, and the clock of its own time costs as much as what is waited for.
+/// Spins until `deadline`. Returns an upper bound on the CPU time spent: an interrupted thread reads the
+/// clock late, and reading its CPU clock would take as long as the waits themselves.
 pub(super) fn spin_until(deadline: Instant) -> Duration {
     let start = Instant::now();
     while Instant::now() < deadline {
@@ -23,13 +23,13 @@ pub(super) fn spin_until(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(start)
 }
 
-/// Lets other threads run until `deadline`; the processor time that this thread burnt.
+/// Lets other threads run until `deadline`. Returns the CPU time that this thread spent.
 pub(super) fn yield_until(deadline: Instant) -> Duration {
     let mut now = Instant::now();
     if now >= deadline {
         return Duration::ZERO;
     }
-    let before = own_processor_time();
+    let before = thread_cpu_time();
     while now < deadline {
         match (deadline - now).checked_sub(SLEEP_LATE).filter(|rest| *rest > SLEEP_LATE) {
             Some(rest) => sleep(rest),
@@ -37,11 +37,11 @@ pub(super) fn yield_until(deadline: Instant) -> Duration {
         }
         now = Instant::now();
     }
-    own_processor_time().saturating_sub(before)
+    thread_cpu_time().saturating_sub(before)
 }
 
-/// Processor time of the calling thread.
-fn own_processor_time() -> Duration {
+/// CPU time of the calling thread.
+fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))

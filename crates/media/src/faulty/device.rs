@@ -1,22 +1,22 @@
-//! The state of a faulty device: its platter, its rules, and the moment it is frozen.
+//! The state of a faulty device: its content, its rules, and the point at which its power is cut.
 
 use base::{Error, Result, Rng, format_bytes};
 
-use super::platter::{Inode, NameChange, Platter};
+use super::platter::{Inode, NameChange, Platter, SECTOR_BYTES};
 use super::rule::{Fault, OpKind, Rule};
 use crate::{MemoryMedium, Pace, Purpose};
 
-/// When the power is cut: what happens later changes nothing of what a crash leaves.
+/// The point at which the power is cut: no later change is in a crash image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freeze {
-    /// As the sync of a file or of the names begins, after this many were done.
+    /// At the beginning of a sync of a file or of the names, after this many syncs.
     AtSync(u64),
-    /// During the change of content or names after this many were done: it is the last one that
-    /// may survive.
+    /// During a change of content or names, after this many changes. This change is the last one that may
+    /// survive.
     AtChange(u64),
 }
 
-/// Everything under the device's one lock.
+/// The state behind the device's one lock.
 pub(super) struct Device {
     pub(super) platter: Platter,
     pub(super) frozen: Option<Platter>,
@@ -30,38 +30,38 @@ pub(super) struct Device {
     pub(super) pace: Pace,
 }
 
-/// What becomes of an operation.
+/// The outcome that the rules give an operation.
 pub(super) enum Verdict {
-    /// It is done as asked.
-    Go,
-    /// It meets this fault.
+    /// It is performed as requested.
+    Proceed,
+    /// It gets this fault.
     Fault(Fault),
 }
 
 impl Device {
-    /// What a rule does to this operation. A delay is waited for here, and holds up every other
-    /// operation as a stalled device does.
+    /// Applies the rules to an operation. Waits for a delay here, with the lock held: every other operation
+    /// waits too, as at a stalled device.
     pub(super) fn verdict(&mut self, on: OpKind, name: &str, purpose: Option<Purpose>) -> Verdict {
-        // The first rule that strikes wins; the later ones do not see the operation.
+        // The first rule that strikes wins; later rules do not count the operation.
         let fault = self.rules.iter_mut().find_map(|rule| rule.strike(on, name, purpose));
-        let Some(fault) = fault else { return Verdict::Go };
+        let Some(fault) = fault else { return Verdict::Proceed };
         self.struck += 1;
         if let Fault::Delay(time) = fault {
             self.pace.wait(time);
-            return Verdict::Go;
+            return Verdict::Proceed;
         }
         Verdict::Fault(fault)
     }
 
     pub(super) fn fault_names(&mut self, name: &str) -> Result<()> {
         match self.verdict(OpKind::Names, name, None) {
-            Verdict::Go => Ok(()),
+            Verdict::Proceed => Ok(()),
             Verdict::Fault(Fault::NoSpace) => Err(full(name)),
             Verdict::Fault(_) => Err(failed("names", name)),
         }
     }
 
-    /// `NoSpace` where `more` bytes are over the capacity.
+    /// `NoSpace` if `more` bytes would exceed the capacity.
     pub(super) fn reserve(&self, name: &str, more: u64) -> Result<()> {
         let (used, capacity) = (self.platter.used(), self.capacity.unwrap_or(u64::MAX));
         if more == 0 || used.saturating_add(more) <= capacity {
@@ -77,7 +77,7 @@ impl Device {
         self.changed();
     }
 
-    /// Writes, as the rules have it.
+    /// Writes `bytes`, with the fault of the first rule that strikes.
     pub(super) fn write(
         &mut self,
         name: &str,
@@ -90,9 +90,9 @@ impl Device {
         let end = crate::check::end(name, at, bytes.len())?;
         self.reserve(name, end.saturating_sub(self.platter.size(inode)))?;
         let result = match self.verdict(OpKind::Write, name, Some(purpose)) {
-            Verdict::Go => self.platter.write(name, inode, at, bytes, is_store),
+            Verdict::Proceed => self.platter.write(name, inode, at, bytes, is_store),
             Verdict::Fault(Fault::Io) => {
-                self.write_some(name, inode, at, bytes)?;
+                self.write_some_sectors(name, inode, at, bytes)?;
                 Err(failed("write", name).at(format_args!("offset {at}")))
             }
             Verdict::Fault(Fault::NoSpace) => {
@@ -100,7 +100,7 @@ impl Device {
                 self.platter.write(name, inode, at, half, is_store)?;
                 Err(full(name).at(format_args!("offset {at}")))
             }
-            Verdict::Fault(Fault::Torn) => self.write_some(name, inode, at, bytes),
+            Verdict::Fault(Fault::Torn) => self.write_some_sectors(name, inode, at, bytes),
             Verdict::Fault(Fault::Misdirected { name: other, at }) => {
                 let target = other.as_deref().map_or(Some(inode), |other| self.platter.find(other));
                 let target = target.ok_or_else(|| crate::check::missing(name))?;
@@ -117,11 +117,18 @@ impl Device {
         result
     }
 
-    /// Writes each sector or not.
-    fn write_some(&mut self, name: &str, inode: Inode, at: u64, bytes: &[u8]) -> Result<()> {
-        for (number, sector) in bytes.chunks(512).enumerate() {
+    /// Writes a random half of the sectors.
+    fn write_some_sectors(
+        &mut self,
+        name: &str,
+        inode: Inode,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             if self.rng.one_in(2) {
-                self.platter.write(name, inode, at + number as u64 * 512, sector, false)?;
+                let sector_at = at + (number * SECTOR_BYTES) as u64;
+                self.platter.write(name, inode, sector_at, sector, false)?;
             }
         }
         Ok(())
@@ -135,9 +142,9 @@ impl Device {
     }
 
     pub(super) fn sync(&mut self, name: &str, inode: Inode, purpose: Purpose) -> Result<()> {
-        self.syncing();
+        self.begin_sync();
         match self.verdict(OpKind::Sync, name, Some(purpose)) {
-            Verdict::Go => self.platter.sync(inode),
+            Verdict::Proceed => self.platter.sync(inode),
             Verdict::Fault(Fault::Lost) => {}
             Verdict::Fault(_) => {
                 let seen = self.rng.one_in(2);
@@ -149,7 +156,7 @@ impl Device {
     }
 
     pub(super) fn sync_names(&mut self) -> Result<()> {
-        self.syncing();
+        self.begin_sync();
         let result = self.fault_names("directory");
         match result {
             Ok(()) => self.platter.sync_names(),
@@ -158,15 +165,15 @@ impl Device {
         result
     }
 
-    /// Called as a sync begins.
-    fn syncing(&mut self) {
+    /// Counts a sync, and cuts the power if this is the point.
+    fn begin_sync(&mut self) {
         if self.freeze == Some(Freeze::AtSync(self.syncs)) {
             self.freeze_now();
         }
         self.syncs += 1;
     }
 
-    /// Called when a change was made.
+    /// Counts a change that was made, and cuts the power if this is the point.
     pub(super) fn changed(&mut self) {
         if self.freeze == Some(Freeze::AtChange(self.changes)) {
             self.freeze_now();
@@ -179,7 +186,7 @@ impl Device {
         self.frozen = Some(self.platter.clone());
     }
 
-    /// What a crash is drawn from.
+    /// The content that crash images are drawn from.
     pub(super) fn remains(&self) -> &Platter {
         self.frozen.as_ref().unwrap_or(&self.platter)
     }
@@ -197,7 +204,7 @@ pub(super) fn flip_any(bytes: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// The device's own refusal, as the operating system words it.
+/// An I/O error of the device, worded as the operating system words it.
 pub(super) fn failed(what: &'static str, name: &str) -> Error {
     const EIO: i32 = 5;
     Error::io(what, name, std::io::Error::from_raw_os_error(EIO))

@@ -1,15 +1,15 @@
-//! What is on a simulated flash device: what a power cut leaves, and what may be lost by it.
+//! The content of a simulated flash device: as seen by readers, as durable, and the changes in between.
 //!
-//! Every change is visible at once and pending until its file, or the names, are synced. A crash
-//! draws, for every pending change on its own, whether it survived:
+//! Every change is visible at once, and pending until its file, or the names, are synced. A crash decides
+//! for every pending change by itself whether it survives:
 //!
-//! - a write is kept, lost, or torn: each 512-byte sector of it survives or not by itself. A
-//!   sector is written whole, so that where a later change of it survives, the earlier ones of the
-//!   same sector do too; an unsynced byte store may be cut within its last sector;
-//! - a length is that after any of the pending changes, whatever became of their content: content
-//!   past it is gone, content missing before it is zeros, or what was there before;
-//! - a create, rename or remove survives or not, but never without the earlier ones that touched
-//!   one of its names, unless these were lost by a sync of the names that failed.
+//! - A write survives, is lost, or is torn: each of its 512-byte sectors survives or not by itself. A sector
+//!   is written whole: if a later change of a sector survives, the earlier changes of that sector do too.
+//!   Only an unsynced byte store may be cut within its last sector.
+//! - The length is the one after some pending change, whichever content survived. Content past that length
+//!   is gone; content missing below it is zeros, or the content before the change.
+//! - A create, rename or remove survives or not, but not without the earlier changes of its names, except
+//!   those that a failed sync of names lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ use base::{Result, Rng};
 
 use crate::{MemoryMedium, memory};
 
-/// The unit that a device writes whole, bytes.
-const SECTOR_BYTES: usize = 512;
+/// The unit that a device writes atomically, bytes.
+pub(super) const SECTOR_BYTES: usize = 512;
 
-/// A file, whatever its name.
+/// A file, independent of its name.
 pub(super) type Inode = u64;
 
-/// The device's content.
+/// Files and names, visible and durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Platter {
     files: BTreeMap<Inode, Content>,
@@ -36,29 +36,29 @@ pub(super) struct Platter {
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
     Create(String, Inode),
-    /// From, to, and which file: the new name is one of its own, whatever became of the old one.
+    /// Old name, new name and file; the file, because a failed sync of names may have lost the old name.
     Rename(String, String, Inode),
     Remove(String),
 }
 
-/// One file's content: as seen, and as surely there after a crash.
+/// One file's content: visible, durable, and the pending changes between the two.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Change>,
-    /// Open handles; an unnamed file lives as long as it has some.
+    /// Open handles; an unnamed file exists until it has none.
     handles: usize,
 }
 
-/// A change of content that is not synced.
+/// An unsynced change of content.
 #[derive(Clone, Debug)]
 struct Change {
     at: usize,
     bytes: Vec<u8>,
-    /// The file's length after it.
+    /// The file's length after the change.
     len: usize,
-    /// A byte store, which may be cut anywhere.
+    /// A byte store: a crash may cut it at any byte.
     is_store: bool,
 }
 
@@ -76,16 +76,18 @@ impl Platter {
         self.visible(inode).len() as u64
     }
 
-    /// Bytes of all named files.
+    /// Bytes of all files with a name.
     pub(super) fn used(&self) -> u64 {
         self.names.values().map(|inode| self.size(*inode)).sum()
     }
 
     pub(super) fn visible(&self, inode: Inode) -> &[u8] {
-        self.files.get(&inode).map(|file| &*file.visible).unwrap_or_default()
+        let file = self.files.get(&inode);
+        base::invariant!(file.is_some(), "a file exists as long as it has a handle or a name");
+        file.map(|file| &*file.visible).unwrap_or_default()
     }
 
-    /// A new file of `len` zeros under `name`.
+    /// Creates a file of `len` zeros.
     pub(super) fn create(&mut self, name: &str, len: usize) -> Inode {
         self.last_inode += 1;
         let inode = self.last_inode;
@@ -100,7 +102,7 @@ impl Platter {
         self.pending_names.push(change);
     }
 
-    /// A file that was there, synced, from the start.
+    /// Adds a file with durable content and name.
     pub(super) fn put_durable(&mut self, name: &str, content: Vec<u8>) {
         self.last_inode += 1;
         let file = Content { visible: content.clone(), durable: content, ..Content::default() };
@@ -109,13 +111,14 @@ impl Platter {
         self.durable_names.insert(name.to_owned(), self.last_inode);
     }
 
-    /// A copy of a file as it is, with what is pending of it.
+    /// A copy of a file's content, visible, durable and pending.
     pub(super) fn content(&self, inode: Inode) -> Content {
-        let content = self.files.get(&inode).cloned().unwrap_or_default();
-        Content { handles: 0, ..content }
+        let file = self.files.get(&inode);
+        base::invariant!(file.is_some(), "a linked file has a name");
+        Content { handles: 0, ..file.cloned().unwrap_or_default() }
     }
 
-    /// A file of another platter's content under `name`: a second name, which is pending.
+    /// Adds a file with another device's content: a hard link. Its name is pending.
     pub(super) fn adopt(&mut self, name: &str, content: Content) {
         self.last_inode += 1;
         self.files.insert(self.last_inode, content);
@@ -130,7 +133,7 @@ impl Platter {
         bytes: &[u8],
         is_store: bool,
     ) -> Result<()> {
-        let Some(file) = self.files.get_mut(&inode) else { return Ok(()) };
+        let Some(file) = self.open_file(inode) else { return Ok(()) };
         if bytes.is_empty() {
             return Ok(());
         }
@@ -141,37 +144,38 @@ impl Platter {
     }
 
     pub(super) fn set_len(&mut self, inode: Inode, len: usize) {
-        let Some(file) = self.files.get_mut(&inode) else { return };
-        // What is cut off may be seen as zeros once the file grows again.
+        let Some(file) = self.open_file(inode) else { return };
+        // Bytes that were cut off may be zeros when the file grows again.
         let cut = file.visible.len().saturating_sub(len);
         file.visible.resize(len, 0);
         file.pending.push(Change { at: len, bytes: vec![0; cut], len, is_store: false });
     }
 
     pub(super) fn sync(&mut self, inode: Inode) {
-        if let Some(file) = self.files.get_mut(&inode) {
-            // Cheaper than copying a large file for a few pending bytes.
-            file.durable.resize(file.visible.len(), 0);
-            for change in file.pending.drain(..) {
-                let end = (change.at + change.bytes.len()).min(file.visible.len());
-                let Some(seen) = file.visible.get(change.at..end) else { continue };
-                if let Some(target) = file.durable.get_mut(change.at..end) {
-                    target.copy_from_slice(seen);
-                }
+        let Some(file) = self.open_file(inode) else { return };
+        // Copying the changed ranges is cheaper than copying a large file for a few pending bytes.
+        file.durable.resize(file.visible.len(), 0);
+        for change in file.pending.drain(..) {
+            let end = (change.at + change.bytes.len()).min(file.visible.len());
+            let Some(seen) = file.visible.get(change.at..end) else { continue };
+            if let Some(target) = file.durable.get_mut(change.at..end) {
+                target.copy_from_slice(seen);
             }
         }
+        base::invariant!(
+            file.durable.len() == file.visible.len(),
+            "a sync makes the length durable"
+        );
     }
 
-    /// A sync that failed: what was pending is settled as a crash would settle it, and a later
-    /// sync does not bring it back. `seen` says whether readers see what is left, or still what
-    /// was written.
+    /// A failed sync: each pending change survives or is lost as in a crash, and no later sync makes a lost
+    /// one durable. If `seen`, readers see the surviving content, otherwise still the written content.
     pub(super) fn fail_sync(&mut self, inode: Inode, seen: bool, rng: &mut Rng) {
-        if let Some(file) = self.files.get_mut(&inode) {
-            file.durable = file.survivor(rng);
-            file.pending.clear();
-            if seen {
-                file.visible.clone_from(&file.durable);
-            }
+        let Some(file) = self.open_file(inode) else { return };
+        file.durable = file.survivor(rng);
+        file.pending.clear();
+        if seen {
+            file.visible.clone_from(&file.durable);
         }
     }
 
@@ -182,25 +186,33 @@ impl Platter {
         self.forget_unnamed();
     }
 
-    /// A sync of the names that failed: settled as by a crash, and not brought back by a later one.
+    /// A failed sync of names: pending changes survive or are lost as in a crash, and stay lost.
     pub(super) fn fail_sync_names(&mut self, rng: &mut Rng) {
         self.durable_names = self.surviving_names(rng);
         self.pending_names.clear();
     }
 
     pub(super) fn opened(&mut self, inode: Inode) {
-        if let Some(file) = self.files.get_mut(&inode) {
+        if let Some(file) = self.open_file(inode) {
             file.handles += 1;
         }
     }
 
     pub(super) fn closed(&mut self, inode: Inode) {
-        if let Some(file) = self.files.get_mut(&inode) {
+        if let Some(file) = self.open_file(inode) {
+            base::invariant!(file.handles > 0, "a handle is closed once");
             file.handles -= 1;
         }
         if self.pending_names.is_empty() {
             self.forget_unnamed();
         }
+    }
+
+    /// The file that a caller has a handle of.
+    fn open_file(&mut self, inode: Inode) -> Option<&mut Content> {
+        let file = self.files.get_mut(&inode);
+        base::invariant!(file.is_some(), "a file exists as long as it has a handle or a name");
+        file
     }
 
     fn forget_unnamed(&mut self) {
@@ -209,23 +221,23 @@ impl Platter {
         self.files.retain(|inode, file| file.handles > 0 || named.contains(inode));
     }
 
-    /// Flips bits at rest: of what is seen, what is durable and what is pending.
+    /// Flips bits of one byte, in the visible, the durable and the pending content.
     pub(super) fn flip(&mut self, inode: Inode, at: usize, mask: u8) {
-        let Some(file) = self.files.get_mut(&inode) else { return };
+        let Some(file) = self.open_file(inode) else { return };
         for content in [&mut file.visible, &mut file.durable] {
             if let Some(byte) = content.get_mut(at) {
                 *byte ^= mask;
             }
         }
         for change in &mut file.pending {
-            let place = at.checked_sub(change.at);
-            if let Some(byte) = place.and_then(|place| change.bytes.get_mut(place)) {
+            let offset = at.checked_sub(change.at);
+            if let Some(byte) = offset.and_then(|offset| change.bytes.get_mut(offset)) {
                 *byte ^= mask;
             }
         }
     }
 
-    /// Everything, as the death of the process leaves it.
+    /// The visible content, as the death of the process leaves it.
     pub(super) fn seen(&self) -> Result<MemoryMedium> {
         let image = MemoryMedium::new();
         for (name, inode) in &self.names {
@@ -234,17 +246,20 @@ impl Platter {
         Ok(image)
     }
 
-    /// One of the states a power cut may leave.
+    /// One of the states that a power cut may leave.
     pub(super) fn image(&self, rng: &mut Rng) -> Result<MemoryMedium> {
         let image = MemoryMedium::new();
         for (name, inode) in self.surviving_names(rng) {
-            if let Some(file) = self.files.get(&inode) {
+            let file = self.files.get(&inode);
+            base::invariant!(file.is_some(), "a durable or pending name has a file");
+            if let Some(file) = file {
                 image.insert(&name, file.survivor(rng))?;
             }
         }
         Ok(image)
     }
 
+    /// The names that survive a crash. If a change is lost, so are later changes of its names.
     fn surviving_names(&self, rng: &mut Rng) -> BTreeMap<String, Inode> {
         let mut names = self.durable_names.clone();
         let mut lost_names = BTreeSet::new();
@@ -279,8 +294,8 @@ fn apply(names: &mut BTreeMap<String, Inode>, change: &NameChange) {
     }
 }
 
-/// How likely each pending change of one crash survives: all, none and anything between are each
-/// common.
+/// The probability with which each pending change of one crash survives. Never, always and everything
+/// between are each common.
 fn odds(rng: &mut Rng) -> f64 {
     match rng.below(6) {
         0 => 0.0,
@@ -289,11 +304,11 @@ fn odds(rng: &mut Rng) -> f64 {
     }
 }
 
-/// The last change of a sector that survived, and how much of it.
+/// The last surviving change of a sector, and how much of it survived.
 #[derive(Clone, Copy)]
 struct Last {
     change: usize,
-    /// The bytes of the change that reached this sector.
+    /// Number of the change's bytes that were written before the crash.
     cut: usize,
 }
 
@@ -311,14 +326,19 @@ impl Content {
             for change in earlier {
                 change.copy(&mut content, from, change.bytes.len());
             }
-            if let Some(change) = self.pending.get(last.change) {
+            let change = self.pending.get(last.change);
+            base::invariant!(change.is_some(), "a surviving change is pending");
+            if let Some(change) = change {
                 change.copy(&mut content, from, last.cut);
             }
         }
-        content.truncate(self.surviving_len(odds, rng));
+        let len = self.surviving_len(odds, rng);
+        base::invariant!(len <= content.len(), "a surviving length is one that the file had");
+        content.truncate(len);
         content
     }
 
+    /// For each sector with a surviving change, the last one.
     fn last_survivors(&self, odds: f64, rng: &mut Rng) -> BTreeMap<usize, Last> {
         let mut survivors = BTreeMap::new();
         for (number, change) in self.pending.iter().enumerate() {
@@ -342,6 +362,7 @@ impl Content {
         survivors
     }
 
+    /// The durable length, or the length after one of the pending changes.
     fn surviving_len(&self, odds: f64, rng: &mut Rng) -> usize {
         let versions = self.pending.len() as u64;
         let version = match odds {
@@ -350,12 +371,16 @@ impl Content {
             _ => rng.below(versions + 1),
         };
         let change = version.checked_sub(1).and_then(|last| self.pending.get(last as usize));
+        base::invariant!(
+            change.is_some() || version == 0,
+            "a surviving length is of a pending change"
+        );
         change.map_or(self.durable.len(), |change| change.len)
     }
 }
 
 impl Change {
-    /// Copies the first `cut` bytes, as far as they lie in the sector at `from`, to `content`.
+    /// Copies those of the first `cut` bytes that lie in the sector at `from` to `content`.
     fn copy(&self, content: &mut [u8], from: usize, cut: usize) {
         let start = self.at.max(from);
         let end = (self.at + cut).min(from + SECTOR_BYTES).min(content.len());

@@ -1,4 +1,4 @@
-//! Which operation goes wrong, when, and how.
+//! Fault rules: which operation fails, when and how.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use base::{Error, Result};
 
 use crate::Purpose;
 
-/// What kind of operation a rule is about.
+/// The kind of operation that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// Reads.
@@ -19,32 +19,32 @@ pub enum OpKind {
     Names,
 }
 
-/// What happens instead of, or to, an operation.
+/// The fault that an operation gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The operation fails. A failed write leaves any part of it; a failed sync settles what was
-    /// unsynced as a crash would, and no later sync brings it back.
+    /// The operation fails. A failed write leaves any of its sectors; after a failed sync unsynced content
+    /// survives or is lost as in a crash, and no later sync makes lost content durable.
     Io,
-    /// The device says it is full; a write leaves its front half.
+    /// The device reports that it is full; a write leaves its first half.
     NoSpace,
-    /// The device says it is done and does nothing.
+    /// The device reports success and does nothing.
     Lost,
-    /// The device says it is done and writes some of the sectors.
+    /// The device reports success and writes some of the sectors.
     Torn,
-    /// The device says it is done and writes to another place.
+    /// The device reports success and writes elsewhere.
     Misdirected {
-        /// The other file; the same one where `None`.
+        /// The other file; `None` means the same file.
         name: Option<String>,
         /// The offset there, bytes.
         at: u64,
     },
-    /// One random bit is wrong: in what a read returns, or at rest in what a write wrote.
+    /// One random bit is flipped: in the buffer of a read, or in the stored bytes of a write.
     Flip,
-    /// The operation takes longer.
+    /// The operation takes this much longer.
     Delay(Duration),
 }
 
-/// One injected fault: the operations it meets, when it strikes and how often.
+/// One injected fault: the operations it applies to, when it strikes and how often.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) on: OpKind,
@@ -62,35 +62,35 @@ impl Rule {
         Self { on, fault, purpose: None, name: None, after: 0, times: 1 }
     }
 
-    /// Meets operations of this purpose only. Operations on names have none.
+    /// Applies to operations of this purpose only. Operations on names have no purpose.
     #[must_use]
     pub const fn purpose(mut self, purpose: Purpose) -> Self {
         self.purpose = Some(purpose);
         self
     }
 
-    /// Meets files only whose name contains `part`.
+    /// Applies only to files whose name contains `part`.
     #[must_use]
     pub fn name(mut self, part: impl Into<String>) -> Self {
         self.name = Some(part.into());
         self
     }
 
-    /// Lets the first `operations` that it meets pass.
+    /// Spares the first `operations` that the rule applies to.
     #[must_use]
     pub const fn after(mut self, operations: u64) -> Self {
         self.after = operations;
         self
     }
 
-    /// Strikes so many times.
+    /// Strikes `times` times.
     #[must_use]
     pub const fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// `Invalid` where the fault cannot happen to such an operation.
+    /// `Invalid` if the fault is not possible for operations of that kind.
     pub(super) fn check(&self) -> Result<()> {
         let fits = match self.fault {
             Fault::Io | Fault::Delay(_) => true,
@@ -103,11 +103,11 @@ impl Rule {
             return Ok(());
         }
         Err(Error::invalid("fault rule")
-            .expected("a fault that this kind of operation can meet")
+            .expected("a fault that this kind of operation can have")
             .got(format_args!("{self:?}")))
     }
 
-    /// Counts an operation; the fault if it strikes.
+    /// Counts an operation that the rule applies to; the fault if the rule strikes.
     pub(super) fn strike(
         &mut self,
         on: OpKind,

@@ -1,4 +1,4 @@
-//! The fault model holds what docs/media.md says, over many seeds.
+//! The faulty device behaves as the fault model of docs/media.md says, over many seeds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn read(file: &dyn File, at: u64) -> Result<Buf> {
     result.map(|()| buf)
 }
 
-/// Some file of one synced page of ones.
+/// A file of one synced page of ones.
 fn synced_page(device: &Faulty, name: &str) -> Arc<dyn File> {
     let file = device.create(name, Access::Direct, 0).unwrap();
     write(&*file, 0, 1, 1).unwrap();
@@ -35,12 +35,12 @@ fn synced_page(device: &Faulty, name: &str) -> Arc<dyn File> {
 }
 
 #[test]
-fn synced_content_survives_and_unsynced_sectors_come_and_go_on_their_own() {
+fn synced_content_survives_and_each_unsynced_sector_survives_by_itself() {
     let device = Faulty::new(1);
     let file = synced_page(&device, "a");
     write(&*file, 0, 1, 2).unwrap();
     file.sync(Purpose::Flush).unwrap();
-    // Pending: one page over synced content, and two pages past the durable end.
+    // Pending: one page over synced content, and two pages past the durable length.
     write(&*file, 0, 1, 3).unwrap();
     write(&*file, 4096, 2, 4).unwrap();
 
@@ -68,7 +68,7 @@ fn synced_content_survives_and_unsynced_sectors_come_and_go_on_their_own() {
     assert!(torn > 50 && reordered > 50, "{torn} torn, {reordered} reordered");
     assert_eq!(lens, [4096, 12288].into());
 
-    // The same seed gives the same crash, and the process's death loses nothing.
+    // The same seed gives the same image, and the death of the process loses nothing.
     let image = |seed| device.crash_image(seed).unwrap().content("a");
     assert_eq!(image(7), image(7));
     let seen = device.process_death_image().unwrap().content("a").unwrap();
@@ -97,7 +97,7 @@ fn stores_in_one_sector_survive_in_order_and_may_be_cut() {
 }
 
 #[test]
-fn a_name_survives_only_with_what_it_stands_on() {
+fn a_renamed_name_survives_only_with_earlier_changes_of_its_names() {
     let device = Faulty::new(1);
     let _old = synced_page(&device, "current");
     let _dead = synced_page(&device, "dead");
@@ -112,19 +112,19 @@ fn a_name_survives_only_with_what_it_stands_on() {
         let image = device.crash_image(seed).unwrap();
         let names: Vec<String> = image.list().unwrap().into_iter().map(|file| file.name).collect();
         let current = image.content("current").unwrap();
-        // The rename is whole: the old content, or the new.
+        // The rename is atomic: the old content, or the new.
         assert!(current == [1; 4096] || current == [9; 4096], "seed {seed}");
         assert!(!names.contains(&"new".to_owned()) || current[0] == 1, "seed {seed}: two names");
         seen.insert((names, current[0]));
     }
-    // Made or not, and then renamed or not; removed or not.
+    // The file is created or not, and if so renamed or not; the other file is removed or not.
     assert_eq!(seen.len(), 6, "{seen:?}");
 
     device.sync_names(&[]).unwrap();
     let image = device.crash_image(1).unwrap();
     assert_eq!(image.content("current").unwrap(), [9; 4096]);
     assert_eq!(image.list().unwrap().len(), 1);
-    // A name without its content: the file is there and may be empty.
+    // A durable name does not make content durable: the file exists and may be empty.
     device.create("empty", Access::Bytes, 8192).unwrap();
     device.sync_names(&[]).unwrap();
     let len = |seed| device.crash_image(seed).unwrap().content("empty").unwrap().len();
@@ -156,7 +156,7 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
-fn a_full_device_says_so_and_takes_writes_again_once_there_is_space() {
+fn a_full_device_refuses_writes_until_space_is_freed() {
     let device = Faulty::new(1);
     device.set_capacity(Some(10_000));
     let file = device.create("a", Access::Direct, 0).unwrap();
@@ -168,7 +168,7 @@ fn a_full_device_says_so_and_takes_writes_again_once_there_is_space() {
     assert!(device.open("b", Access::Bytes).is_err(), "a refused file is not there");
     write(&*file, 0, 2, 2).unwrap();
     read(&*file, 4096).unwrap();
-    // Within a reserved file a store cannot fail for want of space.
+    // Within the reserved length a store cannot run out of space.
     let log = device.create("log", Access::Bytes, 1000).unwrap();
     log.store(0, &[1; 1000], Purpose::Log).unwrap();
     device.remove("a").unwrap();
@@ -178,7 +178,7 @@ fn a_full_device_says_so_and_takes_writes_again_once_there_is_space() {
 }
 
 #[test]
-fn rules_strike_what_they_name_when_they_say() {
+fn a_rule_strikes_matching_operations_after_its_count_and_as_often_as_it_says() {
     let device = Faulty::new(1);
     let (table, log) = (synced_page(&device, "1.table"), synced_page(&device, "1.log"));
     let rule = Rule::new(OpKind::Read, Fault::Io).name("table").purpose(Purpose::Data);
@@ -194,7 +194,7 @@ fn rules_strike_what_they_name_when_they_say() {
     read(&*table, 0).unwrap();
     assert_eq!(device.struck(), 2);
 
-    // Queues and decorators meet the same rules.
+    // The rules apply to queues too.
     device.inject(Rule::new(OpKind::Read, Fault::Io)).unwrap();
     let mut queue = device.queue(1).unwrap();
     let op = Op::Read { at: 0, buf: Buf::pages(1) };
@@ -218,7 +218,7 @@ fn rules_strike_what_they_name_when_they_say() {
 }
 
 #[test]
-fn each_kind_of_bad_write_does_what_it_says() {
+fn each_kind_of_write_fault_leaves_its_content() {
     let device = Faulty::new(3);
     let (a, b) = (synced_page(&device, "a"), synced_page(&device, "b"));
     let bad = |fault, byte| {
@@ -242,7 +242,7 @@ fn each_kind_of_bad_write_does_what_it_says() {
     assert_eq!(bits, 1);
     device.inject(Rule::new(OpKind::Read, Fault::Flip)).unwrap();
     let first = read(&*b, 0).unwrap();
-    assert_ne!(first[..], read(&*b, 0).unwrap()[..], "the flip was in the reading");
+    assert_ne!(first[..], read(&*b, 0).unwrap()[..], "the flip was in the buffer, not at rest");
 
     assert_eq!(bad(Fault::NoSpace, 7).unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(
@@ -259,7 +259,7 @@ fn each_kind_of_bad_write_does_what_it_says() {
 }
 
 #[test]
-fn bits_flip_at_rest_and_stay_flipped() {
+fn flipped_bits_stay_flipped() {
     let device = Faulty::new(1);
     let file = synced_page(&device, "a");
     device.flip("a", 700, 0x81).unwrap();
@@ -269,7 +269,7 @@ fn bits_flip_at_rest_and_stay_flipped() {
 }
 
 #[test]
-fn a_delay_takes_the_clock_s_time() {
+fn a_delay_waits_on_the_device_clock() {
     let clock = Arc::new(ManualClock::default());
     let device = Faulty::new(1).with_pace(Pace::manual(Arc::clone(&clock)));
     let file = synced_page(&device, "a");
@@ -278,8 +278,8 @@ fn a_delay_takes_the_clock_s_time() {
     assert_eq!(clock.monotonic(), Duration::from_millis(30));
 }
 
-/// A toy journal: each record is a page, synced before it counts as acknowledged. Counted in a
-/// first run, crashed at every sync and every change in later ones.
+/// A toy log: each record is a page, synced before it counts as acknowledged. The first run counts the
+/// crash points, later runs crash at each of them.
 #[test]
 fn a_script_can_be_crashed_at_each_sync_and_each_change() {
     fn script(device: &Faulty) -> u64 {
@@ -311,19 +311,19 @@ fn a_script_can_be_crashed_at_each_sync_and_each_change() {
             let whole = pages.take_while(|(at, page)| page.iter().all(|b| *b == *at as u8 + 1));
             records.insert(whole.count() as u64);
         }
-        // What was acknowledged is always there; at most the record under way besides.
+        // Every acknowledged record survives; at most the record in progress does besides.
         let most = if moment == Freeze::AtSync(0) || moment == Freeze::AtChange(0) { 0 } else { 1 };
         let expected: BTreeSet<u64> = (acknowledged..=acknowledged + most).collect();
         assert_eq!(records, expected, "{moment:?}");
-        // The next life starts from what is left.
+        // A new device continues from the crash image.
         let next = Faulty::over(&device.crash_image(3).unwrap(), 9).unwrap();
         assert_eq!(next.list().unwrap(), device.crash_image(3).unwrap().list().unwrap());
     }
 }
 
-/// Content that was synced is durable under its second name once that name is.
+/// Synced content is durable under its second name once that name is durable.
 #[test]
-fn a_linked_file_survives_with_its_name() {
+fn a_linked_file_survives_once_its_name_is_durable() {
     for seed in 0..50 {
         let (from, to) = (Faulty::new(seed), Faulty::new(seed + 1));
         let file = from.create("a", Access::Direct, 0).unwrap();

@@ -1,13 +1,13 @@
 //! An open file of a directory.
 //!
-//! Blocking reads and writes are `pread` and `pwrite` on the calling thread. A ring at depth one
-//! needs the same one system call a read and adds its own work: see docs/media.md for the figures.
+//! Blocking reads and writes are `pread` and `pwrite` on the calling thread. A ring at depth one needs the
+//! same one system call a read and adds its own work (figures: docs/media.md).
 //!
-//! Byte stores go through [`Mapped`] where the file's space is surely allocated, by `pwrite`
-//! elsewhere and where zeros were written ahead of syncs; both meet in the operating system's cache, so
-//! they may be mixed.
+//! Byte stores go through a mapping ([`Mapped`]) where the file's space is known to be allocated, and by
+//! `pwrite` elsewhere and where zeros were written ahead. Both reach the page cache of the operating system,
+//! so they may be mixed.
 //!
-//! Concurrency: `mapping` serialises stores of one file; nothing else is locked.
+//! Concurrency: `stores` serialises the stores of one file; nothing else is locked.
 
 use std::any::Any;
 use std::fmt;
@@ -21,21 +21,21 @@ use base::limits::PAGE_BYTES;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 
-use super::failed;
 use super::mapped::Mapped;
+use super::permits::IoPermits;
+use super::system::failed;
 use super::transfer::Transfer;
-use super::turns::Turns;
 use crate::{Access, Buf, File, Op, Purpose, check};
 
-/// From this length on a store is one `pwrite`: cheaper than a page fault for every page.
+/// Stores of this length and more use one `pwrite`: cheaper than a page fault for every page, bytes.
 const MAPPED_STORE_BYTES_MAX: usize = 16 << 10;
 
-/// Pages are prepared in pieces of this, bytes: some milliseconds of writing.
-const PIECE_BYTES: u64 = 1 << 20;
+/// Pages are prepared in chunks of this size, bytes: some milliseconds of writing each.
+const CHUNK_BYTES: u64 = 1 << 20;
 
-/// So many pieces stay mapped, with the last that was prepared; few enough that their dirty pages do not
-/// count in a process's memory.
-const PIECES_MAX: u64 = 5;
+/// The most chunks that stay mapped, the last prepared one included; few enough that their dirty pages add
+/// little to the memory of the process.
+const CHUNKS_MAX: u64 = 5;
 
 /// An open file.
 pub(super) struct DiskFile {
@@ -43,99 +43,101 @@ pub(super) struct DiskFile {
     file: fs::File,
     access: Access,
     is_direct: bool,
-    turns: Arc<Turns>,
-    mapping: Mutex<Mapping>,
+    permits: Arc<IoPermits>,
+    stores: Mutex<StoreState>,
 }
 
-/// What is written ahead between two looks at where stores are, bytes: a writer waits for so much.
+/// One step of writing ahead, bytes: a store waits at most this long for the lock.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Where stores may go through memory.
-struct Mapping {
-    /// Offsets below are allocated on the device, hold no content that was ever evicted, and may
-    /// be mapped.
+/// How the stores of a file reach it.
+struct StoreState {
+    /// Offsets below this one are allocated on the device, have not been evicted from the page cache, and
+    /// may be mapped.
     allocated: u64,
-    /// No store reached further.
+    /// The greatest end of a store so far.
     stored: u64,
-    /// What was written ahead. Stores there are written: to the system a page that is written through a
-    /// mapping is all of the pages that it keeps together, 16 and more, and a sync writes them all.
-    written: Range<u64>,
-    /// There from the first store on; none again where it was refused.
+    /// The range that was written ahead. Stores into it use `pwrite`: after a store through a mapping the
+    /// kernel marks the whole folio dirty, 16 pages and more, and a sync writes all of them.
+    written_ahead: Range<u64>,
+    /// The mapping, from the first store on; none if the kernel refused it.
     mapped: Option<Mapped>,
-    /// Pages before it were let go, and those behind it were not prepared.
+    /// The window of prepared pages. Pages before it were released, pages after it were not prepared.
     prepared: Range<u64>,
 }
 
-impl Mapping {
+impl StoreState {
     const fn new(allocated: u64) -> Self {
-        Self { allocated, stored: 0, written: 0..0, mapped: None, prepared: 0..0 }
+        Self { allocated, stored: 0, written_ahead: 0..0, mapped: None, prepared: 0..0 }
     }
 
-    /// Maps nothing any more, and nothing at or past `allocated` later.
+    /// Removes the mapping. A later mapping ends at `allocated`.
     fn unmap(&mut self, allocated: u64) {
         let stored = self.stored;
         *self = Self { stored, ..Self::new(allocated) };
     }
 
-    /// What is mapped, where all below `end` is or can be.
-    fn reach(&mut self, file: &fs::File, end: u64) -> Option<&mut Mapped> {
+    /// The mapping, if it reaches or can be made to reach `end`.
+    fn map_up_to(&mut self, file: &fs::File, end: u64) -> Option<&mut Mapped> {
         if end > self.allocated {
             return None;
         }
         if self.mapped.is_none() {
             match Mapped::map(file, self.allocated) {
                 Ok(mapped) => self.mapped = Some(mapped),
-                // Refused once, refused for good: the file is as writable without.
+                // Not tried again: `pwrite` does as well.
                 Err(_) => self.unmap(0),
             }
         }
+        let covers = self.mapped.as_ref().is_none_or(|mapped| mapped.len() == self.allocated);
+        base::invariant!(covers, "the mapping is the allocated part of the file");
         self.mapped.as_mut()
     }
 
-    /// Moves the part that is prepared on to the piece that holds offset `at`: what is to be made of it,
-    /// and what is to be let go.
-    fn move_on(&mut self, at: u64) -> (Range<u64>, Range<u64>) {
-        let piece = at - at % PIECE_BYTES;
-        let (from, end) = (self.prepared.end.max(piece), (piece + PIECE_BYTES).min(self.allocated));
+    /// Moves the window to the chunk of offset `at`. Returns the range to populate and the range to
+    /// release.
+    fn advance_window(&mut self, at: u64) -> (Range<u64>, Range<u64>) {
+        let chunk = at - at % CHUNK_BYTES;
+        let (from, end) = (self.prepared.end.max(chunk), (chunk + CHUNK_BYTES).min(self.allocated));
         if from >= end {
             return (0..0, 0..0);
         }
         self.prepared.end = end;
-        (from..end, self.leave(end.saturating_sub(PIECES_MAX * PIECE_BYTES)))
+        (from..end, self.release_before(end.saturating_sub(CHUNKS_MAX * CHUNK_BYTES)))
     }
 
-    /// What is to be let go so that nothing before `keep` is mapped.
-    fn leave(&mut self, keep: u64) -> Range<u64> {
+    /// Moves the start of the window to `keep`. Returns the range to release.
+    fn release_before(&mut self, keep: u64) -> Range<u64> {
         let start = self.prepared.start;
-        let left = start..keep.max(start);
-        self.prepared = left.end..self.prepared.end.max(left.end);
-        left
+        let released = start..keep.max(start);
+        self.prepared = released.end..self.prepared.end.max(released.end);
+        released
     }
 
-    /// What a store that ends at `end` is to let go: nothing where pages are prepared, which does it.
-    fn fall_behind(&mut self, end: u64) -> Range<u64> {
-        if end.saturating_sub(self.prepared.start) <= (PIECES_MAX + 1) * PIECE_BYTES {
+    /// The range that a store ending at `end` releases: empty if a background task moves the window.
+    fn released_by_store(&mut self, end: u64) -> Range<u64> {
+        if end.saturating_sub(self.prepared.start) <= (CHUNKS_MAX + 1) * CHUNK_BYTES {
             return 0..0;
         }
-        self.leave((end - PIECE_BYTES) / PIECE_BYTES * PIECE_BYTES)
+        self.release_before((end - CHUNK_BYTES) / CHUNK_BYTES * CHUNK_BYTES)
     }
 }
 
 impl DiskFile {
-    /// `allocated` bytes from the front may be mapped; 0 where the file system promises nothing.
+    /// The first `allocated` bytes may be mapped; 0 if the file system makes no such promise.
     pub(super) fn new(
         name: &str,
         file: fs::File,
         access: Access,
         allocated: u64,
-        turns: Arc<Turns>,
+        permits: Arc<IoPermits>,
     ) -> Self {
-        let mapping = Mutex::new(Mapping::new(allocated));
+        let stores = Mutex::new(StoreState::new(allocated));
         let is_direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        Self { name: name.to_owned(), file, access, is_direct, turns, mapping }
+        Self { name: name.to_owned(), file, access, is_direct, permits, stores }
     }
 
-    /// Whether it is read and written past the system's cache.
+    /// Whether it is read and written with direct I/O.
     pub(super) const fn is_direct(&self) -> bool {
         self.is_direct
     }
@@ -148,7 +150,7 @@ impl DiskFile {
     fn transfer(&self, op: Op, purpose: Purpose) -> (Buf, Result<()>) {
         match Transfer::new(&self.name, op) {
             Ok(mut transfer) => {
-                let _turn = self.turns.take(purpose.class());
+                let _turn = self.permits.acquire(purpose.class());
                 let result = transfer.run(&self.file, &self.name);
                 (transfer.into_buf(), result)
             }
@@ -185,69 +187,70 @@ impl File for DiskFile {
             return Err(check::not_bytes(&self.name));
         }
         let end = check::end(&self.name, at, bytes.len())?;
-        let mut mapping = self.mapping.lock();
-        mapping.stored = mapping.stored.max(end);
-        let is_written = bytes.len() >= MAPPED_STORE_BYTES_MAX || mapping.written.contains(&at);
-        let Some(mapped) = mapping.reach(&self.file, end).filter(|_| !is_written) else {
-            drop(mapping);
+        let mut stores = self.stores.lock();
+        stores.stored = stores.stored.max(end);
+        let use_pwrite =
+            bytes.len() >= MAPPED_STORE_BYTES_MAX || stores.written_ahead.contains(&at);
+        let Some(mapped) = stores.map_up_to(&self.file, end).filter(|_| !use_pwrite) else {
+            drop(stores);
             return self.write_at(at, bytes);
         };
         mapped.store(at, bytes);
-        let left = mapping.fall_behind(end);
-        if let Some(mapped) = mapping.mapped.as_ref().filter(|_| !left.is_empty()) {
-            mapped.pages().release(left);
+        let released = stores.released_by_store(end);
+        if let Some(mapped) = stores.mapped.as_ref().filter(|_| !released.is_empty()) {
+            mapped.pages().release(released);
         }
         Ok(())
     }
 
     fn prepare_stores(&self, at: u64) {
-        let mut mapping = self.mapping.lock();
-        let Some(pages) = mapping.mapped.as_ref().map(Mapped::pages) else { return };
-        let (more, left) = if at == u64::MAX {
-            let allocated = mapping.allocated;
-            (0..0, mapping.leave(allocated))
-        } else if at < mapping.allocated {
-            mapping.move_on(at)
+        let mut stores = self.stores.lock();
+        let Some(pages) = stores.mapped.as_ref().map(Mapped::pages) else { return };
+        let (populate, release) = if at == u64::MAX {
+            let allocated = stores.allocated;
+            (0..0, stores.release_before(allocated))
+        } else if at < stores.allocated {
+            stores.advance_window(at)
         } else {
             return;
         };
-        // Without the lock: writers go on meanwhile.
-        drop(mapping);
-        pages.populate(more);
-        pages.release(left);
+        // The lock is not held here, so that writers are not delayed.
+        drop(stores);
+        pages.populate(populate);
+        pages.release(release);
     }
 
     fn write_ahead(&self, at: u64, len: u64, _purpose: Purpose) -> u64 {
         const PAGE: u64 = PAGE_BYTES as u64;
         let mut done = 0;
         loop {
-            // Under the lock, so that no store is written over; a piece at a time, so that none waits long.
-            let mut mapping = self.mapping.lock();
-            let from = at.max(mapping.stored).next_multiple_of(PAGE).max(mapping.written.end);
-            let end = at.saturating_add(len).min(mapping.allocated);
-            let piece = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
-            let zeros = ZEROS.get(..piece).unwrap_or(&ZEROS);
+            // The lock keeps a store from being overwritten; one step at a time, so that none waits long.
+            let mut stores = self.stores.lock();
+            let from = at.max(stores.stored).next_multiple_of(PAGE).max(stores.written_ahead.end);
+            let end = at.saturating_add(len).min(stores.allocated);
+            let left = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+            let zeros = ZEROS.get(..left).unwrap_or(&ZEROS);
             if zeros.is_empty() || self.file.write_all_at(zeros, from).is_err() {
                 return done;
             }
-            if mapping.written.end < from {
-                mapping.written.start = from;
+            if stores.written_ahead.end < from {
+                stores.written_ahead.start = from;
             }
-            mapping.written.end = from + zeros.len() as u64;
+            stores.written_ahead.end = from + zeros.len() as u64;
             done += zeros.len() as u64;
         }
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        let _turn = self.turns.take(purpose.class());
+        let _turn = self.permits.acquire(purpose.class());
         self.file.sync_data().map_err(|error| failed("sync", &self.name, error))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         check::end(&self.name, len, 0)?;
-        let mut mapping = self.mapping.lock();
-        if len < mapping.allocated {
-            mapping.unmap(len);
+        let mut stores = self.stores.lock();
+        if len < stores.allocated {
+            stores.unmap(len);
         }
         self.file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
     }

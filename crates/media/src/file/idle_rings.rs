@@ -1,7 +1,7 @@
-//! Rings between two queues: making one costs system calls and mappings, and a merge has a queue for
-//! each table.
+//! Rings kept for reuse: creating a ring costs system calls and mappings, and a merge has a queue for each
+//! table.
 //!
-//! Mappings that come and go hold up every thread with a page fault ([`crate::Buf`] has more of that).
+//! Creating and removing mappings delays every thread with a page fault (`crate::buf::mapping`).
 
 use std::io;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use base::Result;
 use parking_lot::Mutex;
 
 use super::poll_queues::PollQueues;
-use super::queue::{Carrier, Operation};
+use super::queue::{IoEngine, Operation};
 use super::ring::Ring;
 use crate::Completion;
 
-/// Rings kept for the next queues: some kilobytes of the kernel's memory each, for as many as flushes,
-/// merges and a few readers have at once.
+/// The most rings kept, some kilobytes of kernel memory each: as many as flushes, merges and a few readers
+/// use at once.
 const IDLE_MAX: usize = 16;
 
-/// The rings of a device that no queue has now. What they learned of its waits, they keep.
+/// The rings of a device that no queue uses now. They keep the latencies that they measured.
 pub(super) struct IdleRings {
     poll_queues: Arc<PollQueues>,
     idle: Mutex<Vec<Ring>>,
 }
 
 impl IdleRings {
-    /// None yet, for a device with these poll queues.
+    /// No ring yet, for a device with these poll queues.
     pub(super) const fn new(poll_queues: Arc<PollQueues>) -> Self {
         Self { poll_queues, idle: Mutex::new(Vec::new()) }
     }
@@ -34,11 +34,11 @@ impl IdleRings {
         &self.poll_queues
     }
 
-    /// A ring for `depth` operations, until it is dropped.
+    /// A ring for `depth` operations. It is given back when it is dropped.
     ///
     /// # Errors
     /// As [`Ring::new`].
-    pub(super) fn take(self: &Arc<Self>, depth: usize) -> io::Result<LentRing> {
+    pub(super) fn take(self: &Arc<Self>, depth: usize) -> io::Result<LeasedRing> {
         let ring = {
             let mut idle = self.idle.lock();
             let capacity = Ring::capacity_for(depth);
@@ -52,13 +52,15 @@ impl IdleRings {
             }
             None => Ring::new(depth, Arc::clone(&self.poll_queues))?,
         };
-        Ok(LentRing { ring: Some(ring), idle: Arc::clone(self) })
+        base::invariant!(ring.capacity() >= depth, "a ring has a slot for each operation");
+        Ok(LeasedRing { ring: Some(ring), idle: Arc::clone(self) })
     }
 
     fn give_back(&self, ring: Ring) {
+        base::invariant!(ring.running() == 0, "an idle ring has no operation in flight");
         let mut idle = self.idle.lock();
         if idle.len() >= IDLE_MAX {
-            // What was asked for least lately.
+            // The ring that was given back longest ago.
             let oldest = idle.remove(0);
             idle.push(ring);
             drop(idle);
@@ -69,15 +71,16 @@ impl IdleRings {
     }
 }
 
-/// A queue's ring.
-pub(super) struct LentRing {
-    /// None only while it is dropped.
+/// A queue's ring, given back on drop.
+pub(super) struct LeasedRing {
+    /// None only during drop.
     ring: Option<Ring>,
     idle: Arc<IdleRings>,
 }
 
-impl Carrier for LentRing {
+impl IoEngine for LeasedRing {
     fn start(&mut self, operation: Operation) {
+        base::invariant!(self.ring.is_some(), "a leased ring is there until it is dropped");
         if let Some(ring) = &mut self.ring {
             ring.start(operation);
         }
@@ -92,7 +95,7 @@ impl Carrier for LentRing {
     }
 }
 
-impl Drop for LentRing {
+impl Drop for LeasedRing {
     fn drop(&mut self) {
         if let Some(mut ring) = self.ring.take()
             && ring.finish()
@@ -108,10 +111,10 @@ mod tests {
     use crate::file::{FileMedium, FileOptions};
     use crate::{Access, Buf, Medium, Op, Purpose, Request};
 
-    /// What a queue left in flight is over before the next has its ring, and only so many rings are kept.
+    /// A ring is reused only after its operations are complete, and at most `IDLE_MAX` rings are kept.
     #[test]
-    fn a_ring_goes_to_the_next_queue() {
-        // Where no ring is to be had at all none can be kept.
+    fn a_ring_is_reused_by_the_next_queue() {
+        // Without io_uring there is nothing to reuse.
         let Ok(()) = Ring::probe() else { return };
         let directory = tempfile::tempdir().unwrap();
         let medium = FileMedium::open(directory.path(), FileOptions::default()).unwrap();
@@ -136,7 +139,7 @@ mod tests {
             let idle = rings.idle.lock();
             assert_eq!((idle.len(), idle.first().map(Ring::running)), (1, Some(0)));
         }
-        // One that has as much room will do.
+        // A ring of the same capacity is reused for another depth.
         for (depth, kept) in [(3, 1), (8, 2), (5, 2)] {
             drop(rings.take(depth).unwrap());
             assert_eq!(rings.idle.lock().len(), kept);

@@ -1,16 +1,15 @@
-//! A file mapped into memory, shared with the operating system's cache.
+//! A file mapped into memory, shared with the page cache of the operating system.
 //!
-//! Bytes stored through it are in the cache at once: they survive the death of the process, and
-//! every later read of the file sees them. The next `fdatasync` of the file makes them durable
-//! without an `msync`: Linux notes a page of a shared mapping as dirty in the file's own page
-//! cache when it is first written, which is what `fdatasync` walks.
+//! Bytes stored through the mapping are in the page cache at once: they survive the death of the process,
+//! and every later read of the file sees them. The next `fdatasync` makes them durable without an `msync`:
+//! Linux marks a page of a shared mapping dirty in the file's page cache at the first store, and `fdatasync`
+//! writes the dirty pages of that cache.
 //!
-//! All of the file is mapped at once, and which of its pages are there is changed by advice alone:
-//! mapping and unmapping want the process's address space for themselves, and wait for every thread
-//! that has a page fault in it, some of which wait for a processor.
+//! The whole file is mapped once, and only `madvise` changes which of its pages are present: mapping and
+//! unmapping lock the address space of the process, and wait for every thread with a page fault in it.
 //!
-//! What is mapped must be allocated and not cut off while it is stored to, because a store that the
-//! file system cannot back raises a signal, not an error.
+//! Mapped space must be allocated and must not be cut off during a store, because a store that the file
+//! system cannot back raises a signal and not an error.
 
 use std::fs;
 use std::io;
@@ -21,23 +20,23 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// The right to store to a mapped file.
+/// The only writer of a mapped file.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    pages: Arc<Pages>,
+    pages: Arc<MappedPages>,
 }
 
-/// The memory of a mapped file, apart from what it holds.
+/// The address range of a mapped file, without access to its bytes.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct MappedPages {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the `Pages` alone, and a raw pointer has no tie to a thread.
-unsafe impl Send for Pages {}
-// SAFETY: what is done through a shared reference gives advice about the mapping and touches no byte.
-unsafe impl Sync for Pages {}
+// SAFETY: the mapping belongs to the `MappedPages` alone, and a raw pointer has no tie to a thread.
+unsafe impl Send for MappedPages {}
+// SAFETY: shared references only give advice about the mapping and touch no byte.
+unsafe impl Sync for MappedPages {}
 
 impl Mapped {
     /// Maps the first `len` bytes of `file`.
@@ -47,20 +46,25 @@ impl Mapped {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
         match NonNull::new(start.cast()) {
-            Some(start) => Ok(Self { pages: Arc::new(Pages { start, len }) }),
+            Some(start) => Ok(Self { pages: Arc::new(MappedPages { start, len }) }),
             None => Err(io::ErrorKind::Other.into()),
         }
     }
 
-    /// For advice while others store.
-    pub(super) fn pages(&self) -> Arc<Pages> {
+    /// Number of mapped bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.pages.len as u64
+    }
+
+    /// The address range, for advice while a thread stores.
+    pub(super) fn pages(&self) -> Arc<MappedPages> {
         Arc::clone(&self.pages)
     }
 
-    /// Stores `bytes` from offset `at` of the file on.
+    /// Stores `bytes` at offset `at` of the file.
     ///
     /// # Panics
-    /// Where they do not lie within what is mapped.
+    /// If the bytes do not lie within the mapping.
     pub(super) fn store(&mut self, at: u64, bytes: &[u8]) {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         let end = at.checked_add(bytes.len());
@@ -73,17 +77,17 @@ impl Mapped {
     }
 }
 
-impl Pages {
-    /// Has the pages of `range` of the file there and writable, so that stores meet no page fault. A
-    /// fault takes a microsecond, and tens of milliseconds where the file system's journal is being
-    /// written: the first store to a page changes the file's time.
+impl MappedPages {
+    /// Makes the pages of `range` present and writable, so that stores take no page fault. A fault takes a
+    /// microsecond, and tens of milliseconds while the file system's journal is written, because the first
+    /// store to a page changes the file's time stamp.
     pub(super) fn populate(&self, range: Range<u64>) {
         // Kernels before 5.14 refuse it.
         self.advise(range, Advice::LinuxPopulateWrite);
     }
 
-    /// Has the pages of `range` count in the process's memory no more. What they hold stays in the
-    /// operating system's cache; a later store takes a page fault.
+    /// Removes the pages of `range` from the memory of the process. Their content stays in the page cache; a
+    /// later store takes a page fault.
     pub(super) fn release(&self, range: Range<u64>) {
         self.advise(range, Advice::LinuxDontNeed);
     }
@@ -96,14 +100,14 @@ impl Pages {
         }
         // SAFETY: `from` is less than the mapping's length.
         let start = unsafe { self.start.add(from) };
-        // SAFETY: the range is mapped, from a page's start on and at most to the end. Neither advice
-        // changes a byte of a file that is mapped shared; where one is refused, or the file was cut, it
-        // is an error and no signal, and all is as it was.
+        // SAFETY: the range is mapped, from a page's start and at most to the end. Neither advice changes a
+        // byte of a file that is mapped shared; if the kernel refuses it, or the file was cut, the result is
+        // an error and no signal, and the mapping is unchanged.
         let _ = unsafe { madvise(start.as_ptr().cast(), end - from, advice) };
     }
 }
 
-impl Drop for Pages {
+impl Drop for MappedPages {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` with this length, unmapped once, and no borrow outlives `self`.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.len) };

@@ -1,9 +1,10 @@
-//! Poll queues of a device: hardware queues without an interrupt, whose completions are seen only by
-//! entering the kernel to look (`IORING_SETUP_IOPOLL`). Whether a device has them, and whether they turned
-//! out to work.
+//! Poll queues of a device: hardware queues without an interrupt, whose completions the kernel finds only
+//! when a thread enters it to poll (`IORING_SETUP_IOPOLL`). Records whether a device has them, and whether
+//! they work.
 //!
-//! A ring that polls takes direct reads only, and the kernel may refuse one although the device promised, at
-//! its making or for a file: then nobody asks again, and [`PollQueues::notice`] says why.
+//! A polled ring accepts direct reads only. The kernel may refuse one even if the device announces poll
+//! queues, when the ring is created or for a file: then they are not tried again, and
+//! [`PollQueues::notice`] gives the reason.
 
 use std::fs;
 use std::io;
@@ -13,10 +14,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Dev, FileType, fstat, major, minor};
 
-/// Where the kernel tells of its devices.
+/// The kernel's file system with its devices.
 const SYSFS: &str = "/sys";
 
-/// What is known of one device's poll queues.
+/// Whether one device has poll queues, and whether they were refused.
 #[derive(Debug, Default)]
 pub(super) struct PollQueues {
     has: bool,
@@ -24,7 +25,7 @@ pub(super) struct PollQueues {
 }
 
 impl PollQueues {
-    /// Of the block device that `file` is, or else lies on with its file system.
+    /// Those of the block device `file`, or of the device of its file system.
     pub(super) fn of(file: impl AsFd) -> Arc<Self> {
         let has = fstat(file).is_ok_and(|stat| {
             let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
@@ -33,18 +34,18 @@ impl PollQueues {
         Self::known(has)
     }
 
-    /// Of a device that has them, or has not.
+    /// Those of a device that has them or has none.
     pub(super) fn known(has: bool) -> Arc<Self> {
         Arc::new(Self { has, refused: OnceLock::new() })
     }
 
-    /// Whether reads may go there.
+    /// Whether reads may use them.
     pub(super) fn are_used(&self) -> bool {
         self.has && self.refused.get().is_none()
     }
 
-    /// Whether `error`, of a read there, says that the kernel does not poll for it. From then on nothing goes
-    /// there.
+    /// Whether `error`, of a polled read, means that the kernel cannot poll for it. If so, no later read is
+    /// polled.
     pub(super) fn is_refusal(&self, error: &io::Error) -> bool {
         const EINVAL: i32 = 22;
         const EOPNOTSUPP: i32 = 95;
@@ -55,26 +56,26 @@ impl PollQueues {
         is_refusal
     }
 
-    /// Nothing goes there any more.
+    /// Stops polling, for the reason `why`.
     pub(super) fn refuse(&self, why: &io::Error) {
-        // The first reason stays.
+        // The first reason is kept.
         let _known =
-            self.refused.set(format!("poll queues refused ({why}): interrupts tell of reads"));
+            self.refused.set(format!("poll queues refused ({why}): reads wait for interrupts"));
     }
 
-    /// What was promised and is not there.
+    /// The reason why announced poll queues are not used.
     pub(super) fn notice(&self) -> Option<&str> {
         self.refused.get().map(String::as_str)
     }
 }
 
-/// Whether the kernel says, in the file system `sysfs`, that `device` has poll queues. A partition has those
-/// of its disk; what lies over disks, as those of the device mapper do, has what it says itself. File systems
-/// over several devices, or none, have numbers of no device.
+/// Whether the kernel reports, in the file system `sysfs`, that `device` has poll queues. A partition has
+/// those of its disk; a device over disks, such as the device mapper, reports its own. The device numbers of
+/// file systems over several devices, or over none, are no block devices.
 fn has(sysfs: &Path, device: Dev) -> bool {
     let device = format!("{}:{}", major(device), minor(device));
     let place = sysfs.join("dev/block").join(device);
-    // The system's own way up: `place` is a link, and the disk of a partition lies above where it leads.
+    // `place` is a link to the device; the directory above a partition is its disk.
     let whole = if place.join("partition").exists() { place.join("..") } else { place };
     fs::read_to_string(whole.join("queue/io_poll")).is_ok_and(|answer| answer.trim() == "1")
 }
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_or_its_disk_says_whether_it_polls() {
+    fn a_partition_has_the_poll_queues_of_its_disk() {
         let sysfs = tempfile::tempdir().unwrap();
         let (devices, numbers) = (sysfs.path().join("devices"), sysfs.path().join("dev/block"));
         fs::create_dir_all(&numbers).unwrap();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_once_is_not_asked_again() {
+    fn a_refusal_stops_polling_and_is_reported() {
         assert!(!PollQueues::default().are_used());
         let queues = PollQueues::known(true);
         assert!(!queues.is_refusal(&io::Error::from_raw_os_error(5)), "the device failed");

@@ -1,12 +1,12 @@
-//! Operations in flight through a bounded set of threads that block in `pread` and `pwrite`:
-//! where the kernel refuses io_uring.
+//! Operations in flight through a bounded set of threads that block in `pread` and `pwrite`: used if the
+//! kernel refuses io_uring.
 //!
-//! One pool serves every queue of a medium. Threads are started as operations wait for one, never
-//! more than the device's depth, and end with the pool. A free thread takes the oldest operation
-//! of the highest class.
+//! One pool serves every queue of a medium. Threads are started while operations wait for one, never more
+//! than the device's depth, and end with the pool. A free thread takes the oldest operation of the highest
+//! class.
 //!
-//! Lock order: `Jobs`, and a queue's `Mailbox`, are never held together. A queue that is dropped
-//! waits until its operations are over.
+//! Lock order: `Jobs`, and a queue's `Mailbox`, are never held together. Dropping a queue waits until its
+//! operations are complete.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use std::thread::JoinHandle;
 use base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use super::queue::{Carrier, Operation};
+use super::queue::{IoEngine, Operation};
 use crate::Completion;
 
-/// Threads only hold a system call's frame.
+/// A thread needs only the frame of a system call.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The threads and their work.
+/// The threads and their jobs.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -46,7 +46,7 @@ struct Job {
     mailbox: Arc<Mailbox>,
 }
 
-/// Where a queue's completions arrive.
+/// The completions of one queue.
 #[derive(Default)]
 struct Mailbox {
     done: Mutex<Vec<Completion>>,
@@ -60,18 +60,18 @@ impl Pool {
         Arc::new(Self { shared, threads: Mutex::default(), threads_max })
     }
 
-    /// A queue's end of the pool.
+    /// A queue's access to the pool.
     ///
     /// # Errors
-    /// `Retry` where there is no thread and the operating system gives none.
-    pub(super) fn line(self: &Arc<Self>) -> Result<Line> {
+    /// `Retry` if there is no thread and the operating system cannot start one.
+    pub(super) fn handle(self: &Arc<Self>) -> Result<PoolHandle> {
         let mut threads = self.threads.lock();
         if threads.is_empty() {
             let first = self.spawn(0).map_err(|e| Error::retry("I/O thread").caused_by(e))?;
             threads.push(first);
         }
         drop(threads);
-        Ok(Line { pool: Arc::clone(self), mailbox: Arc::default(), running: 0 })
+        Ok(PoolHandle { pool: Arc::clone(self), mailbox: Arc::default(), running: 0 })
     }
 
     /// Threads started so far.
@@ -91,7 +91,9 @@ impl Pool {
     fn push(&self, job: Job) {
         let mut jobs = self.shared.jobs.lock();
         let class = job.operation.class() as usize;
-        if let Some(queue) = jobs.by_class.get_mut(class) {
+        let queue = jobs.by_class.get_mut(class);
+        base::invariant!(queue.is_some(), "the pool has a queue for each class");
+        if let Some(queue) = queue {
             queue.push_back(job);
             jobs.waiting += 1;
         }
@@ -103,7 +105,7 @@ impl Pool {
             if threads.len() < self.threads_max
                 && let Ok(another) = self.spawn(threads.len())
             {
-                // Where there is none to be had, those there are do the work.
+                // If no thread can be started, the existing threads do the work.
                 threads.push(another);
             }
         }
@@ -111,11 +113,12 @@ impl Pool {
 }
 
 impl Shared {
-    /// A thread's life.
+    /// The loop of a thread.
     fn serve(&self) {
         let mut jobs = self.jobs.lock();
         loop {
             if let Some(job) = jobs.by_class.iter_mut().find_map(VecDeque::pop_front) {
+                base::invariant!(jobs.waiting > 0, "waiting jobs are counted");
                 jobs.waiting -= 1;
                 drop(jobs);
                 let Job { mut operation, mailbox } = job;
@@ -140,30 +143,33 @@ impl Drop for Pool {
         self.shared.jobs.lock().stopping = true;
         self.shared.work.notify_all();
         for thread in self.threads.lock().drain(..) {
-            // A thread runs nothing that panics; there is nothing to report.
+            // No operation panics; there is nothing to report.
             drop(thread.join());
         }
+        base::invariant!(self.shared.jobs.lock().waiting == 0, "the pool outlives its queues");
     }
 }
 
-/// One queue's end of the pool.
-pub(super) struct Line {
+/// One queue's access to the pool.
+pub(super) struct PoolHandle {
     pool: Arc<Pool>,
     mailbox: Arc<Mailbox>,
     running: usize,
 }
 
-impl Carrier for Line {
+impl IoEngine for PoolHandle {
     fn start(&mut self, operation: Operation) {
         self.running += 1;
         self.pool.push(Job { operation, mailbox: Arc::clone(&self.mailbox) });
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        base::invariant!(least <= self.running, "a reap waits for running operations only");
         let mut done = self.mailbox.done.lock();
         while done.len() < least.min(self.running) {
             self.mailbox.arrived.wait(&mut done);
         }
+        base::invariant!(done.len() <= self.running, "a pool completes only started operations");
         self.running -= done.len();
         out.append(&mut done);
         Ok(())
@@ -174,10 +180,11 @@ impl Carrier for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
         let (running, mut done) = (self.running, Vec::new());
-        // Waiting for threads of our own cannot fail.
+        // Waiting for the pool's own threads cannot fail.
         drop(self.reap(running, &mut done));
+        base::invariant!(self.running == 0, "a dropped queue has no operation in the pool");
     }
 }

@@ -1,4 +1,4 @@
-//! Many operations of one thread in flight: turns by class in front of a ring or a pool.
+//! Many operations of one thread in flight: permits by class in front of a ring or a pool.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,39 +8,39 @@ use std::sync::Arc;
 use base::Result;
 
 use super::handle::DiskFile;
+use super::permits::{IoPermit, IoPermits};
 use super::transfer::{Step, Transfer};
-use super::turns::{Turn, Turns};
 use crate::{Class, Completion, File, Queue, Refused, Request, check};
 
-/// What carries operations to the device.
-pub(super) trait Carrier: Send {
-    /// Takes an operation on its way. There are never more than the queue's depth.
+/// Performs operations asynchronously: a ring or a pool of threads.
+pub(super) trait IoEngine: Send {
+    /// Starts an operation. The caller never has more than the queue's depth running.
     fn start(&mut self, operation: Operation);
 
-    /// Hands what was started to the device, waits for at least `least` of them (at most
-    /// [`Carrier::running`]), and appends their completions, perhaps more.
+    /// Passes the started operations to the device, waits for at least `least` of them (at most
+    /// [`IoEngine::running`]), and appends their completions, perhaps more.
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()>;
 
-    /// Started and not reaped.
+    /// Number of operations started and not reaped.
     fn running(&self) -> usize;
 }
 
-/// An operation under way, or waiting for its turn. Owns what the device works on.
+/// An operation in flight, or waiting for its permit. Owns the file and the buffer that the device uses.
 pub(super) struct Operation {
     pub(super) transfer: Transfer,
     /// Keeps `handle` open.
     file: Arc<dyn File>,
     handle: RawFd,
-    /// A read past the system's cache.
+    /// A read with direct I/O.
     is_direct_read: bool,
     token: u64,
     class: Class,
-    turn: Option<Turn>,
+    permit: Option<IoPermit>,
 }
 
 impl Operation {
     /// # Errors
-    /// The failed completion where the file is not a directory's, or the range not aligned.
+    /// The failed completion, if the file is not a directory's or the range is not aligned.
     pub(super) fn new(request: Request) -> std::result::Result<Self, Completion> {
         let Request { file, op, purpose, token } = request;
         let transfer = match own(&*file) {
@@ -51,18 +51,18 @@ impl Operation {
             Ok((transfer, own)) => {
                 let (handle, class) = (own.file().as_raw_fd(), purpose.class());
                 let is_direct_read = own.is_direct() && transfer.is_read();
-                Ok(Self { transfer, file, handle, is_direct_read, token, class, turn: None })
+                Ok(Self { transfer, file, handle, is_direct_read, token, class, permit: None })
             }
             Err((buf, error)) => Err(Completion { token, buf, result: Err(error) }),
         }
     }
 
-    /// The operating system's handle; open as long as the operation lives.
+    /// The operating system's handle; open as long as the operation exists.
     pub(super) const fn handle(&self) -> RawFd {
         self.handle
     }
 
-    /// Whether it may go to a ring that polls.
+    /// Whether a polled ring may perform it.
     pub(super) const fn is_direct_read(&self) -> bool {
         self.is_direct_read
     }
@@ -71,75 +71,77 @@ impl Operation {
         self.class
     }
 
-    /// Carries the operation to its end on the calling thread.
+    /// Performs the whole operation on the calling thread.
     pub(super) fn run(&mut self) -> Result<()> {
         let file = own(&*self.file)?;
         self.transfer.run(file.file(), file.name())
     }
 
-    /// Takes in what a system call returned.
+    /// Processes the result of a system call.
     pub(super) fn advance(&mut self, outcome: io::Result<usize>) -> Step {
         self.transfer.advance(self.file.name(), outcome)
     }
 
-    /// Lets go of the file and the turn.
+    /// Releases the file and the permit.
     pub(super) fn complete(self, result: Result<()>) -> Completion {
         Completion { token: self.token, buf: self.transfer.into_buf(), result }
     }
 }
 
-/// The directory's own file under any decorators.
+/// The directory's own file without decorators.
 fn own(file: &dyn File) -> Result<&DiskFile> {
     file.undecorated().downcast_ref().ok_or_else(|| check::foreign(file.name()))
 }
 
 /// The queue of a directory's files.
 pub(super) struct FileQueue<C> {
-    carrier: C,
-    turns: Arc<Turns>,
-    /// Background operations that wait for their turn, oldest first.
-    held: VecDeque<Operation>,
-    /// Refused at the edge; handed out with the next completions.
+    engine: C,
+    permits: Arc<IoPermits>,
+    /// Background operations that wait for a permit, oldest first.
+    waiting: VecDeque<Operation>,
+    /// Failed before they were started; returned with the next completions.
     refused: Vec<Completion>,
     depth: usize,
 }
 
-impl<C: Carrier> FileQueue<C> {
-    pub(super) fn new(carrier: C, turns: Arc<Turns>, depth: usize) -> Self {
-        Self { carrier, turns, held: VecDeque::new(), refused: Vec::new(), depth }
+impl<C: IoEngine> FileQueue<C> {
+    pub(super) fn new(engine: C, permits: Arc<IoPermits>, depth: usize) -> Self {
+        Self { engine, permits, waiting: VecDeque::new(), refused: Vec::new(), depth }
     }
 
-    /// Starts what may start, in the order it came.
-    fn start_held(&mut self) {
-        for _ in 0..self.held.len() {
-            let Some(operation) = self.held.pop_front() else { return };
-            self.start_or_hold(operation);
+    /// Starts the waiting operations that get a permit, in order.
+    fn start_waiting(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let Some(operation) = self.waiting.pop_front() else { return };
+            self.start_or_queue(operation);
         }
     }
 
-    fn start_or_hold(&mut self, mut operation: Operation) {
-        operation.turn = self.turns.try_take(operation.class);
-        if operation.turn.is_some() {
-            self.carrier.start(operation);
+    fn start_or_queue(&mut self, mut operation: Operation) {
+        base::invariant!(operation.permit.is_none(), "an operation is started once");
+        operation.permit = self.permits.try_acquire(operation.class);
+        if operation.permit.is_some() {
+            self.engine.start(operation);
         } else {
-            self.held.push_back(operation);
+            self.waiting.push_back(operation);
         }
     }
 }
 
-impl<C: Carrier> Queue for FileQueue<C> {
+impl<C: IoEngine> Queue for FileQueue<C> {
     fn submit(&mut self, request: Request) -> Result<(), Refused> {
         if self.in_flight() >= self.depth {
             return Err(Refused(request));
         }
         match Operation::new(request) {
-            // Behind others that wait, unless it never has to.
-            Ok(operation) if operation.class > Class::Read && !self.held.is_empty() => {
-                self.held.push_back(operation);
+            // Behind other waiting operations, unless the class never waits.
+            Ok(operation) if operation.class > Class::Read && !self.waiting.is_empty() => {
+                self.waiting.push_back(operation);
             }
-            Ok(operation) => self.start_or_hold(operation),
+            Ok(operation) => self.start_or_queue(operation),
             Err(completion) => self.refused.push(completion),
         }
+        base::invariant!(self.in_flight() <= self.depth, "a queue holds at most its depth");
         Ok(())
     }
 
@@ -147,19 +149,19 @@ impl<C: Carrier> Queue for FileQueue<C> {
         let before = out.len();
         out.append(&mut self.refused);
         loop {
-            self.start_held();
+            self.start_waiting();
             let wanted = least.saturating_sub(out.len() - before);
-            let running = self.carrier.running();
+            let running = self.engine.running();
             if wanted > 0 && running == 0 {
-                // Only held operations are left, if any: wait for the first one's turn.
-                let Some(mut operation) = self.held.pop_front() else { return Ok(()) };
-                operation.turn = Some(self.turns.take(operation.class));
-                self.carrier.start(operation);
+                // Only waiting operations are left, if any: wait for the first one's permit.
+                let Some(mut operation) = self.waiting.pop_front() else { return Ok(()) };
+                operation.permit = Some(self.permits.acquire(operation.class));
+                self.engine.start(operation);
                 continue;
             }
-            // While some are held, look again after each completion: it may free a turn.
-            let most = if self.held.is_empty() { running } else { 1 };
-            self.carrier.reap(wanted.min(most), out)?;
+            // While operations wait, try again after each completion: it may return a permit.
+            let most = if self.waiting.is_empty() { running } else { 1 };
+            self.engine.reap(wanted.min(most), out)?;
             if out.len() - before >= least {
                 return Ok(());
             }
@@ -167,7 +169,7 @@ impl<C: Carrier> Queue for FileQueue<C> {
     }
 
     fn in_flight(&self) -> usize {
-        self.carrier.running() + self.held.len() + self.refused.len()
+        self.engine.running() + self.waiting.len() + self.refused.len()
     }
 
     fn depth(&self) -> usize {

@@ -1,15 +1,16 @@
-//! Operations in flight through io_uring: one ring a queue, one system call a `complete`.
+//! Operations in flight through io_uring: one ring for each queue, one system call for each `complete`.
 //!
-//! Files and buffers are not registered with the ring: buffers come and go with their owners, and
-//! registering saved too little to keep a fixed set of them (docs/media.md has the figures). The
-//! ring is not bound to the thread that made it, because a task moves between threads.
+//! Files and buffers are not registered with the ring: buffers change with every operation, and registering
+//! saved too little to justify a fixed set of them (figures: docs/media.md). The ring is not bound to the
+//! thread that created it, because a task moves between threads.
 //!
-//! Where the device has poll queues, and looking is worth it ([`super::strategy`]), direct reads go through a
-//! second ring, whose completions are seen by entering the kernel. What that ring refuses the first one does.
+//! If the device has poll queues, and polling pays ([`super::strategy`]), direct reads go through a second
+//! ring: a thread enters the kernel to find its completions. A read that this ring refuses is repeated on the
+//! first one.
 //!
-//! Invariant: an operation's buffer and file live in `slots` from before the kernel sees them
-//! until its completion was reaped. Dropping the ring, in a panic too, waits for that; where even
-//! waiting fails they are leaked, never freed.
+//! Invariant: the buffer and the file of an operation stay in `slots` from before the kernel sees them until
+//! the completion is reaped. Dropping the ring, in a panic too, waits for the completions; if the wait itself
+//! fails, buffers and files are leaked and never freed.
 
 use std::collections::VecDeque;
 use std::hint::spin_loop;
@@ -25,65 +26,66 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use super::poll_queues::PollQueues;
-use super::queue::{Carrier, Operation};
-use super::strategy::{Plan, Slept, Waits};
+use super::queue::{IoEngine, Operation};
+use super::strategy::{Plan, Slept, WaitPlanner};
 use super::transfer::Step;
 use crate::{Class, Completion};
 
-/// The most interruptions of one wait before it is given up.
+/// The most interruptions of one wait.
 const INTERRUPTS_MAX: u32 = 100_000;
 
-/// At once no more completions are taken in than this part of the depth, unless more are asked
-/// for: a caller who gets all of them lets the device run dry before it is refilled (about a tenth
-/// fewer reads at depth 32, docs/media.md).
+/// One `reap` returns at most the depth divided by this, unless the caller asks for more: if a caller gets
+/// all completions at once, the device runs idle before it is refilled (about a tenth fewer reads at depth
+/// 32, docs/media.md).
 const BATCH_PART: usize = 4;
 
-/// A ring and what is in flight on it.
+/// A ring and its operations in flight.
 pub(super) struct Ring {
     ring: IoUring,
-    /// What its queue has in flight at most; at most as many as there are slots.
+    /// The most operations in flight; at most the number of slots.
     depth: usize,
-    /// Made when the first read goes there.
+    /// Created for the first polled read.
     polled: Option<Polled>,
     poll_queues: Arc<PollQueues>,
     slots: Vec<Option<Operation>>,
     free: Vec<usize>,
-    /// Slots whose next call is not in the submission queue yet.
+    /// Slots with a next call that is not in the submission queue yet.
     ready: VecDeque<usize>,
-    waits: Waits,
+    waits: WaitPlanner,
 }
 
 /// The ring of the poll queues.
 struct Polled {
     ring: IoUring,
-    /// Handed over and not taken in.
+    /// Operations submitted and not completed.
     in_flight: usize,
 }
 
-/// Threads of this process that wait for a ring now.
+/// Number of threads of this process that wait for a ring now.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Cores that are left when each waiting thread has one, and another for what it waits for: below that
-/// who looks for completions takes the core of someone who has work.
+/// Cores left over if each waiting thread needs one, and another for the kernel's work. At 0, a polling
+/// thread would take a core from a thread with work.
 fn free_cores() -> usize {
     static CORES: LazyLock<usize> =
         LazyLock::new(|| available_parallelism().map_or(1, NonZero::get));
     CORES.saturating_sub(2 * WAITING.load(Relaxed))
 }
 
-/// Counts a waiting thread.
-struct Waiting;
+/// Counts a waiting thread until it is dropped.
+struct WaitingThread;
 
-impl Waiting {
+impl WaitingThread {
     fn begin() -> Self {
         WAITING.fetch_add(1, Relaxed);
         Self
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingThread {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, Relaxed);
+        let waiting = WAITING.fetch_sub(1, Relaxed);
+        base::invariant!(waiting > 0, "a waiting thread is counted once");
     }
 }
 
@@ -95,42 +97,45 @@ impl Ring {
         let ring = IoUring::builder().dontfork().build(entries)?;
         let slots = (0..capacity).map(|_| None).collect();
         let (free, ready) = ((0..capacity).collect(), VecDeque::new());
-        let (polled, waits) = (None, Waits::new());
+        let (polled, waits) = (None, WaitPlanner::new());
         Ok(Self { ring, depth, polled, poll_queues, slots, free, ready, waits })
     }
 
-    /// The operations for which one made for `depth` has room: the kernel's rings have powers of two.
+    /// Slots of a ring for `depth` operations: the kernel's rings have powers of two.
     pub(super) const fn capacity_for(depth: usize) -> usize {
         depth.next_power_of_two()
     }
 
-    /// Operations it has room for.
+    /// The most operations that fit.
     pub(super) const fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// From now on for `depth` operations, at most its capacity.
-    pub(super) const fn set_depth(&mut self, depth: usize) {
+    /// Changes the depth, to at most the capacity.
+    pub(super) fn set_depth(&mut self, depth: usize) {
+        base::invariant!(depth <= self.capacity(), "a ring has a slot for each operation");
+        base::invariant!(self.running() == 0, "the depth of an idle ring changes");
         self.depth = depth;
     }
 
-    /// Waits for all that is in flight; whether that went well, and the ring is as new.
+    /// Waits for all operations in flight. Returns whether that succeeded, so that the ring can be reused.
     pub(super) fn finish(&mut self) -> bool {
         let mut done = Vec::new();
         while self.running() > 0 {
             let running = self.running();
             if self.reap(running, &mut done).is_err() {
-                // The kernel may still write to the buffers: they must outlive it.
+                // The kernel may still write to the buffers: they must never be freed.
                 Box::leak(Box::new(std::mem::take(&mut self.slots)));
                 self.free.clear();
                 return false;
             }
             done.clear();
         }
+        base::invariant!(self.polled_in_flight() == 0, "no polled read outlives its slot");
         true
     }
 
-    /// Whether the kernel lets this process use a ring, with the operations it takes.
+    /// Whether the kernel lets this process use a ring, with the operations that are needed.
     pub(super) fn probe() -> io::Result<()> {
         let ring = IoUring::new(2)?;
         let mut probe = io_uring::Probe::new();
@@ -142,17 +147,17 @@ impl Ring {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Moves the calls of `ready` slots to the submission queues, in order: direct reads to the polled one
-    /// where the caller is going to `look` for completions.
-    fn push_ready(&mut self, look: bool) {
-        if look {
+    /// Moves the next calls of `ready` slots to the submission queues, in order; direct reads go to the
+    /// polled ring if the caller is going to `poll`.
+    fn push_ready(&mut self, poll: bool) {
+        if poll {
             self.open_polled();
         }
         while let Some(slot) = self.ready.pop_front() {
-            let Some(operation) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
-                continue;
-            };
-            let is_polled = look && operation.is_direct_read();
+            let operation = self.slots.get_mut(slot).and_then(Option::as_mut);
+            base::invariant!(operation.is_some(), "a ready slot holds an operation");
+            let Some(operation) = operation else { continue };
+            let is_polled = poll && operation.is_direct_read();
             let polled = self.polled.as_mut().filter(|_| is_polled && self.poll_queues.are_used());
             let fd = types::Fd(operation.handle());
             let (priority, is_read) = (priority(operation.class()), operation.transfer.is_read());
@@ -173,18 +178,18 @@ impl Ring {
                 }
                 None => &mut self.ring,
             };
-            // SAFETY: the entry's file and bytes belong to the operation in `slots`, which stays
-            // there, its heap buffer unmoved and untouched, until this entry's completion.
+            // SAFETY: the entry's file and bytes belong to the operation in `slots`, which stays there, its
+            // heap buffer unmoved and untouched, until this entry's completion.
             let pushed = unsafe { ring.submission().push(&entry) };
             if pushed.is_err() {
-                // Full: cannot be, as there is an entry for each slot. Kept for the next round.
+                // The queue has an entry for each slot, so it is not full. Kept for the next call.
                 self.ready.push_front(slot);
                 return;
             }
         }
     }
 
-    /// Makes the polled ring, unless there is none to be had.
+    /// Creates the polled ring, unless it exists or is refused.
     fn open_polled(&mut self) {
         if self.polled.is_some() || !self.poll_queues.are_used() {
             return;
@@ -196,30 +201,30 @@ impl Ring {
         }
     }
 
-    /// Hands what is ready to the kernel and waits for `wanted` completions: by interrupt, or as
-    /// [`super::strategy`] says. There may be fewer.
-    fn hand_over(&mut self, wanted: usize) -> io::Result<()> {
+    /// Submits the ready operations and waits for `wanted` completions: by interrupt, or as
+    /// [`super::strategy`] plans. Fewer may complete.
+    fn submit_and_wait(&mut self, wanted: usize) -> io::Result<()> {
         if wanted == 0 {
             self.push_ready(false);
             return self.ring.submit().map(drop);
         }
-        let _waiting = Waiting::begin();
+        let _waiting = WaitingThread::begin();
         let in_flight = self.running();
         let start = Instant::now();
         let plan = self.waits.plan(in_flight, free_cores());
         self.push_ready(plan != Plan::Block);
-        if let Plan::Look { sleep_ns, look_ns } = plan {
+        if let Plan::Poll { sleep_ns, poll_ns } = plan {
             self.ring.submit()?;
-            self.look()?;
+            self.poll()?;
             if self.completed() == 0 {
                 let slept_ns = sleep_for(sleep_ns);
-                self.look()?;
-                let is_over = self.completed() > 0;
-                self.waits.slept(Slept { slept_ns, is_over });
+                self.poll()?;
+                let is_complete = self.completed() > 0;
+                self.waits.record_sleep(Slept { slept_ns, is_complete });
             }
             while self.polled_in_flight() == 0
                 && self.completed() < wanted
-                && nanos(start.elapsed()) < look_ns
+                && nanos(start.elapsed()) < poll_ns
             {
                 spin_loop();
             }
@@ -228,13 +233,13 @@ impl Ring {
             self.wait(wanted)?;
         }
         if in_flight == 1 && self.completed() > 0 {
-            self.waits.took(nanos(start.elapsed()));
+            self.waits.record_latency(nanos(start.elapsed()));
         }
         Ok(())
     }
 
-    /// Waits until there are `wanted` completions. While reads are polled it is theirs alone that are waited
-    /// for: they are the fast ones, and nothing tells of them but looking.
+    /// Waits until `wanted` operations are complete. While reads are polled, waits for those only: they are
+    /// the fast ones, and only polling finds their completions.
     fn wait(&mut self, wanted: usize) -> io::Result<()> {
         match &mut self.polled {
             Some(polled) if polled.in_flight > 0 => {
@@ -245,15 +250,15 @@ impl Ring {
         }
     }
 
-    /// Lets the kernel look for completions of polled reads, once.
-    fn look(&mut self) -> io::Result<()> {
+    /// Lets the kernel poll once for completions of polled reads.
+    fn poll(&mut self) -> io::Result<()> {
         match &mut self.polled {
             Some(polled) if polled.in_flight > 0 => polled.ring.submit().map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Completions that can be taken in.
+    /// Number of completions that can be drained.
     fn completed(&mut self) -> usize {
         let polled = self.polled.as_mut().map_or(0, |polled| polled.ring.completion().len());
         polled + self.ring.completion().len()
@@ -263,13 +268,16 @@ impl Ring {
         self.polled.as_ref().map_or(0, |polled| polled.in_flight)
     }
 
-    /// Takes in at most `most` completions.
+    /// Drains at most `most` completions.
     fn drain(&mut self, most: usize, out: &mut Vec<Completion>) {
         let Self { ring, polled, poll_queues, slots, free, ready, .. } = self;
         let mut taken = 0;
         let mut take = |entry: &cqueue::Entry, is_polled: bool| {
-            let Ok(slot) = usize::try_from(entry.user_data()) else { return };
-            let Some(place) = slots.get_mut(slot) else { return };
+            let slot = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
+            let place = slots.get_mut(slot);
+            let is_known = place.as_ref().is_some_and(|operation| operation.is_some());
+            base::invariant!(is_known, "a completion belongs to an operation in flight");
+            let Some(place) = place else { return };
             let Some(mut operation) = place.take() else { return };
             let outcome = usize::try_from(entry.result())
                 .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
@@ -289,6 +297,7 @@ impl Ring {
         };
         if let Some(Polled { ring, in_flight }) = polled {
             for entry in ring.completion().take(most) {
+                base::invariant!(*in_flight > 0, "a polled completion belongs to a polled read");
                 *in_flight = in_flight.saturating_sub(1);
                 taken += 1;
                 take(&entry, true);
@@ -298,25 +307,33 @@ impl Ring {
     }
 }
 
-impl Carrier for Ring {
+impl IoEngine for Ring {
     fn start(&mut self, operation: Operation) {
-        // The queue never starts more than its depth; there is a slot for each.
+        // The queue never starts more operations than its depth, so there is a free slot.
+        base::invariant!(
+            !self.free.is_empty(),
+            "a ring has a slot for each operation of its queue"
+        );
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        if let Some(place) = self.slots.get_mut(slot) {
+        let place = self.slots.get_mut(slot);
+        let is_free = place.as_ref().is_some_and(|operation| operation.is_none());
+        base::invariant!(is_free, "a free slot is a slot without an operation");
+        if let Some(place) = place {
             *place = Some(operation);
             self.ready.push_back(slot);
         }
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        base::invariant!(least <= self.running(), "a reap waits for running operations only");
         let (before, mut interrupts) = (out.len(), 0);
         let most = least.max(self.depth / BATCH_PART).max(1);
         if least == 0 {
-            // A look that fails is made again by the next one.
-            drop(self.look());
+            // If polling fails, the next call polls again.
+            drop(self.poll());
         }
         loop {
             self.drain(most, out);
@@ -324,10 +341,12 @@ impl Carrier for Ring {
             if wanted == 0 && self.ready.is_empty() && self.ring.submission().is_empty() {
                 return Ok(());
             }
-            match self.hand_over(wanted) {
+            match self.submit_and_wait(wanted) {
                 Ok(()) => {}
-                // A full completion queue is emptied above; an interruption is waited out.
-                Err(error) if is_passing(&error) && interrupts < INTERRUPTS_MAX => interrupts += 1,
+                // A full completion queue is drained above; an interrupted wait is repeated.
+                Err(error) if is_transient(&error) && interrupts < INTERRUPTS_MAX => {
+                    interrupts += 1
+                }
                 Err(error) => return Err(Error::io("io_uring", "complete", error)),
             }
         }
@@ -338,10 +357,10 @@ impl Carrier for Ring {
     }
 }
 
-/// Sleeps as exactly as the system can; how long it was, nanoseconds.
+/// Sleeps as precisely as the system can. Returns the time slept, nanoseconds.
 fn sleep_for(ns: f64) -> f64 {
     let start = Instant::now();
-    // By default a sleep may end fifty microseconds late, so that wake-ups fall together.
+    // By default the kernel may end a sleep 50 us late, to combine wake-ups.
     let slack = current_timer_slack();
     let _kept_as_it_is = set_current_timer_slack(NonZero::new(1));
     sleep(Duration::from_nanos(ns as u64));
@@ -353,7 +372,7 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     const EBUSY: i32 = 16;
     error.kind() == io::ErrorKind::Interrupted
         || error.kind() == io::ErrorKind::WouldBlock
@@ -366,8 +385,8 @@ impl Drop for Ring {
     }
 }
 
-/// The kernel's I/O priority: the best-effort class from level 0 for the log to 6 for compaction,
-/// and idle for scrubbing. Schedulers without priorities ignore it.
+/// The kernel's I/O priority: the best-effort class from level 0 for the log to 6 for merges, and idle for
+/// scrubbing. Schedulers without priorities ignore it.
 const fn priority(class: Class) -> u16 {
     const BEST_EFFORT: u16 = 2 << 13;
     const IDLE: u16 = 3 << 13;

@@ -1,4 +1,4 @@
-//! One file or block device by its path, without a directory of its own around it.
+//! One file or block device, opened by its path, outside a directory medium.
 
 use std::fs;
 use std::io;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 use base::Result;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 
+use super::backend::Backend;
 use super::handle::DiskFile;
-use super::lines::Lines;
 use super::poll_queues::PollQueues;
-use super::{failed, flags};
+use super::system::{failed, flags};
 use crate::{Access, File, Queue};
 
 /// An open file with its queues.
 pub(crate) struct SingleFile {
     path: PathBuf,
     file: Arc<dyn File>,
-    lines: Lines,
+    backend: Backend,
     is_direct: bool,
 }
 
 impl SingleFile {
-    /// Opens what is at `path` for reading and writing, past the system's cache where that is possible.
+    /// Opens the file at `path` for reading and writing, with direct I/O if possible.
     ///
     /// # Errors
-    /// `Invalid` where there is nothing or no permission.
+    /// `Invalid` if there is no file or no permission.
     pub(crate) fn open(path: &Path, queue_depth: usize) -> Result<Self> {
         let open = |extra: OFlags| {
             fs::OpenOptions::new().read(true).write(true).custom_flags(flags(extra)).open(path)
@@ -42,16 +42,16 @@ impl SingleFile {
         Ok(Self::new(path, file, queue_depth, is_direct))
     }
 
-    /// What `file`, opened from `path`, holds, by way of the system's cache.
+    /// The content of `file`, opened from `path`, through the page cache.
     pub(crate) fn cached(path: &Path, file: fs::File) -> Self {
         Self::new(path, file, 1, false)
     }
 
-    /// `len` zeroed bytes that belong to no file system, taken as they are written. The system counts
-    /// them apart from the process's own memory.
+    /// `len` zeroed bytes that belong to no file system; memory is used as they are written. The system
+    /// counts them separately from the process's own memory.
     ///
     /// # Errors
-    /// As the system's.
+    /// Errors of the system.
     pub(crate) fn in_memory(len: u64) -> Result<Self> {
         let name = "terrace-scm";
         let file = memfd_create(name, MemfdFlags::CLOEXEC).map(fs::File::from);
@@ -61,10 +61,10 @@ impl SingleFile {
     }
 
     fn new(path: &Path, file: fs::File, queue_depth: usize, is_direct: bool) -> Self {
-        let lines = Lines::new(true, queue_depth, PollQueues::of(&file), &mut Vec::new());
+        let backend = Backend::new(true, queue_depth, PollQueues::of(&file), &mut Vec::new());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, lines.turns()));
-        Self { path: path.to_owned(), file, lines, is_direct }
+        let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, backend.permits()));
+        Self { path: path.to_owned(), file, backend, is_direct }
     }
 
     pub(crate) fn handle(&self) -> Arc<dyn File> {
@@ -72,14 +72,14 @@ impl SingleFile {
     }
 
     pub(crate) fn backend(&self) -> &'static str {
-        self.lines.backend(self.is_direct)
+        self.backend.backend(self.is_direct)
     }
 
     /// A queue for one thread.
     ///
     /// # Errors
-    /// `Retry` where there is none to give.
+    /// `Retry` if no queue is available.
     pub(crate) fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.lines.queue(depth, self.path.display())
+        self.backend.queue(depth, self.path.display())
     }
 }

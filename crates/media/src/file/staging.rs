@@ -1,8 +1,8 @@
-//! A directory that appears whole or not at all.
+//! A directory that appears complete or not at all.
 //!
-//! It is filled under another name beside its place, synced, and renamed. Whoever dies meanwhile
-//! leaves the unfinished directory, which the next one for the same place clears; nobody else ever
-//! takes it for a store. The lock in it tells a living owner from a dead one.
+//! It is filled under another name beside its final path, synced, and renamed. If the process dies
+//! meanwhile, the unfinished directory stays; the next attempt for the same path clears it, and it is never
+//! opened as a store. The lock in it distinguishes a living owner from a dead one.
 
 use std::any::Any;
 use std::fs;
@@ -12,29 +12,30 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 
-use super::{FileMedium, FileOptions, failed};
+use super::directory::{FileMedium, FileOptions};
+use super::system::failed;
 use crate::{Medium, check};
 
-/// What the unfinished directory's name ends with.
+/// The suffix of an unfinished directory's name.
 const SUFFIX: &str = ".terrace-unfinished";
 
-/// See the module. Dropped before [`Staging::finish`], it removes what was made.
+/// A directory in the making; see the module. Dropped before [`Staging::finish`], it removes its files.
 #[derive(Debug)]
 pub struct Staging {
     place: PathBuf,
     unfinished: PathBuf,
     medium: Arc<FileMedium>,
     finished: bool,
-    /// Let go with the last field.
+    /// Declared last, so that it is released last.
     _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Staging {
-    /// Begins a directory that will be at `place`; its parents are made where there are none.
+    /// Begins a directory that will be at `place`. Missing parent directories are created.
     ///
     /// # Errors
-    /// `Invalid` where `place` is there and no empty directory, where another process is making
-    /// the same directory, or where the unfinished one holds what no store would.
+    /// `Invalid` if `place` exists and is not an empty directory, if another process is creating the same
+    /// directory, or if the unfinished directory holds files that a store does not have.
     pub fn begin(place: impl AsRef<Path>) -> Result<Self> {
         let place = place.as_ref();
         let at = place.display();
@@ -43,14 +44,16 @@ impl Staging {
             Ok(false) => {
                 let error = Error::invalid("directory").at(&at);
                 return Err(error
-                    .expected("none yet, or an empty one")
-                    .got("one with files in it"));
+                    .expected("no directory, or an empty one")
+                    .got("a directory with files"));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("list", &at, error)),
         }
         let name = place.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-            Error::invalid("path of a new directory").at(&at).expected("one that ends with a name")
+            Error::invalid("path of a new directory")
+                .at(&at)
+                .expected("a path that ends with a name")
         })?;
         let place = std::path::absolute(place).map_err(|error| failed("find", &at, error))?;
         let unfinished = place.with_file_name(format!("{name}{SUFFIX}"));
@@ -66,10 +69,10 @@ impl Staging {
         Arc::clone(&self.medium) as _
     }
 
-    /// Puts the directory, whose files the caller synced, in its place, durably.
+    /// Moves the directory, whose files the caller has synced, to its path, durably.
     ///
     /// # Errors
-    /// As the device's; nothing is left of it then, unless only the last sync failed.
+    /// Errors of the device. The files are removed then, unless only the last sync failed.
     pub fn finish(mut self) -> Result<()> {
         self.medium.sync_names(&[])?;
         let at = self.place.display();
@@ -84,7 +87,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.finished {
-            // Best effort: the next one clears what stays.
+            // Best effort: the next attempt clears the rest.
             let _ = clear(&self.unfinished);
             let _ = fs::remove_file(self.unfinished.join(check::LOCK_NAME));
             let _ = fs::remove_dir(&self.unfinished);
@@ -92,7 +95,7 @@ impl Drop for Staging {
     }
 }
 
-/// Removes the files of an unfinished directory but for its lock, if all there is are such files.
+/// Removes the files of an unfinished directory except its lock. Fails if it holds anything else.
 fn clear(directory: &Path) -> Result<()> {
     let at = directory.display();
     let entries =
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_appears_whole_or_not_at_all() {
+    fn a_directory_appears_complete_or_not_at_all() {
         let parent = tempfile::tempdir().unwrap();
         let place = parent.path().join("deep/store");
         let staging = Staging::begin(&place).unwrap();
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_one_left_is_cleared_and_a_living_one_is_left_alone() {
+    fn a_dead_owners_directory_is_cleared_and_a_living_owners_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let place = parent.path().join("store");
         let living = Staging::begin(&place).unwrap();
@@ -168,6 +171,6 @@ mod tests {
         fs::create_dir_all(unfinished.join("a directory")).unwrap();
         let error = Staging::begin(&place).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(unfinished.join("a directory").exists(), "nothing of another's is touched");
+        assert!(unfinished.join("a directory").exists(), "foreign files are not removed");
     }
 }

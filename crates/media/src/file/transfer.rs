@@ -1,7 +1,7 @@
-//! One read or write of a file, carried to its end over however many system calls it takes.
+//! One read or write of a file, completed over as many system calls as it needs.
 //!
-//! The kernel may do less than was asked: a short operation is continued, an interrupted one
-//! repeated, a bounded number of times. The same steps serve a blocking call and a ring.
+//! The kernel may transfer less than requested: a short operation is continued and an interrupted one
+//! repeated, a bounded number of times. A blocking call and a ring use the same steps.
 
 use std::fs;
 use std::io;
@@ -15,19 +15,19 @@ use crate::{Buf, Op, check};
 /// The most system calls for one transfer that make no progress.
 const TRIES_MAX: u32 = 64;
 
-/// The most bytes in one system call; the kernel takes no more than 2 GiB.
+/// The most bytes in one system call; the kernel's limit is 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
-/// What to do after a system call.
+/// The next step after a system call.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Another call.
+    /// Another system call.
     Again,
-    /// The transfer is over.
+    /// The transfer is complete, or failed.
     Done(Result<()>),
 }
 
-/// A read or write under way.
+/// A read or write in progress.
 #[derive(Debug)]
 pub(super) struct Transfer {
     op: Op,
@@ -37,7 +37,7 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// # Errors
-    /// The buffer comes back with `Invalid` where the range is not aligned.
+    /// `Invalid`, with the buffer, if the range is not aligned.
     pub(super) fn new(name: &str, op: Op) -> std::result::Result<Self, (Buf, Error)> {
         let (Op::Read { at, .. } | Op::Write { at, .. }) = op;
         match check::aligned(name, at, op.buf().len()) {
@@ -50,14 +50,15 @@ impl Transfer {
         matches!(self.op, Op::Read { .. })
     }
 
-    /// Where the next call starts in the file, and the bytes it reads or writes.
+    /// The offset in the file of the next call, and the bytes to transfer.
     pub(super) fn rest(&mut self) -> (u64, &mut [u8]) {
         let (Op::Read { at, buf } | Op::Write { at, buf }) = &mut self.op;
+        base::invariant!(self.done < buf.len(), "a further call has bytes to transfer");
         let end = buf.len().min(self.done + CALL_BYTES_MAX);
         (*at + self.done as u64, buf.get_mut(self.done..end).unwrap_or_default())
     }
 
-    /// Takes in what a call on the file `name` returned.
+    /// Processes the result of a call on the file `name`.
     pub(super) fn advance(&mut self, name: &str, outcome: io::Result<usize>) -> Step {
         self.tries += 1;
         let moved = match outcome {
@@ -66,10 +67,14 @@ impl Transfer {
             Err(error) => return Step::Done(Err(failed(&self.op, name, error))),
         };
         let reached = self.done + moved;
+        base::invariant!(
+            reached <= self.op.buf().len(),
+            "the kernel transfers at most the bytes of the buffer"
+        );
         if reached >= self.op.buf().len() {
             return Step::Done(Ok(()));
         }
-        // Direct I/O goes on at a whole block, so a partial one is done again.
+        // Direct I/O continues at a whole block, so a partial block is transferred again.
         let whole = reached - reached % PAGE_BYTES;
         if whole > self.done {
             self.done = whole;
@@ -78,7 +83,7 @@ impl Transfer {
         }
         match &mut self.op {
             Op::Read { at, buf } => {
-                // No whole block more: the file ends here.
+                // No further whole block: the file ends here.
                 let size = *at + reached as u64;
                 Step::Done(check::readable(name, *at, buf.len(), size).map(|held| {
                     buf.get_mut(held..).unwrap_or_default().fill(0);
@@ -92,7 +97,7 @@ impl Transfer {
         }
     }
 
-    /// Carries the transfer to its end on the calling thread.
+    /// Performs the whole transfer on the calling thread.
     pub(super) fn run(&mut self, file: &fs::File, name: &str) -> Result<()> {
         loop {
             let is_read = self.is_read();
@@ -117,7 +122,7 @@ fn is_transient(error: &io::Error) -> bool {
 fn failed(op: &Op, name: &str, error: io::Error) -> Error {
     let (Op::Read { at, .. } | Op::Write { at, .. }) = op;
     let what = if matches!(op, Op::Read { .. }) { "read" } else { "write" };
-    super::failed(what, format_args!("{name}, offset {at}"), error)
+    super::system::failed(what, format_args!("{name}, offset {at}"), error)
 }
 
 #[cfg(test)]
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn interruptions_and_writes_without_progress_end() {
+    fn interruptions_and_writes_without_progress_are_bounded() {
         let mut transfer = read_of(1);
         let mut calls = 1;
         while let Step::Again = transfer.advance("f", Err(io::ErrorKind::Interrupted.into())) {
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_file_is_zeros_in_its_last_block_and_an_error_before() {
+    fn a_read_past_the_end_is_zeros_in_the_last_block_and_an_error_before_it() {
         let mut transfer = read_of(2);
         transfer.rest().1.fill(7);
         assert!(matches!(transfer.advance("f", Ok(4196)), Step::Again));

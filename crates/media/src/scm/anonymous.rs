@@ -1,5 +1,5 @@
-//! Memory that outlives the region on it: what a process finds that was mapped by the one before, for
-//! simulations of deaths and power cuts.
+//! Memory that outlives the region on it: simulates the death of a process or a power cut, after which
+//! another process maps the same memory.
 
 use std::fs;
 use std::io;
@@ -15,20 +15,20 @@ use super::mapping::Mapping;
 use super::region::{Durability, Region};
 use crate::memory::Guard;
 
-/// Whole pages of memory that belong to no file system.
+/// Whole pages of memory outside any file system.
 #[derive(Debug)]
 pub struct AnonymousMemory {
     file: fs::File,
     len: usize,
-    /// A region is on it: one at a time, as on any place.
+    /// True while a region is on the memory: one at a time, as for any location.
     taken: Arc<AtomicBool>,
 }
 
 impl AnonymousMemory {
-    /// Memory that holds `content`, cut to whole pages.
+    /// Memory that holds `content`, truncated to whole pages.
     ///
     /// # Errors
-    /// `Retry` where the system has none to give.
+    /// `Retry` if the system has no memory.
     pub fn new(content: &[u8]) -> Result<Self> {
         let len = content.len() / PAGE_BYTES * PAGE_BYTES;
         let file = memfd_create("terrace-scm", MemfdFlags::CLOEXEC).map(fs::File::from);
@@ -38,10 +38,10 @@ impl AnonymousMemory {
         Ok(Self { file, len, taken: Arc::default() })
     }
 
-    /// All of it as a region, whose loads and stores reach it.
+    /// The memory as a region.
     ///
     /// # Errors
-    /// `Invalid` where another region is on it, `Retry` where it cannot be mapped.
+    /// `Invalid` if another region is on it, `Retry` if it cannot be mapped.
     pub fn region(&self) -> Result<Region> {
         let guard = Guard::take(&self.taken)?;
         let mapping = Mapping::shared(&self.file, self.len, false);
@@ -50,10 +50,10 @@ impl AnonymousMemory {
         Ok(Region::new(mapping, Durability::Never, facts, Some(Box::new(guard))))
     }
 
-    /// A copy of it, as of a moment at which nobody writes to it.
+    /// A copy of the memory. Consistent only if no thread writes meanwhile.
     ///
     /// # Errors
-    /// `Retry` where it cannot be read.
+    /// `Retry` if the memory cannot be read.
     pub fn content(&self) -> Result<Vec<u8>> {
         let mut content = vec![0; self.len];
         self.file.read_exact_at(&mut content, 0).map_err(|error| failed("read", error))?;
@@ -63,7 +63,7 @@ impl AnonymousMemory {
 
 #[cold]
 fn failed(what: &'static str, error: io::Error) -> Error {
-    Error::retry("memory that is kept").at(what).caused_by(error)
+    Error::retry("anonymous memory").at(what).caused_by(error)
 }
 
 #[cfg(all(test, not(miri)))]
@@ -74,7 +74,7 @@ mod tests {
     use crate::scm::Slots;
 
     #[test]
-    fn what_a_region_wrote_is_found_by_the_next() {
+    fn a_region_finds_the_content_of_the_previous_one() {
         let kept = AnonymousMemory::new(&[7; 3 * PAGE_BYTES + 5]).unwrap();
         let account = Account::unlimited("test");
         let slots = Slots::new(kept.region().unwrap(), &account).unwrap();

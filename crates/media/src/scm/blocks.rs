@@ -1,4 +1,4 @@
-//! A place that whole pages are read from and written to: a file or device past the system's cache.
+//! Storage-class memory that is read and written by whole pages: a file or device with direct I/O.
 //!
 //! One file of fixed length, and queues to keep many of its pages in flight.
 
@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::Result;
+use base::limits::PAGE_BYTES;
 
 use super::facts::Facts;
 use crate::emulated::{Device, EmulatedFile, EmulatedQueue, Emulation};
@@ -14,20 +15,20 @@ use crate::{File, Queue};
 
 type MakeQueue = dyn Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync;
 
-/// Pages behind a queue.
+/// Pages accessed through queues.
 pub struct Blocks {
     file: Arc<dyn File>,
     len: u64,
     queue: Box<MakeQueue>,
     facts: Facts,
     emulated: Option<Arc<Device>>,
-    /// What keeps others away: an open, locked file.
+    /// Keeps other processes away: an open, locked file.
     _guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Blocks {
-    /// The first `len` bytes of `file`, whose queues `queue` makes for a depth. The caller has the
-    /// file for itself for as long as this lives.
+    /// The first `len` bytes of `file`; `queue` creates a queue of a depth for it. The caller must not use
+    /// the file otherwise.
     #[must_use]
     pub fn new(
         file: Arc<dyn File>,
@@ -35,10 +36,13 @@ impl Blocks {
         facts: Facts,
         queue: impl Fn(usize) -> Result<Box<dyn Queue>> + Send + Sync + 'static,
     ) -> Self {
+        let is_paged = len > 0 && len.is_multiple_of(PAGE_BYTES as u64);
+        base::invariant!(is_paged, "blocks are whole pages, at least one");
+        base::invariant!(!facts.byte_addressable, "blocks are not reached by loads and stores");
         Self { file, len, queue: Box::new(queue), facts, emulated: None, _guard: None }
     }
 
-    /// The same pages, as slow as `device` says, whatever queues they had.
+    /// The same pages with the latencies of `device`. Its queues replace the present ones.
     #[must_use]
     pub fn emulated(self, device: Device) -> Self {
         let device = Arc::new(device);
@@ -53,7 +57,7 @@ impl Blocks {
         Self { file, queue: Box::new(queue), facts, emulated: Some(device), ..self }
     }
 
-    /// What its emulation did so far; none of a real one.
+    /// Counters of the emulation so far; none for a real device.
     #[must_use]
     pub fn emulation(&self) -> Option<Emulation> {
         self.emulated.as_ref().map(|device| device.emulation())
@@ -63,28 +67,28 @@ impl Blocks {
         Self { _guard: Some(guard), ..self }
     }
 
-    /// The file; nothing past [`Blocks::len`] is to be used, and its length is not to be changed.
+    /// The file. Callers must not use bytes past [`Blocks::len`] nor change its length.
     #[must_use]
     pub const fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
-    /// How many bytes there are; whole pages.
+    /// The length, bytes; whole pages.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is at least a page")]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// A queue for one thread, at most `depth` operations on the file in flight.
+    /// A queue for one thread, with at most `depth` operations on the file in flight.
     ///
     /// # Errors
-    /// `Retry` where the device has no queue to give.
+    /// `Retry` if the device has no queue to give.
     pub fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         (self.queue)(depth)
     }
 
-    /// What it is.
+    /// The properties of the memory.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts

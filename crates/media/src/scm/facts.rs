@@ -1,15 +1,15 @@
-//! What a place is, as probed.
+//! The properties of storage-class memory, as probed.
 
 use std::time::Duration;
 
 use crate::emulated::{Kind, Profile};
 
-/// What content outlives.
+/// The event that content survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Persistence {
-    /// Nothing: it is gone with the process.
+    /// None: content is lost with the process.
     Process,
-    /// The process, not a restart of the machine: tmpfs.
+    /// The end of the process, but not a restart of the machine: tmpfs.
     Machine,
     /// A power cut, once persisted.
     Power,
@@ -27,27 +27,27 @@ impl Persistence {
     }
 }
 
-/// What a place is.
+/// The properties of storage-class memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How it is reached, for statistics: `dax`, `tmpfs`, `memory`, `numa`, a queue's backend.
+    /// The kind of access, for statistics: `dax`, `tmpfs`, `memory`, `numa`, or the backend of a queue.
     pub backend: &'static str,
-    /// Loads and stores reach it, so that content is used where it lies.
+    /// Loads and stores reach it, so that content is used in place.
     pub byte_addressable: bool,
-    /// What content outlives.
+    /// The event that content survives.
     pub persistence: Persistence,
-    /// The least that is written at once, bytes: a shorter write costs as much.
+    /// The least that the medium writes, bytes: a shorter write costs as much.
     pub write_unit: usize,
-    /// A read of one unit at rest, by the kind of place: for a first guess, until it is measured.
+    /// Latency of a read on an idle device, typical for the kind: an estimate until it is measured.
     pub read_latency: Duration,
-    /// The NUMA node of its memory, where one was asked for.
+    /// The NUMA node of its memory, if one was requested.
     pub numa_node: Option<u32>,
-    /// The profile of an emulated one. Figures from it say so.
+    /// The profile of an emulated device. Reported figures name it.
     pub emulated: Option<&'static str>,
 }
 
 impl Facts {
-    /// What an emulated place that is kept nowhere is.
+    /// The properties of an emulated device in memory.
     #[must_use]
     pub fn of_profile(profile: &Profile) -> Self {
         Self {

@@ -1,13 +1,13 @@
-//! Cache lines written back to the medium, by the processor's own instructions.
+//! Flushes cache lines to the medium with the processor's instructions.
 //!
-//! For memory that is persistent and mapped as such: a line is durable once it was written back and a
-//! fence came after it. Elsewhere nothing here is of use.
+//! For persistent memory that is mapped as such: a line is durable once it was flushed and a fence followed.
+//! Of no use on other media.
 
-/// The least that a processor writes back, bytes.
+/// The unit of a flush, bytes.
 #[cfg(not(miri))]
 const LINE_BYTES: usize = 64;
 
-/// Writes back every line of `len` bytes from `start` on, and waits until that is done.
+/// Flushes every line of `len` bytes from `start` on, and waits for completion.
 ///
 /// # Safety
 /// The range is mapped.

@@ -1,4 +1,4 @@
-//! The string that names a place. Pure.
+//! The location of storage-class memory, parsed from a string. Pure.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use base::{Error, Result};
 
 use crate::emulated::{PROFILES, Profile};
 
-/// Where storage-class memory is.
+/// The location of storage-class memory.
 #[derive(Clone, Debug)]
 pub enum ScmLocation {
     /// A directory, a file, a block device or a DAX device.
     Path(PathBuf),
     /// `numa:N`: the memory of that node.
     Numa(u32),
-    /// `emulated:PROFILE`, in memory, or `emulated:PROFILE@PATH`, kept in a file there.
+    /// `emulated:PROFILE`, in memory, or `emulated:PROFILE@PATH`, in a file.
     Emulated(&'static Profile, Option<PathBuf>),
 }
 
@@ -24,7 +24,7 @@ impl FromStr for ScmLocation {
 
     fn from_str(text: &str) -> Result<Self> {
         let refused = |expected: &str| {
-            Err(Error::invalid("place of storage-class memory")
+            Err(Error::invalid("location of storage-class memory")
                 .expected(expected)
                 .got(format_args!("{text:?}")))
         };
@@ -74,7 +74,7 @@ mod tests {
     use base::ErrorKind;
 
     #[test]
-    fn places_read_as_they_are_written() {
+    fn locations_parse_and_print_unchanged() {
         let paths = ["/mnt/pmem0/terrace", "relative", "/dev/dax0.0"];
         let others = ["numa:0", "numa:17", "emulated:cxl-dram", "emulated:nvme@/dev/shm/x@y"];
         for text in paths.into_iter().chain(others) {

@@ -1,8 +1,8 @@
-//! The memory of one NUMA node: CXL memory that the system shows as a node without processors, or a
-//! neighbour's.
+//! The memory of one NUMA node: CXL memory, which the system shows as a node without processors, or the
+//! memory of another socket.
 //!
-//! Pages are bound to the node and taken at once: a node that is full is an error here, not a process
-//! killed later.
+//! Pages are bound to the node and allocated at once: a full node is an error here, not the reason to kill a
+//! process later.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
 use super::region::{Durability, Region};
 
-/// Where the system shows its nodes.
+/// The directory with the system's nodes.
 pub(super) const NODES: &str = "/sys/devices/system/node";
 
-/// Takes `len` bytes of the memory of `node`.
+/// Allocates `len` bytes of the memory of `node`.
 ///
 /// # Errors
-/// `Invalid` where the system has no such node or lets nobody bind to it, `NoSpace` where it has not as
-/// much.
+/// `Invalid` if the system has no such node or forbids binding to it, `NoSpace` if the node has too little
+/// memory.
 pub(super) fn open(node: u32, len: u64) -> Result<Region> {
     let place = || format!("numa:{node}");
     has_room(Path::new(NODES), node, len).map_err(|error| error.at(place()))?;
@@ -35,7 +35,7 @@ pub(super) fn open(node: u32, len: u64) -> Result<Region> {
         byte_addressable: true,
         persistence: Persistence::Process,
         write_unit: 64,
-        // What CXL memory adds to a local load; a neighbour's memory is nearer.
+        // Typical of CXL memory; the memory of another socket is faster.
         read_latency: Duration::from_nanos(250),
         numa_node: Some(node),
         emulated: None,
@@ -43,7 +43,7 @@ pub(super) fn open(node: u32, len: u64) -> Result<Region> {
     Ok(Region::new(mapping, Durability::Never, facts, None))
 }
 
-/// Whether the node under `root` has `len` bytes that are free, or can be freed by forgetting files.
+/// Checks that the node under `root` has `len` bytes free or used only by the page cache.
 fn has_room(root: &Path, node: u32, len: u64) -> Result<()> {
     let folder = root.join(format!("node{node}"));
     if !folder.is_dir() {
@@ -66,7 +66,7 @@ fn has_room(root: &Path, node: u32, len: u64) -> Result<()> {
         .got(format_args!("{} free", format_bytes(free))))
 }
 
-/// The bytes that a line such as `Node 0 MemFree:  4158532 kB` says; 0 where there is none.
+/// The bytes in a line such as `Node 0 MemFree:  4158532 kB`; 0 if there is no such line.
 fn field(meminfo: &str, name: &str) -> u64 {
     let value = |line: &str| {
         let mut words = line.split_whitespace().skip(2);
@@ -76,7 +76,7 @@ fn field(meminfo: &str, name: &str) -> u64 {
     meminfo.lines().find_map(value).unwrap_or(0).saturating_mul(1024)
 }
 
-/// The nodes under `root`, as `0, 1`.
+/// The numbers of the nodes under `root`, as `0, 1`.
 fn nodes(root: &Path) -> String {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let number = |name: &str| name.strip_prefix("node")?.parse::<u32>().ok();
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use base::ErrorKind;
 
-    /// Two nodes, as the kernel would show them.
+    /// A directory with two nodes, in the kernel's format.
     fn topology() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (node, free) in [(0, 8), (1, 1024)] {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_in_another_way_is_no_memory() {
+    fn unreadable_memory_information_counts_as_no_free_memory() {
         let root = topology();
         for text in ["", "Node 0 MemFree: x kB\n", "\0\u{ff}", "MemFree"] {
             fs::write(root.path().join("node0/meminfo"), text).unwrap();
@@ -130,9 +130,9 @@ mod tests {
         }
     }
 
-    /// Node 0 is wherever there are nodes; a sandbox may forbid to bind to it.
+    /// Node 0 exists on any system with nodes; a sandbox may forbid binding to it.
     #[test]
-    fn the_first_node_gives_memory_or_says_why_not() {
+    fn memory_of_node_0_is_allocated_or_the_error_names_the_node() {
         match open(0, 1 << 20) {
             Ok(region) => assert_eq!((region.len(), region.facts().numa_node), (1 << 20, Some(0))),
             Err(error) => assert!(error.to_string().contains("numa:0"), "{error}"),

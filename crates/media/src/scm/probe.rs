@@ -1,9 +1,9 @@
-//! Finds out what lies at a path, and opens it as that.
+//! Finds out which medium a path is on, and opens it accordingly.
 //!
-//! In order: a file that maps as persistent memory (DAX, `MAP_SYNC`), one in memory (tmpfs), and any
-//! other as blocks past the system's cache, since a mapped page of it would be DRAM. Mapped files are
-//! allocated first, so that no store meets a full device; they are locked while they are open. A file that
-//! holds something else than what the caller keeps there is left as it is.
+//! In this order: a file that maps as persistent memory (DAX, `MAP_SYNC`), a file in memory (tmpfs), and any
+//! other file as blocks with direct I/O, because a mapped page of it would be in DRAM. Mapped files are
+//! allocated first, so that no store meets a full device; open files are locked. A file with other content
+//! than the caller's is not changed.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,26 +15,29 @@ use base::{Error, Result, format_bytes};
 use rustix::fs::{FallocateFlags, OFlags, fstatfs};
 use rustix::io::Errno;
 
+use super::blocks::Blocks;
 use super::facts::{Facts, Persistence};
+use super::location::ScmLocation;
 use super::mapping::Mapping;
+use super::node;
+use super::open::Scm;
 use super::region::{Durability, Region};
-use super::{Blocks, Scm, ScmLocation, node};
 use crate::emulated::{Device, Kind, Profile};
 use crate::file::SingleFile;
 use crate::locked::Locked;
-use crate::set_aside::set_aside;
+use crate::preallocate::preallocate;
 
-/// The file in a directory.
+/// Name of the file in a directory.
 const NAME: &str = "terrace.scm";
 
-/// `statfs` of tmpfs.
+/// The `statfs` type of tmpfs.
 const TMPFS: u64 = 0x0102_1994;
 
-/// Operations in flight that keep a block device busy, and threads where there is no io_uring.
+/// Operations in flight that keep a block device busy; the number of threads without io_uring.
 const QUEUE_DEPTH: usize = 32;
 
-/// How much of a file tells whether it holds anything. Images of file systems begin with zeros, and say
-/// what they are within the first 64 KiB and a page.
+/// This much of a file is checked for other content. Images of file systems may begin with zeros, but have
+/// their magic number within the first 64 KiB and a page.
 const BEGINNING: u64 = 128 << 10;
 
 pub(super) fn open(place: &ScmLocation, len: u64, magic: &[u8]) -> Result<Scm> {
@@ -45,7 +48,7 @@ pub(super) fn open(place: &ScmLocation, len: u64, magic: &[u8]) -> Result<Scm> {
     }
 }
 
-/// Memory, or a file however it is kept: only its content counts, the time is the profile's.
+/// An emulated device over memory or a file: only its content is kept there, its latencies are the profile's.
 fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u8]) -> Result<Scm> {
     let device = Device::real(profile);
     let region = match (path, profile.kind) {
@@ -72,7 +75,7 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
     Ok(Scm::Mapped(region.emulated(device)))
 }
 
-/// Pages of a file in the system's cache, for an emulated device.
+/// A file behind the system's page cache as blocks, for an emulated device.
 fn cached(file: SingleFile, len: u64, persistence: Persistence) -> Blocks {
     let facts = Facts {
         backend: file.backend(),
@@ -86,14 +89,14 @@ fn cached(file: SingleFile, len: u64, persistence: Persistence) -> Blocks {
     Blocks::new(file.handle(), len, facts, move |depth| file.queue(depth))
 }
 
-/// The file that `path` names: itself, or the one in it where it is a directory or is to be one.
+/// The file that `path` names: itself, or the file in that directory, which is created if it is missing.
 fn file_at(path: &Path) -> Result<PathBuf> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(path.join(NAME)),
         Ok(_) => Ok(path.to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // One level only: where a device is not mounted, its folder is missing or empty, and
-            // making a path below it would quietly take space elsewhere.
+            // One level only: if a device is not mounted, its mount point is missing or empty, and creating
+            // a path below it would silently use space of another device.
             fs::create_dir(path).map_err(|e| failed("create a directory", path, e))?;
             Ok(path.join(NAME))
         }
@@ -119,7 +122,7 @@ fn at(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
     } else if kind.is_char_device() {
         dax_device(path, len)
     } else {
-        Err(Error::invalid("place of storage-class memory")
+        Err(Error::invalid("location of storage-class memory")
             .at(path.display())
             .expected("a directory, a file, a block device or a DAX device"))
     }
@@ -139,7 +142,7 @@ fn file(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
     blocks(path, len, file)
 }
 
-/// The file at `path`, locked, with `len` bytes or more of its own.
+/// The file at `path`, locked, with at least `len` allocated bytes.
 fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
     let file = fs::OpenOptions::new()
         .read(true)
@@ -152,13 +155,12 @@ fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
     if !is_free(&file, magic).map_err(|e| failed("read", path, e))? {
         return Err(Error::invalid("file for storage-class memory")
             .at(path.display())
-            .expected("a new one, or one that was used so before")
-            .got("something else, which would be lost"));
+            .expected("a new file, or one that holds a tier")
+            .got("other content, which would be lost"));
     }
-    match set_aside(&file, FallocateFlags::empty(), len) {
+    match preallocate(&file, FallocateFlags::empty(), len) {
         Ok(()) => {}
-        // Where nothing can be set aside, a write that finds no space is an error of its own; what is
-        // mapped is a file system that can.
+        // Without allocation a write may fail for want of space. Files of such file systems are not mapped.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let held = file.metadata().map_err(|e| failed("stat", path, e))?.len();
             file.set_len(held.max(len)).map_err(|e| failed("set the length", path, e))?;
@@ -168,15 +170,15 @@ fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
     Ok(file)
 }
 
-/// Whether nothing is lost where `file` is written: it begins with `magic`, or with zeros, as space does
-/// that was set aside by a process that came no further.
+/// Whether overwriting `file` loses nothing: it begins with `magic`, or holds zeros, as a file does that was
+/// allocated by a process that died before writing.
 fn is_free(file: &fs::File, magic: &[u8]) -> io::Result<bool> {
     let mut beginning = Vec::new();
     file.take(BEGINNING).read_to_end(&mut beginning)?;
     Ok(beginning.starts_with(magic) || beginning.iter().all(|byte| *byte == 0))
 }
 
-/// A file that is mapped from the system's own memory.
+/// A file that is mapped from the page cache.
 fn in_system_memory(
     path: &Path,
     len: u64,
@@ -198,13 +200,13 @@ fn in_system_memory(
     Ok(Region::new(mapping, durability, facts, Some(Box::new(Locked::new(file)))))
 }
 
-/// Persistent memory: what is stored is durable once its cache lines are written back.
+/// Persistent memory: a store is durable once its cache lines are flushed.
 fn dax(mapping: Mapping, guard: fs::File) -> Scm {
     let facts = Facts {
         backend: "dax",
         byte_addressable: true,
         persistence: Persistence::Power,
-        // Of the one such medium that was sold widely; a smaller unit only costs space.
+        // That of Optane modules, the only such medium widely sold; a smaller unit only costs space.
         write_unit: 256,
         read_latency: Duration::from_nanos(300),
         numa_node: None,
@@ -213,7 +215,7 @@ fn dax(mapping: Mapping, guard: fs::File) -> Scm {
     Scm::Mapped(Region::new(mapping, Durability::Lines, facts, Some(Box::new(Locked::new(guard)))))
 }
 
-/// A DAX device has its length and alignment in sysfs, and no file system.
+/// Opens a DAX device. Its length and alignment are in sysfs; it has no file system.
 fn dax_device(path: &Path, len: u64) -> Result<Scm> {
     let file = fs::OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|e| failed("open", path, e))?;
@@ -241,15 +243,15 @@ fn dax_device(path: &Path, len: u64) -> Result<Scm> {
 }
 
 fn block_device(path: &Path, len: u64) -> Result<Scm> {
-    // A block device is opened exclusively only where nobody has it: it is not mounted, nor swapped to, and
-    // no RAID or volume group is made of it. It stays so for as long as this handle lives; others of this
-    // process, opened plainly, are not kept out.
+    // The kernel opens a block device exclusively only if it is not in use: not mounted, no swap, and no part
+    // of a RAID or volume group. It stays exclusive until this handle is closed, except for plain opens of
+    // this process.
     let flags = OFlags::EXCL.bits().cast_signed();
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     let mut file = file.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Error::invalid("block device")
             .at(path.display())
-            .expected("one that is not mounted and that nothing else uses")
+            .expected("a block device that is not mounted and not in use")
             .caused_by(error),
         _ => failed("open", path, error),
     })?;
@@ -285,7 +287,7 @@ fn fits(path: &Path, len: u64, held: u64) -> Result<()> {
         .got(format_bytes(held)))
 }
 
-/// Takes the file for this process, until its [`Locked`] is dropped or its last handle closed.
+/// Locks the file for this process, until its [`Locked`] is dropped or its last handle closed.
 fn lock(file: &fs::File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),

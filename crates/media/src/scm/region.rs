@@ -1,6 +1,6 @@
 //! A mapped region: a fixed number of bytes that loads and stores reach.
 //!
-//! It gives no access by itself. [`Slots`](super::Slots) take a region and lend its pages, so that
+//! A region by itself gives no access. [`Slots`](super::Slots) take a region and hand out its pages, so that
 //! no byte is read while it is written.
 
 use std::any::Any;
@@ -16,14 +16,14 @@ use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
 use crate::emulated::{Device, Emulation};
 
-/// How stored bytes become durable.
+/// The way in which stored bytes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Not at all.
+    /// They do not.
     Never,
-    /// As cache lines written back.
+    /// By flushing cache lines.
     Lines,
-    /// As pages of a file synced.
+    /// By syncing pages of a file.
     Pages,
 }
 
@@ -33,15 +33,15 @@ pub struct Region {
     durability: Durability,
     facts: Facts,
     emulated: Option<Device>,
-    /// What keeps others away: an open, locked file.
+    /// Keeps other processes away: an open, locked file.
     _guard: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Region {
-    /// Memory of this process, zeroed, taken as it is touched; `len` in whole pages.
+    /// Zeroed memory of this process, allocated on first access; `len` in whole pages.
     ///
     /// # Errors
-    /// `Retry` where the system has none to give.
+    /// `Retry` if the system has no memory.
     pub fn anonymous(len: u64) -> Result<Self> {
         let failed = |error: io::Error| {
             Error::retry("shared memory").expected(format_args!("{len} bytes")).caused_by(error)
@@ -52,7 +52,7 @@ impl Region {
         Ok(Self::new(mapping, Durability::Never, facts, None))
     }
 
-    /// What memory of this process is.
+    /// The properties of memory of this process.
     pub(super) const fn in_memory() -> Facts {
         Facts {
             backend: "memory",
@@ -71,10 +71,13 @@ impl Region {
         facts: Facts,
         guard: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
+        let is_paged = mapping.len() > 0 && mapping.len().is_multiple_of(PAGE_BYTES);
+        base::invariant!(is_paged, "a region is whole pages, at least one");
+        base::invariant!(facts.byte_addressable, "a mapped region is reached by loads and stores");
         Self { mapping, durability, facts, emulated: None, _guard: guard }
     }
 
-    /// The same bytes, as slow as `device` says.
+    /// The same bytes with the latencies of `device`.
     #[must_use]
     pub fn emulated(self, device: Device) -> Self {
         let profile = device.profile();
@@ -84,46 +87,46 @@ impl Region {
         Self { facts, emulated: Some(device), ..self }
     }
 
-    /// What its emulation did so far; none of a real one.
+    /// Counters of the emulation so far; none for a real device.
     #[must_use]
     pub fn emulation(&self) -> Option<Emulation> {
         self.emulated.as_ref().map(Device::emulation)
     }
 
-    /// Waits as long as an emulated region takes for the first `bytes` of `page` more than memory does.
+    /// Waits for the difference between emulated memory and DRAM in an access to the first `bytes` of `page`.
     pub(super) fn delay(&self, is_read: bool, page: usize, bytes: usize) {
         if let Some(device) = &self.emulated {
             device.delay(is_read, (page * PAGE_BYTES) as u64, bytes);
         }
     }
 
-    /// How many bytes there are; whole pages.
+    /// The length, bytes; whole pages.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a region has at least a page")]
     pub const fn len(&self) -> u64 {
         self.mapping.len() as u64
     }
 
-    /// What it is.
+    /// The properties of the memory.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The address of page `page`; none past the end.
+    /// The address of page `page`; none if it is past the end.
     pub(super) fn page(&self, page: usize) -> Option<NonNull<u8>> {
         let at = page.checked_mul(PAGE_BYTES).filter(|at| *at < self.mapping.len())?;
         // SAFETY: `at` lies within the mapping.
         Some(unsafe { self.mapping.start().add(at) })
     }
 
-    /// Whether the medium took bytes away since it was opened (`SIGBUS`). What was read counts only
-    /// where this is asked afterwards and is not so; what is stored from then on is nowhere.
+    /// Whether the medium took bytes away since the region was opened (`SIGBUS`). A read is valid only if
+    /// this is false afterwards; later stores are lost.
     pub(super) fn is_lost(&self) -> bool {
         self.mapping.is_lost()
     }
 
-    /// Makes what was stored in `pages` from `first` on durable, as far as the region can.
+    /// Makes the stores to `pages` pages from `first` on durable, if the region can.
     pub(super) fn persist(&self, first: usize, pages: usize) -> Result<()> {
         let at = first.saturating_mul(PAGE_BYTES);
         let len = pages.saturating_mul(PAGE_BYTES);

@@ -1,4 +1,4 @@
-//! The atomic words of slots, from `std`, or from shuttle in tests that explore interleavings.
+//! The atomics of slots: from `std`, or from shuttle in tests that explore interleavings.
 
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(super) use std::sync::atomic;

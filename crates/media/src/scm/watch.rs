@@ -1,16 +1,16 @@
-//! Mapped memory that goes away under its readers: a file that another program cuts, a module that fails.
+//! Mapped memory that disappears during use: another program cuts the file, or the module fails.
 //!
-//! The next access there raises `SIGBUS`, which by default ends the process. The handler here looks whether
-//! the address lies in a watched range. If so it notes that the range is lost and maps zeros over all of it,
-//! so that the access goes on, with bytes that mean nothing: whoever read asks [`Watch::is_lost`]
-//! afterwards, and if so has read nothing.
+//! The next access raises `SIGBUS`, which by default ends the process. This handler checks whether the
+//! address lies in a watched range. If so it marks the range as lost and maps zeros over all of it, so that
+//! the access continues with meaningless bytes: readers check [`Watch::is_lost`] after a read, and discard
+//! the data if it is true.
 //!
-//! Order: a loss is noted before zeros are mapped, so that whoever saw one sees the note, too. The note
-//! is of the whole range and for good.
+//! Order: a range is marked as lost before zeros are mapped, so that a reader of zeros also sees the mark.
+//! The mark covers the whole range and is never removed.
 //!
-//! The handler is the process's, set when the first range is watched. It allocates nothing and
-//! locks nothing: atomics and one system call. What is none of its ranges it leaves to the handler that
-//! was there before, or to what the system does by default.
+//! The handler belongs to the process and is set when the first range is watched. It allocates nothing and
+//! locks nothing: atomics and one system call. A signal for any other address goes to the previous handler,
+//! or to the system's default action.
 
 use std::io;
 use std::mem::transmute;
@@ -27,22 +27,22 @@ use libc::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Ranges that can be watched at once: a store has one, and a test several stores.
+/// The most ranges watched at once: a store has one, and a test has several stores.
 const RANGES: usize = 64;
 
 static WATCHED: [Range; RANGES] = [const { Range::new() }; RANGES];
 
-/// A handler that is told all that is known.
+/// A handler set with `SA_SIGINFO`.
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// What the process did about the signal before.
+/// The action for the signal before this handler was set.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Addresses that may be watched.
+/// A range of addresses, which may be watched.
 #[derive(Debug)]
 struct Range {
     is_taken: AtomicBool,
-    /// The first address, and the one past the last; zero while nothing is watched.
+    /// The first address, and the one past the last; zero while no range is watched.
     start: AtomicUsize,
     end: AtomicUsize,
     is_lost: AtomicBool,
@@ -58,11 +58,11 @@ impl Range {
         }
     }
 
-    /// Notes the loss if the address `at` is one of the range; the range, where it is.
+    /// Marks the range as lost if `at` is one of its addresses. Returns the range then.
     fn lose(&self, at: usize) -> Option<ops::Range<usize>> {
         let end = self.end.load(Acquire);
         let start = self.start.load(Acquire);
-        // Of one and the same watch: `end` is zero in between.
+        // Both of the same watch: `end` is zero in between.
         if !(start..end).contains(&at) || self.end.load(Acquire) != end {
             return None;
         }
@@ -71,33 +71,33 @@ impl Range {
     }
 }
 
-/// Has `map` put zeros where the range `lost` is, or at least on the page of the address `at`; whether
-/// it did. A system that commits memory strictly may have none for all, and the rest faults in its turn.
+/// Calls `map` to put zeros over the range `lost`, or if that fails over the page of address `at`. Returns
+/// whether it succeeded. A system with strict memory commitment may refuse the whole range; then each further
+/// page faults by itself.
 fn replace(lost: ops::Range<usize>, at: usize, map: impl Fn(usize, usize) -> bool) -> bool {
     map(lost.start, lost.len()) || map(at / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES)
 }
 
-/// Maps zeros over `len` bytes from `start` on: whole pages of a range that is lost, in which this thread
-/// was stopped.
+/// Maps zeros over `len` bytes from `start` on: whole pages of a lost range, which this thread was accessing.
 fn map_zeros(start: usize, len: usize) -> bool {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-    // SAFETY: within a mapping that its owner keeps, since this thread was using it, and whose bytes
-    // are gone. What takes its place is as readable and writable.
+    // SAFETY: within a mapping that its owner keeps, because this thread was accessing it, and whose bytes
+    // are gone. The new pages are as readable and writable.
     unsafe { mmap_anonymous(start as *mut c_void, len, access, flags) }.is_ok()
 }
 
-/// A range of addresses that is watched, for as long as this lives.
+/// Watches a range of addresses until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     range: &'static Range,
 }
 
 impl Watch {
-    /// Room for a range.
+    /// Reserves an entry for a range.
     ///
     /// # Errors
-    /// Where as many as can be are watched.
+    /// If the most ranges possible are watched.
     pub(super) fn new() -> io::Result<Self> {
         Self::of(&WATCHED)
     }
@@ -112,8 +112,10 @@ impl Watch {
         Ok(Self { range })
     }
 
-    /// Watches `len` bytes from `start` on, which the caller mapped, and keeps mapped until [`Watch::end`].
+    /// Watches `len` bytes from `start` on, which the caller keeps mapped until [`Watch::end`].
     pub(super) fn begin(&self, start: NonNull<u8>, len: usize) -> io::Result<()> {
+        base::invariant!(self.range.end.load(Relaxed) == 0, "a watch begins once");
+        base::invariant!(len > 0, "a watched range has bytes");
         handle()?;
         let start = start.as_ptr().addr();
         self.range.start.store(start, Release);
@@ -121,14 +123,14 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends it: the range may be unmapped.
+    /// Stops watching: the range may be unmapped.
     pub(super) fn end(&self) {
         self.range.end.store(0, Release);
     }
 
-    /// Whether bytes of the range were lost since it began, so that nothing that was read there counts.
+    /// Whether bytes of the range were lost since it began: then no earlier read is valid.
     pub(super) fn is_lost(&self) -> bool {
-        // What was read comes before the note is looked at.
+        // Reads of the range come before the check of the mark.
         fence(Acquire);
         self.range.is_lost.load(Relaxed)
     }
@@ -137,11 +139,12 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.end();
+        base::invariant!(self.range.is_taken.load(Relaxed), "a watch has its entry for itself");
         self.range.is_taken.store(false, Release);
     }
 }
 
-/// Has the process handle the signal, from the first call on.
+/// Sets the handler at the first call.
 fn handle() -> io::Result<()> {
     static SET: OnceLock<Result<(), i32>> = OnceLock::new();
     let outcome = SET.get_or_init(|| set().map_err(|error| error.raw_os_error().unwrap_or(0)));
@@ -150,7 +153,7 @@ fn handle() -> io::Result<()> {
 
 fn set() -> io::Result<()> {
     let mut before = default_action();
-    // SAFETY: asks for what there is, which is written to a live place of its type.
+    // SAFETY: queries the present action, which is written to a live place of its type.
     if unsafe { libc::sigaction(SIGBUS, null(), &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -158,7 +161,7 @@ fn set() -> io::Result<()> {
     let handler: Handler = on_bus_error;
     let action = libc::sigaction {
         sa_sigaction: handler as usize,
-        // On the stack for signals, where a thread has one: the handler before may have to run there.
+        // On the thread's signal stack, if it has one: the previous handler may need it.
         sa_flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART,
         ..default_action()
     };
@@ -168,25 +171,25 @@ fn set() -> io::Result<()> {
     }
 }
 
-/// Has the signal come to what `action` says; whether it does.
+/// Sets the action for the signal. Returns whether that succeeded.
 fn act(action: &libc::sigaction) -> bool {
-    // SAFETY: a whole action, whose handler is none, that of before, or this file's, which may run.
+    // SAFETY: a complete action, whose handler is the default, the previous one, or one of this file.
     unsafe { libc::sigaction(SIGBUS, action, null_mut()) == 0 }
 }
 
-/// What the system does by itself.
+/// The system's default action.
 const fn default_action() -> libc::sigaction {
     // SAFETY: plain numbers and an optional pointer; zeros are the default action and an empty mask.
     unsafe { std::mem::zeroed() }
 }
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands a handler that asked for it a live `siginfo_t`.
+    // SAFETY: the kernel passes a live `siginfo_t` to a handler with `SA_SIGINFO`.
     let fault = unsafe { &*info };
     let lost = |at| WATCHED.iter().find_map(|range| range.lose(at));
     match fault.si_code {
         BUS_ADRERR | BUS_OBJERR | BUS_MCEERR_AR => {
-            // SAFETY: of a fault the address is what is told.
+            // SAFETY: for a fault, `si_addr` is set.
             let at = unsafe { fault.si_addr() }.addr();
             if lost(at).is_some_and(|range| replace(range, at, map_zeros)) {
                 return;
@@ -195,8 +198,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         BUS_MCEERR_AO => {
             // SAFETY: as above.
             let at = unsafe { fault.si_addr() }.addr();
-            // Memory that failed and that nobody accessed: whoever does is stopped there. Nothing is
-            // mapped, since the range may be its owner's no more by then.
+            // Failed memory that no thread accessed yet: an access will fault. Nothing is mapped here,
+            // because the owner may have unmapped the range already.
             if lost(at).is_some() {
                 return;
             }
@@ -211,7 +214,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         }
         _ => {
             act(&default_action());
-            // SAFETY: of no memory; it comes once this handler returned, and ends the process.
+            // SAFETY: accesses no memory; the signal arrives after this handler returned, and ends the
+            // process.
             unsafe { libc::raise(signal) };
         }
     }
@@ -220,11 +224,11 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
 fn hand_on(before: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let address = before.sa_sigaction as *const ();
     if before.sa_flags & SA_SIGINFO == 0 {
-        // SAFETY: set without the flag, it is a handler that takes the signal's number.
+        // SAFETY: an action without the flag has a handler that takes the signal's number.
         let handler = unsafe { transmute::<*const (), extern "C" fn(c_int)>(address) };
         return handler(signal);
     }
-    // SAFETY: set with the flag, it is a handler that takes all three.
+    // SAFETY: an action with the flag has a handler that takes all three.
     let handler = unsafe { transmute::<*const (), Handler>(address) };
     handler(signal, info, context);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::{Account, Clock, Result, SystemClock};
 use cache::{PageCache, PageKey, PageKind, SCM_MAGIC, ScmHit, ScmOptions, ScmTier};
-use media::scm::{Place, Scm};
+use media::scm::{Scm, ScmLocation};
 use media::{Buf, Purpose};
 
 use super::backing::{self, Backing};
@@ -31,7 +31,7 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
     option(&mut options, "memory", memory);
     option(&mut options, "file", below);
     let account = Account::unlimited("cache");
-    let place: Place = setup.dir.join("tier").display().to_string().parse()?;
+    let place: ScmLocation = setup.dir.join("tier").display().to_string().parse()?;
     std::fs::File::create(setup.dir.join("tier"))
         .map(drop)
         .map_err(|error| base::Error::io("create", setup.dir.display(), error))?;

@@ -3,7 +3,7 @@
 //!
 //! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
 //! [`Share`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
-//! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]): many
+//! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::SlotWords`]): many
 //! read it while one changes it, and who read it asks the group's version whether what it saw counts.
 //!
 //! Rows here are as coherent as those above ([`crate::RowCache`]), since writers forget a key above first and
@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 
 use arena::WORD_BYTES;
 use base::Seqno;
-use media::scm::{Lent, SLOT_WORDS};
+use media::scm::{SLOT_WORDS, SlotWords};
 
 pub(super) use counters::RowSetCounters;
 pub use counters::RowSetStatistics;
@@ -59,7 +59,7 @@ pub(super) struct RowSets {
 /// Where the pages of rows are: their words by slot.
 pub(super) trait Pages {
     /// None where the slot is not lent.
-    fn words(&self, slot: usize) -> Option<Lent<'_>>;
+    fn words(&self, slot: usize) -> Option<SlotWords<'_>>;
 }
 
 /// A row that is to be put here.
@@ -206,7 +206,7 @@ impl RowSets {
     }
 
     /// The words of a page of a group that is locked.
-    fn words<'a>(&self, pages: &'a impl Pages, slot: usize) -> Lent<'a> {
+    fn words<'a>(&self, pages: &'a impl Pages, slot: usize) -> SlotWords<'a> {
         let mut found = pages.words(slot);
         loop {
             match found {

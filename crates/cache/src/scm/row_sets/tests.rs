@@ -15,7 +15,7 @@ use crate::rows::{ROW_BYTES_MAX, Row, RowFrom};
 struct Memory(Slots);
 
 impl Pages for Memory {
-    fn words(&self, slot: usize) -> Option<Lent<'_>> {
+    fn words(&self, slot: usize) -> Option<SlotWords<'_>> {
         self.0.words(slot)
     }
 }

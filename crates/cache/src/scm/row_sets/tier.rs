@@ -7,7 +7,7 @@ use std::time::Duration;
 use arena::WORD_BYTES;
 use base::Seqno;
 use base::limits::PAGE_BYTES;
-use media::scm::{Facts, Lent, Persistence};
+use media::scm::{Facts, Persistence, SlotWords};
 
 use super::share::{Counts, Held, pages_remembered, rows_remembered};
 use super::{NewRow, Outcome, PUT_BYTES_MAX, Pages, RowSets};
@@ -28,7 +28,7 @@ const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
 const ROW_BYTES_FIRST: u64 = 256;
 
 impl Pages for ScmTier {
-    fn words(&self, slot: usize) -> Option<Lent<'_>> {
+    fn words(&self, slot: usize) -> Option<SlotWords<'_>> {
         self.backing.words(self.layout.page_of(slot))
     }
 }

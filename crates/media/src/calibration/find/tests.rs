@@ -1,4 +1,4 @@
-//! A calibration is found where it lies, and speaks of no other device.
+//! A calibration is found in its directory, and applies to no other device.
 
 use crate::emulated::Profile;
 use crate::scm::Region;
@@ -14,11 +14,11 @@ fn measured() -> Calibration {
 }
 
 #[test]
-fn it_lies_in_the_tiers_directory_or_the_one_above() {
+fn a_calibration_is_found_in_the_tiers_directory_or_its_parent() {
     let folder = tempfile::tempdir().unwrap();
     let above = folder.path().canonicalize().unwrap();
     let tier = above.join("tier");
-    // Nothing there, and no directory yet.
+    // No file, and no directory yet.
     assert!(Calibration::find(&place(&tier)).is_none());
     assert!(Calibration::file_of(&place(&tier)).is_none());
     fs::create_dir(&tier).unwrap();
@@ -39,7 +39,7 @@ fn it_lies_in_the_tiers_directory_or_the_one_above() {
 }
 
 #[test]
-fn what_has_no_directory_has_no_calibration() {
+fn a_location_without_a_directory_has_no_calibration() {
     for text in ["numa:0", "emulated:nvme", "/dev/null", "/no/such/directory"] {
         let place = text.parse().unwrap();
         assert!(Calibration::find(&place).is_none(), "{text}");
@@ -49,7 +49,7 @@ fn what_has_no_directory_has_no_calibration() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why_and_which_file() {
+fn an_unreadable_calibration_names_its_file_and_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let place = place(folder.path());
     let file = Calibration::file_of(&place).unwrap();
@@ -65,7 +65,7 @@ fn what_cannot_be_read_says_why_and_which_file() {
 }
 
 #[test]
-fn it_speaks_of_the_device_it_was_measured_on_for_a_year() {
+fn a_calibration_applies_to_its_own_device_for_a_year() {
     let memory = Region::anonymous(4096).unwrap().facts().clone();
     let blocks = Facts { byte_addressable: false, ..memory.clone() };
     let emulated = Facts::of_profile(Profile::named("cxl-dram").unwrap());
@@ -77,7 +77,7 @@ fn it_speaks_of_the_device_it_was_measured_on_for_a_year() {
         ..measured()
     };
     let on = |device, facts: &Facts, days: u64| own.holds(device, facts, days * day);
-    // A clock that was set back makes nothing old.
+    // A clock that was set back makes no calibration old.
     assert!([0, 400, 765].iter().all(|days| on("1", &memory, *days).is_ok()));
     let said = [on("1", &memory, 766), on("2", &memory, 400), on("", &memory, 400)];
     for (said, wanted) in said.into_iter().zip(["366 days old", "\"1\"", "\"1\""]) {
@@ -94,7 +94,7 @@ fn it_speaks_of_the_device_it_was_measured_on_for_a_year() {
 }
 
 #[test]
-fn a_file_system_is_known_again() {
+fn a_file_system_keeps_its_identity() {
     let folder = tempfile::tempdir().unwrap();
     let facts = Region::anonymous(4096).unwrap().facts().clone();
     let place = place(folder.path());

@@ -1,13 +1,13 @@
-//! The headline constants of each profile, in virtual time; each with where it was measured. The tables
-//! behind them are in `tests/optane_study.rs`.
+//! The main constants of each profile, in virtual time, with their sources. The tables behind them are in
+//! `tests/optane_study.rs`.
 
-use super::Act;
+use super::AccessKind;
 use crate::emulated::{Load, PROFILES, Profile, measure};
 
 fn load() -> Load {
     Load {
         threads: 1,
-        write: Act::Store,
+        write: AccessKind::Store,
         write_share: 0.0,
         len: 256,
         is_sequential: true,
@@ -35,13 +35,13 @@ fn near(value: f64, wanted: f64) {
 /// Yang et al., An Empirical Guide to the Behavior and Use of Scalable Persistent Memory, FAST 2020,
 /// figures 2, 4 and 5.
 #[test]
-fn an_optane_module_is_as_the_study_has_it() {
+fn an_optane_module_has_the_latencies_and_bandwidths_of_the_study() {
     let (dimm, load) = ("optane-dimm", load());
     let writes = Load { write_share: 1.0, ..load };
     near(ns(dimm, Load { len: 64, is_sequential: false, ..load }), 305.0);
     near(ns(dimm, Load { len: 64, ..load }), 169.0);
     near(ns(dimm, Load { len: 64, ..writes }), 90.0);
-    // One writer has all there is, and many have a third of it.
+    // One writer gets the full bandwidth; 24 writers together get a third of it.
     near(gb(dimm, writes), 2.2);
     near(gb(dimm, Load { threads: 4, ..writes }), 2.2);
     near(gb(dimm, Load { threads: 8, ..writes }), 1.53);
@@ -49,18 +49,18 @@ fn an_optane_module_is_as_the_study_has_it() {
     near(gb(dimm, Load { threads: 1, ..load }), 2.92);
     near(gb(dimm, Load { threads: 4, ..load }), 6.5);
     near(gb(dimm, Load { threads: 24, ..load }), 3.9);
-    // A quarter of a unit costs a unit, unless its neighbours follow.
+    // A quarter of a unit costs a whole unit, unless the rest of the unit follows.
     near(gb(dimm, Load { len: 64, is_sequential: false, ..writes }), 0.55);
     near(gb(dimm, Load { len: 64, ..writes }), 2.2);
     near(gb(dimm, Load { threads: 4, len: 64, is_sequential: false, ..load }), 1.65);
-    // A fence for every cache line costs six sevenths.
+    // A fence for every cache line costs six sevenths of the bandwidth.
     near(gb(dimm, Load { len: 64, is_fenced: true, ..writes }), 0.33);
     near(gb(dimm, Load { len: 512, is_fenced: true, ..writes }), 2.2);
 }
 
-/// The module doc of each profile has the source.
+/// The sources are in the module header of each profile.
 #[test]
-fn the_other_devices_are_as_their_sources_have_them() {
+fn the_other_profiles_have_the_figures_of_their_sources() {
     let pages = Load { len: 4096, is_sequential: false, ..load() };
     let writes = Load { write_share: 1.0, ..pages };
     near(ns("optane-ssd", pages), 10_000.0);
@@ -77,9 +77,9 @@ fn the_other_devices_are_as_their_sources_have_them() {
     near(gb("cxl-dram", pages), 3.0);
 }
 
-/// Bytes per second of one reader and one writer: less than either alone where they meet.
+/// Reads and writes together get less bandwidth than either alone.
 #[test]
-fn reads_and_writes_meet_on_an_optane_module() {
+fn reads_and_writes_slow_each_other_down_on_an_optane_module() {
     let dimm = "optane-dimm";
     let load = Load { threads: 4, ..load() };
     let half = gb(dimm, Load { write_share: 0.5, ..load });
@@ -90,15 +90,15 @@ fn reads_and_writes_meet_on_an_optane_module() {
 }
 
 #[test]
-fn time_never_goes_back_and_ends_for_any_access() {
+fn time_never_decreases_and_every_access_ends() {
     for profile in PROFILES {
         let mut model = super::Model::new(profile);
         let mut now = 0.0;
         for (at, len) in [(0, 0), (1, 1), (u64::MAX, u64::MAX), (4095, 2), (u64::MAX - 1, 1 << 20)]
         {
-            for act in [Act::Read, Act::Store, Act::Flushed] {
+            for kind in [AccessKind::Read, AccessKind::Store, AccessKind::Flushed] {
                 for is_fenced in [false, true] {
-                    let access = super::Access { act, at, len, is_fenced };
+                    let access = super::Access { kind, at, len, is_fenced };
                     let outcome = model.access(now, 3, access);
                     assert!(outcome.done >= now && outcome.next >= now, "{access:?} {outcome:?}");
                     assert!(outcome.done.is_finite(), "{access:?}");

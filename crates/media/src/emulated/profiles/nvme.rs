@@ -1,12 +1,12 @@
-//! A flash SSD of a data centre: the neutral profile, beside which the others' results stand.
+//! A flash SSD of a data centre: the neutral profile that the others are compared with.
 //!
-//! No one device: 80 us a read and 15 us a write into its protected buffer, a million reads and two hundred
-//! thousand writes of 4 KiB a second, 7 and 5 GB/s in long transfers, as data sheets of such devices have
-//! it (PCIe 4.0). That writes lengthen reads is left out: it differs from device to device.
+//! Not one particular device: 80 us a read and 15 us a write into its power-protected buffer, a million reads
+//! and two hundred thousand writes of 4 KiB a second, 7 and 5 GB/s in long transfers, as in data sheets of
+//! such devices (PCIe 4.0). Writes do not lengthen reads here: that effect differs from device to device.
 
-use crate::emulated::profile::{Kind, Path, Profile};
+use crate::emulated::profile::{AccessProfile, Kind, Profile};
 
-const READS: Path = Path {
+const READS: AccessProfile = AccessProfile {
     latency_ns: 80_000.0,
     sequential_ns: 80_000.0,
     threads: &[(1.0, 7.0)],
@@ -14,7 +14,7 @@ const READS: Path = Path {
     fenced_ns: &[],
     fenced: &[],
 };
-const WRITES: Path = Path {
+const WRITES: AccessProfile = AccessProfile {
     latency_ns: 15_000.0,
     sequential_ns: 15_000.0,
     threads: &[(1.0, 5.0)],

@@ -1,19 +1,19 @@
 //! One Optane DC persistent memory module of the first generation, in app-direct mode.
 //!
-//! From the raw data of Yang, Kim, Hoseinzadeh, Izraelevitz, Swanson: An Empirical Guide to the Behavior
-//! and Use of Scalable Persistent Memory, FAST 2020 (github.com/NVSL/OptaneStudy, `graphs`): two Xeon
-//! Platinum 8260, six modules of 256 GB each. The name of a table stands at what is from it.
+//! From the raw data of Yang, Kim, Hoseinzadeh, Izraelevitz, Swanson: An Empirical Guide to the Behavior and
+//! Use of Scalable Persistent Memory, FAST 2020 (github.com/NVSL/OptaneStudy, `graphs`): two Xeon Platinum
+//! 8260, six modules of 256 GB each. A comment beside each constant names its table.
 
-use crate::emulated::profile::{Kind, Mixed, Path, Profile, Tail};
+use crate::emulated::profile::{AccessProfile, Interference, Kind, Profile, Tail};
 
 pub(super) const UNIT: u64 = 256;
 
-/// `17-numa`: what 4:1, 3:1, 2:1 and 1:1 give, over the harmonic mean of R and W, by threads.
-pub(super) const MIXED: Mixed = Mixed {
+/// `17-numa`: bandwidth of 4:1, 3:1, 2:1 and 1:1, over the harmonic mean of R and W, by threads.
+pub(super) const MIXED: Interference = Interference {
     one: &[(0.0, 1.0), (0.2, 1.206), (0.25, 1.235), (0.333, 1.208), (0.5, 1.265), (1.0, 1.0)],
     many: &[(0.0, 1.0), (0.2, 0.962), (0.25, 0.89), (0.333, 0.73), (0.5, 0.491), (1.0, 1.0)],
     many_threads: 4.0,
-    // `06-bandwidth_seqwrite_latency`, Optane, over its latency at rest and its most bandwidth.
+    // `06-bandwidth_seqwrite_latency`, Optane, over its idle latency and its greatest bandwidth.
     loaded: &[
         (0.0, 1.0),
         (0.15, 1.025),
@@ -26,8 +26,8 @@ pub(super) const MIXED: Mixed = Mixed {
     ],
 };
 
-/// `03-tail_latency`: the most frequent, the rarest, and those of a small hot region, which are gone
-/// where the region is over 64 KiB.
+/// `03-tail_latency`: the most frequent, the rarest, and those of a small hot region, which are absent if
+/// the region is over 64 KiB.
 pub(super) const TAIL: Tail = Tail {
     slow_one_in: 5_000,
     slow_ns: 262.0,
@@ -64,7 +64,7 @@ pub(super) static PROFILE: Profile = Profile {
     backend: "emulated optane-dimm",
     kind: Kind::Memory,
     unit: UNIT,
-    read: Path {
+    read: AccessProfile {
         // `02-best_case_latency`.
         latency_ns: 305.0,
         sequential_ns: 169.4,
@@ -86,7 +86,7 @@ pub(super) static PROFILE: Profile = Profile {
         fenced_ns: &[],
         fenced: &[],
     },
-    store: Path {
+    store: AccessProfile {
         latency_ns: 90.4,
         sequential_ns: 90.4,
         threads: &[
@@ -104,10 +104,10 @@ pub(super) static PROFILE: Profile = Profile {
         ],
         sizes: &[],
         fenced_ns: STORE_FENCED_NS,
-        // `13-sfence_interval`, and where it says otherwise `12-flush_instr_bw`, between the two.
+        // Between `13-sfence_interval` and `12-flush_instr_bw`, which differ.
         fenced: &[(64.0, 0.322), (128.0, 0.622), (256.0, 1.2), (512.0, 2.21), (1024.0, 2.235)],
     },
-    flushed: Path {
+    flushed: AccessProfile {
         latency_ns: 62.3,
         sequential_ns: 62.3,
         threads: &[
@@ -123,10 +123,10 @@ pub(super) static PROFILE: Profile = Profile {
             (20.0, 0.84),
             (24.0, 0.82),
         ],
-        // `05-bandwidth_accesssize_optane_ni`: short ones meet their neighbours in the caches.
+        // `05-bandwidth_accesssize_optane_ni`: short stores meet their neighbours in the caches.
         sizes: &[(64.0, 1.16), (128.0, 1.05), (256.0, 1.0)],
         fenced_ns: FLUSHED_FENCED_NS,
-        // `13-sfence_interval`, and where it says otherwise `12-flush_instr_bw`, between the two.
+        // Between `13-sfence_interval` and `12-flush_instr_bw`, which differ.
         fenced: &[
             (64.0, 0.52),
             (128.0, 0.91),
@@ -136,7 +136,7 @@ pub(super) static PROFILE: Profile = Profile {
             (16_777_216.0, 1.06),
         ],
     },
-    // `09-infer_xpbuffer`: halves of a unit meet in regions of up to 18 KiB.
+    // `09-infer_xpbuffer`: halves of a unit are combined in regions of up to 18 KiB.
     combining_units: 72,
     mixed: Some(MIXED),
     tail: Some(TAIL),

@@ -1,16 +1,16 @@
-//! Six of the modules of `optane-dimm`, interleaved by 4 KiB: what one socket of the study shows as one
-//! device. Sources as there; in `04-bandwidth_thcount_optane` the titles of the two kinds of stores are
-//! exchanged, as its other tables tell.
+//! Six of the modules of `optane-dimm`, interleaved by 4 KiB: one socket of the study as one device. Sources
+//! as there; in `04-bandwidth_thcount_optane` the titles of the two kinds of stores are exchanged, as the
+//! study's other tables show.
 
 use super::optane_dimm::{FLUSHED_FENCED_NS, MIXED, STORE_FENCED_NS, TAIL, UNIT};
-use crate::emulated::profile::{Kind, Path, Profile};
+use crate::emulated::profile::{AccessProfile, Kind, Profile};
 
 pub(super) static PROFILE: Profile = Profile {
     name: "optane-dimm-x6",
     backend: "emulated optane-dimm-x6",
     kind: Kind::Memory,
     unit: UNIT,
-    read: Path {
+    read: AccessProfile {
         latency_ns: 305.0,
         sequential_ns: 169.4,
         // `04-bandwidth_thcount_optane`.
@@ -28,7 +28,7 @@ pub(super) static PROFILE: Profile = Profile {
             (20.0, 37.19),
             (24.0, 37.56),
         ],
-        // `05-bandwidth_accesssize_optane`: the worst is the length of a stripe.
+        // `05-bandwidth_accesssize_optane`: lowest at the length of a stripe.
         sizes: &[
             (64.0, 1.03),
             (128.0, 1.0),
@@ -47,7 +47,7 @@ pub(super) static PROFILE: Profile = Profile {
         fenced_ns: &[],
         fenced: &[],
     },
-    store: Path {
+    store: AccessProfile {
         latency_ns: 90.4,
         sequential_ns: 90.4,
         threads: &[
@@ -82,7 +82,7 @@ pub(super) static PROFILE: Profile = Profile {
         fenced_ns: STORE_FENCED_NS,
         fenced: &[(64.0, 0.305), (128.0, 0.592), (256.0, 1.14), (512.0, 2.2), (1024.0, 2.24)],
     },
-    flushed: Path {
+    flushed: AccessProfile {
         latency_ns: 62.3,
         sequential_ns: 62.3,
         threads: &[

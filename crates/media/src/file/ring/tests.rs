@@ -1,4 +1,4 @@
-//! The polled ring on the disk of the tests: whether the kernel serves it or refuses it, every read is right.
+//! Polled reads on the disk of the tests: they return the right data, whether the kernel polls or refuses.
 
 use std::path::Path;
 
@@ -30,13 +30,13 @@ fn read(file: &Arc<dyn File>, page: u64) -> Operation {
 }
 
 fn ring(depth: usize) -> Option<Ring> {
-    // Where no ring is to be had at all there is nothing to poll.
+    // Without io_uring there is nothing to poll.
     Ring::probe().ok()?;
     Some(Ring::new(depth, PollQueues::known(true)).unwrap())
 }
 
-/// Takes in all that runs, waiting for `least` at a time. Only completions that are lost take minutes.
-fn take_all(ring: &mut Ring, least: usize, content: &Buf) -> usize {
+/// Reaps all running operations, waiting for `least` at a time. Only lost completions take minutes.
+fn reap_all(ring: &mut Ring, least: usize, content: &Buf) -> usize {
     let (mut out, start) = (Vec::new(), Instant::now());
     while ring.running() > 0 {
         ring.reap(least.min(ring.running()), &mut out).unwrap();
@@ -50,10 +50,10 @@ fn take_all(ring: &mut Ring, least: usize, content: &Buf) -> usize {
     out.len()
 }
 
-/// Reads that were sent to the polled ring are right, wherever they end, waited for or looked for; once
-/// refused, none goes there again, and it is told.
+/// Polled reads return the right data, whichever ring completes them, with and without waiting; after a
+/// refusal none is polled, and the refusal is reported.
 #[test]
-fn polled_reads_are_served_or_done_again_by_interrupt() {
+fn polled_reads_are_completed_or_repeated_by_interrupt() {
     let directory = tempfile::tempdir().unwrap();
     let (file, content) = file(directory.path(), Access::Direct);
     for least in [1, 3, 0] {
@@ -65,17 +65,16 @@ fn polled_reads_are_served_or_done_again_by_interrupt() {
             let is_direct = read(&file, 0).is_direct_read();
             let polled = if asked && ring.poll_queues.are_used() && is_direct { 4 } else { 0 };
             assert_eq!(ring.polled_in_flight(), polled);
-            assert_eq!(take_all(&mut ring, least, &content), 4);
+            assert_eq!(reap_all(&mut ring, least, &content), 4);
             assert_eq!(ring.polled_in_flight(), 0);
-            // Refused for good, with the reason; or served.
+            // Refused for good, with a reason; or completed.
             assert_eq!(ring.poll_queues.notice().is_some(), !ring.poll_queues.are_used());
         }
         println!("polled ring: {}", ring.poll_queues.notice().unwrap_or("served"));
     }
 }
 
-/// Writes, and reads through the system's cache, never go there: they would be refused, and all others with
-/// them.
+/// The kernel would refuse to poll for writes and cached reads, and that refusal would end polling for all.
 #[test]
 fn only_direct_reads_are_polled() {
     let directory = tempfile::tempdir().unwrap();
@@ -91,11 +90,11 @@ fn only_direct_reads_are_polled() {
     ring.start(Operation::new(write).unwrap_or_else(|refused| panic!("{:?}", refused.result)));
     ring.push_ready(true);
     assert_eq!(ring.polled_in_flight(), 0);
-    assert_eq!(take_all(&mut ring, 2, &content), 2);
+    assert_eq!(reap_all(&mut ring, 2, &content), 2);
     assert!(ring.poll_queues.are_used());
 }
 
-/// As a ring that waits by interrupt: what is in flight is waited for.
+/// As for a ring that waits by interrupt: operations in flight complete first.
 #[test]
 fn a_ring_that_is_dropped_waits_for_polled_reads() {
     let directory = tempfile::tempdir().unwrap();
@@ -104,7 +103,7 @@ fn a_ring_that_is_dropped_waits_for_polled_reads() {
         let Some(mut ring) = ring(8) else { return };
         (0..8).for_each(|page| ring.start(read(&file, page)));
         ring.push_ready(true);
-        let _handed_over = ring.look();
+        let _submitted = ring.poll();
         drop(ring);
         assert_eq!(Arc::strong_count(&file), 1);
     }

@@ -1,4 +1,4 @@
-//! Places as they are and as they should not be.
+//! Locations that can be opened, and locations that must be refused.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,7 +16,7 @@ use crate::{Buf, Op, Purpose, Request};
 
 const LEN: u64 = 64 << 10;
 
-/// What files of these tests begin with.
+/// The magic of the files in these tests.
 const MAGIC: &[u8] = b"a tier";
 
 fn open(path: &Path, len: u64) -> base::Result<Scm> {
@@ -27,14 +27,14 @@ fn open_named(place: &str, len: u64) -> base::Result<Scm> {
     Scm::open(&place.parse().unwrap(), len, MAGIC)
 }
 
-/// A page that a file may begin with.
+/// A page that begins with the magic.
 fn beginning() -> Buf {
     let mut buf = Buf::pages(1);
     buf[..MAGIC.len()].copy_from_slice(MAGIC);
     buf
 }
 
-/// A folder in memory; none where the system has no tmpfs at its usual place.
+/// A directory in memory; none if the system has no tmpfs at the usual path.
 fn in_memory() -> Option<tempfile::TempDir> {
     let root = Path::new("/dev/shm");
     root.is_dir().then(|| tempfile::tempdir_in(root).unwrap())
@@ -56,7 +56,7 @@ fn a_file_in_memory_is_mapped_and_keeps_its_content() {
     first.fill(3).unwrap().fill(9);
     let in_use = open(&place, LEN).unwrap_err();
     assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
-    // A pin alone keeps others away.
+    // A pin alone keeps the file locked.
     let pin = first.pin(3).unwrap();
     drop(first);
     open(&place, LEN).unwrap_err();
@@ -64,7 +64,7 @@ fn a_file_in_memory_is_mapped_and_keeps_its_content() {
     let again = slots(open(&place, LEN).unwrap());
     assert!(again.pin(3).unwrap().iter().all(|byte| *byte == 9));
     drop(again);
-    // Longer or shorter than before, by the file's own name: what there is stays.
+    // Longer or shorter than before, by the file's own name: the content stays.
     let longer = slots(open(&place.join("terrace.scm"), 2 * LEN).unwrap());
     assert_eq!((longer.len(), longer.pin(3).unwrap()[0]), (32, 9));
     drop(longer);
@@ -72,7 +72,7 @@ fn a_file_in_memory_is_mapped_and_keeps_its_content() {
 }
 
 #[test]
-fn a_file_elsewhere_is_blocks_or_persistent_memory() {
+fn a_file_on_a_disk_opens_as_blocks_or_persistent_memory() {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let blocks = match open(folder.path(), LEN).unwrap() {
         Scm::Blocks(blocks) => blocks,
@@ -96,12 +96,12 @@ fn a_file_elsewhere_is_blocks_or_persistent_memory() {
     assert!(done[0].buf.iter().all(|byte| *byte == 5));
     open(folder.path(), LEN).unwrap_err();
     drop(blocks);
-    // The queue still has what it needs.
+    // The queue still owns what it needs.
     assert_eq!(queue.in_flight(), 0);
 }
 
 #[test]
-fn what_is_missing_or_something_else_is_an_error() {
+fn a_missing_or_unsuitable_path_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let missing = open(&folder.path().join("not/mounted"), LEN).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
@@ -117,16 +117,16 @@ fn what_is_missing_or_something_else_is_an_error() {
 }
 
 #[test]
-fn a_place_without_that_much_space_is_full() {
+fn too_little_space_is_no_space() {
     let Some(folder) = in_memory() else { return };
     let full = open(folder.path(), 8 << 40).unwrap_err();
     assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
-    // It can be opened smaller all the same.
+    // A smaller size still fits.
     assert_eq!(slots(open(folder.path(), LEN).unwrap()).len(), 16);
 }
 
 #[test]
-fn an_emulated_place_is_what_its_profile_says() {
+fn an_emulated_device_has_the_facts_of_its_profile() {
     let open = |text: &str| open_named(text, LEN).unwrap();
     let Scm::Mapped(region) = open("emulated:optane-dimm") else { panic!("not mapped") };
     let facts = region.facts();
@@ -162,7 +162,7 @@ fn an_emulated_place_is_what_its_profile_says() {
 }
 
 #[test]
-fn an_emulated_place_may_be_kept_in_a_file() {
+fn an_emulated_device_keeps_its_content_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     for profile in ["cxl-dram", "nvme"] {
         let place = format!("emulated:{profile}@{}", folder.path().join(profile).display());
@@ -198,9 +198,9 @@ fn an_emulated_place_may_be_kept_in_a_file() {
 }
 
 #[test]
-fn a_file_that_holds_something_else_is_left_as_it_is() {
+fn a_file_with_other_content_is_refused_and_unchanged() {
     let roots = [in_memory(), Some(tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap())];
-    // The last is as an image of a file system may be: zeros, and what it is after them.
+    // The last content is like an image of a file system: zeros first, its data after them.
     let contents = [b"a letter".to_vec(), b"a tie".to_vec(), vec![7; 3 * LEN as usize], {
         let mut image = vec![0; 2 * LEN as usize];
         image[LEN as usize + 64] = b'_';
@@ -219,11 +219,11 @@ fn a_file_that_holds_something_else_is_left_as_it_is() {
             assert!(said.contains(name) && said.contains("would be lost"), "{said}");
             assert_eq!(&fs::read(&file).unwrap(), content, "{place}");
         }
-        // The name in a directory is no exception.
+        // The default name in a directory is no exception.
         fs::rename(&file, root.path().join("terrace.scm")).unwrap();
         assert_eq!(open(root.path(), LEN).unwrap_err().kind(), ErrorKind::Invalid);
         fs::remove_file(root.path().join("terrace.scm")).unwrap();
-        // What is ours, or nothing, or zeros is taken.
+        // A file with the magic, an empty file and a file of zeros are accepted.
         for content in [&b"a tier of old"[..], b"", &[0; 5], &[0; 2 * LEN as usize]] {
             fs::write(&file, content).unwrap();
             for place in &places {
@@ -234,7 +234,7 @@ fn a_file_that_holds_something_else_is_left_as_it_is() {
     }
 }
 
-/// A device keeps its length, unlike a file: what is longer in the settings is refused, and said.
+/// A device has a fixed length: a larger size in the settings is refused.
 #[test]
 fn a_device_smaller_than_the_settings_say_is_refused() {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -248,11 +248,11 @@ fn a_device_smaller_than_the_settings_say_is_refused() {
     assert!(block_device(&device, LEN).is_ok());
 }
 
-/// A file as a block device, until this is dropped.
+/// A file as a block device, until it is dropped.
 struct Loop(PathBuf);
 
 impl Loop {
-    /// None where this process may make none.
+    /// None if this process may not create one.
     fn of(file: &Path) -> Option<Self> {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
         let path = String::from_utf8(made.stdout).unwrap();
@@ -294,7 +294,7 @@ fn a_block_device_that_something_else_uses_is_refused() {
     drop(other);
     let Scm::Blocks(blocks) = once_free(|| open(&device.0, LEN)) else { panic!("not blocks") };
     blocks.file().write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
-    // While it is a tier, it is nothing else.
+    // While it is open as SCM, no other user can open it exclusively.
     user().unwrap_err();
     open(&device.0, LEN).unwrap_err();
     drop(blocks);

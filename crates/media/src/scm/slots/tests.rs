@@ -1,4 +1,4 @@
-//! What slots promise: one writer or many readers, whatever the interleaving.
+//! A slot has one writer or many readers, whatever the interleaving.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,10 +33,10 @@ fn a_slot_has_one_writer_or_many_readers() {
     assert!(slots.fill(1).is_none());
     assert_eq!(other.slot(), 1);
     drop(other);
-    // Nothing was written: the content stays.
+    // The slot was not written: its content stays.
     drop(slots.fill(1).unwrap());
     assert_eq!(slots.pin(1).unwrap()[PAGE_BYTES - 1], 7);
-    // Neighbours are others.
+    // Neighbours are not affected.
     assert_eq!((slots.pin(0).unwrap()[PAGE_BYTES - 1], slots.pin(2).unwrap()[0]), (0, 0));
     slots.persist(0..3).unwrap();
 }
@@ -50,7 +50,7 @@ fn a_slot_that_does_not_exist_is_none() {
 }
 
 #[test]
-fn pins_are_counted_and_refused_when_they_cannot_be() {
+fn pins_are_counted_and_one_above_the_limit_is_refused() {
     let slots = slots(1);
     let mut pins: Vec<_> = (0..PINS_MAX).map(|_| slots.pin(0).unwrap()).collect();
     assert!(slots.pin(0).is_none());
@@ -61,11 +61,11 @@ fn pins_are_counted_and_refused_when_they_cannot_be() {
 }
 
 #[test]
-fn a_slot_that_is_lent_is_words_for_many_and_a_page_for_nobody() {
+fn a_shared_slot_is_words_for_many_users_and_cannot_be_pinned_or_written() {
     let slots = slots(2);
     assert!(slots.words(0).is_none() && !slots.take_back(0));
     let pin = slots.pin(0).unwrap();
-    assert!(!slots.lend(0), "somebody reads it");
+    assert!(!slots.lend(0), "the slot is pinned");
     drop(pin);
     slots.fill(0).unwrap().fill(1);
     assert!(slots.lend(0) && !slots.lend(0) && !slots.lend(2));
@@ -75,7 +75,7 @@ fn a_slot_that_is_lent_is_words_for_many_and_a_page_for_nobody() {
     one[3].store(u64::from_le_bytes([9; 8]), Relaxed);
     assert_eq!(other[3].load(Relaxed), u64::from_le_bytes([9; 8]));
     drop(one);
-    assert!(!slots.take_back(0), "somebody uses it");
+    assert!(!slots.take_back(0), "the words are in use");
     let more: Vec<_> = std::iter::from_fn(|| slots.words(0)).collect();
     assert_eq!(more.len(), 125);
     drop((more, other));
@@ -84,7 +84,7 @@ fn a_slot_that_is_lent_is_words_for_many_and_a_page_for_nobody() {
 }
 
 #[test]
-fn a_pin_outlives_the_handle_it_came_from_and_the_thread() {
+fn a_pin_outlives_its_slots_handle_and_its_thread() {
     let slots = slots(1);
     slots.fill(0).unwrap().fill(3);
     let pin = slots.pin(0).unwrap();
@@ -94,7 +94,7 @@ fn a_pin_outlives_the_handle_it_came_from_and_the_thread() {
 }
 
 #[test]
-fn the_state_of_slots_is_charged_before_it_is_taken() {
+fn slot_states_are_charged_before_they_are_allocated() {
     let account = account();
     let region = Region::anonymous(64 * PAGE_BYTES as u64).unwrap();
     let slots = Slots::new(region, &account).unwrap();
@@ -107,9 +107,9 @@ fn the_state_of_slots_is_charged_before_it_is_taken() {
     Slots::new(region, &none).unwrap_err();
 }
 
-/// Writers store a page of equal bytes; whoever reads sees equal bytes.
+/// Writers fill a page with equal bytes; readers see equal bytes.
 #[test]
-fn threads_never_see_a_page_half_written() {
+fn threads_never_see_a_half_written_page() {
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let slots = slots(2);
     std::thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn shuttle_one_writer_or_many_readers() {
         for thread in threads {
             thread.join().unwrap();
         }
-        assert!(slots.fill(0).is_some(), "nobody left a pin");
+        assert!(slots.fill(0).is_some(), "no pin is left");
     };
     shuttle::check_random(test, 2000);
     shuttle::check_pct(test, 2000, 3);

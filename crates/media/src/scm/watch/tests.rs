@@ -1,4 +1,4 @@
-//! What happens to readers of a file that is cut, and to those whose fault it is not.
+//! Readers of a file that is cut, and signals of other origin.
 
 use std::cell::RefCell;
 use std::fs;
@@ -26,7 +26,7 @@ fn load(mapping: &Mapping, at: usize) -> u8 {
     assert!(at < mapping.len());
     // SAFETY: within the mapping, as was just checked.
     let byte = unsafe { mapping.start().add(at) };
-    // SAFETY: mapped; whatever the file does, a byte is there.
+    // SAFETY: mapped; even if the file is cut, a byte is there.
     unsafe { byte.as_ptr().read_volatile() }
 }
 
@@ -40,7 +40,7 @@ fn store(mapping: &Mapping, at: usize, byte: u8) {
 }
 
 #[test]
-fn what_is_gone_reads_as_zeros_and_is_noted_for_its_range_alone() {
+fn lost_memory_reads_as_zeros_and_only_its_range_is_marked() {
     let (file, other) = (file(), file());
     let mapping = Mapping::shared(&file, LEN, false).unwrap();
     let kept = Mapping::shared(&other, LEN, false).unwrap();
@@ -50,19 +50,19 @@ fn what_is_gone_reads_as_zeros_and_is_noted_for_its_range_alone() {
     assert_eq!((load(&mapping, 5), load(&mapping, LEN - 1)), (7, 7));
     assert!(!mapping.is_lost());
     file.set_len(LEN as u64 / 2).unwrap();
-    // Nobody was there yet: what is left is right.
+    // The lost part was not accessed yet: the rest is still valid.
     assert_eq!(load(&mapping, 5), 7);
     assert!(!mapping.is_lost());
     assert_eq!(load(&mapping, LEN - 1), 0);
     assert!(mapping.is_lost());
-    // All of it is the same now, and can be written, which nobody sees.
+    // Now the whole range is lost, and stores to it have no effect.
     assert_eq!(load(&mapping, 5), 0);
     store(&mapping, LEN - 1, 8);
     assert_eq!(load(&mapping, LEN - 1), 8);
     mapping.sync(0, LEN).unwrap();
     assert_eq!(load(&kept, LEN - 1), 9);
     assert!(!kept.is_lost());
-    // A range that begins anew is not lost.
+    // A new watch of the same range is not lost.
     drop(mapping);
     file.set_len(LEN as u64).unwrap();
     let again = Mapping::shared(&file, LEN, false).unwrap();
@@ -71,7 +71,7 @@ fn what_is_gone_reads_as_zeros_and_is_noted_for_its_range_alone() {
 }
 
 #[test]
-fn a_store_into_what_is_gone_goes_nowhere() {
+fn a_store_to_lost_memory_has_no_effect() {
     let file = file();
     let mapping = Mapping::shared(&file, LEN, false).unwrap();
     file.set_len(0).unwrap();
@@ -81,7 +81,7 @@ fn a_store_into_what_is_gone_goes_nowhere() {
 }
 
 #[test]
-fn whoever_sees_zeros_sees_the_loss() {
+fn a_reader_of_zeros_sees_the_loss() {
     for _ in 0..50 {
         let file = file();
         let mapping = Mapping::shared(&file, LEN, false).unwrap();
@@ -108,7 +108,7 @@ fn whoever_sees_zeros_sees_the_loss() {
 }
 
 #[test]
-fn as_many_ranges_as_can_be_are_watched_and_one_more_is_refused() {
+fn one_range_more_than_can_be_watched_is_refused() {
     static FEW: [Range; 3] = [const { Range::new() }; 3];
     let mut watches: Vec<_> = FEW.iter().map(|_| Watch::of(&FEW).unwrap()).collect();
     let error = Watch::of(&FEW).unwrap_err().to_string();
@@ -117,7 +117,7 @@ fn as_many_ranges_as_can_be_are_watched_and_one_more_is_refused() {
     Watch::of(&FEW).unwrap();
 }
 
-/// How this test's process ends once it runs `what`: its status, or the signal.
+/// Runs `what` in a child process of this test binary. Returns its exit status, or the signal that ended it.
 fn ends_by(what: &str) -> (Option<i32>, Option<i32>) {
     let test = "scm::watch::tests::run_alone";
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -131,7 +131,7 @@ extern "C" fn of_the_program(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     unsafe { libc::_exit(42) };
 }
 
-/// Maps a file as others do, and reads it once it is cut.
+/// Maps a file outside the watched ranges, cuts it and reads it.
 fn fault() {
     let file = file();
     let access = ProtFlags::READ;
@@ -139,14 +139,14 @@ fn fault() {
     let start =
         unsafe { mmap(null_mut(), LEN, access, MapFlags::SHARED, file.as_fd(), 0) }.unwrap();
     file.set_len(0).unwrap();
-    // SAFETY: mapped; that it raises a signal is what is wanted.
+    // SAFETY: mapped; the read raises the signal that this test is about.
     let byte = unsafe { start.cast::<u8>().read_volatile() };
     // SAFETY: mapped above, with this length, and used no more.
     unsafe { munmap(start, LEN) }.unwrap();
     panic!("read {byte}");
 }
 
-/// What other tests have a process of its own do.
+/// The child process of the other tests.
 #[test]
 fn run_alone() {
     let watched = || Mapping::shared(&file(), LEN, false).unwrap();
@@ -157,7 +157,7 @@ fn run_alone() {
         }
         Ok("sent") => {
             let _watched = watched();
-            // The first takes the handler of Rust's runtime away, which is there for overflows of stacks.
+            // The first signal removes the handler of Rust's runtime, which detects stack overflows.
             for _ in 0..2 {
                 // SAFETY: of no memory.
                 unsafe { libc::raise(SIGBUS) };
@@ -187,7 +187,7 @@ fn run_alone() {
 }
 
 #[test]
-fn signals_of_others_do_what_they_ever_did() {
+fn other_signals_keep_their_previous_action() {
     assert_eq!(ends_by("fault"), (None, Some(SIGBUS)));
     assert_eq!(ends_by("sent"), (None, Some(SIGBUS)));
     assert_eq!(ends_by("handled"), (Some(42), None));
@@ -195,7 +195,7 @@ fn signals_of_others_do_what_they_ever_did() {
 }
 
 #[test]
-fn what_cannot_be_replaced_whole_is_by_the_page() {
+fn a_range_that_cannot_be_replaced_at_once_is_replaced_by_the_page() {
     let (lost, page) = (0x10_0000..0x90_0000, 0x4_3000);
     for (longest, expected) in [(usize::MAX, 1), (PAGE_BYTES, 2), (0, 2)] {
         let asked = RefCell::new(Vec::new());

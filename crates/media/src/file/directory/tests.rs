@@ -1,7 +1,7 @@
-//! What only a real directory can show: the death of a process, limits of the system, fallbacks.
+//! Properties that only a real directory shows: the death of a process, limits of the system, fallbacks.
 //!
-//! Tests about processes run this test binary again with an environment variable that tells the
-//! child which part to play.
+//! Tests of processes run this test binary again, with an environment variable that selects the child's
+//! role.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,14 +14,19 @@ use base::{ErrorKind, Rng};
 use super::*;
 use crate::{Buf, Op, Purpose, Request};
 
-const PART: &str = "TERRACE_MEDIA_TEST_PART";
+const ROLE: &str = "TERRACE_MEDIA_TEST_ROLE";
 const DIRECTORY: &str = "TERRACE_MEDIA_TEST_DIRECTORY";
 
-/// Starts the test `name` of this binary in a child that plays its part in `directory`.
+/// Starts the test `name` of this binary in a child process that uses `directory`.
 fn child(name: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("file::tests::{name}"), "--nocapture", "--test-threads=1"])
-        .env(PART, name)
+        .args([
+            "--exact",
+            &format!("file::directory::tests::{name}"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(ROLE, name)
         .env(DIRECTORY, directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -29,9 +34,9 @@ fn child(name: &str, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// The directory, where this process is the child of the test `name`.
-fn part(name: &str) -> Option<PathBuf> {
-    (std::env::var(PART).ok()? == name).then(|| std::env::var_os(DIRECTORY).unwrap().into())
+/// The directory, if this process is the child of the test `name`.
+fn child_directory(name: &str) -> Option<PathBuf> {
+    (std::env::var(ROLE).ok()? == name).then(|| std::env::var_os(DIRECTORY).unwrap().into())
 }
 
 fn open(path: &Path) -> FileMedium {
@@ -52,8 +57,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A child stores numbered records, each then counted in a second file, until it is killed. Every
-/// record that was counted is there whole.
+/// A child stores numbered records, and then the count of records in a second file, until it is killed.
+/// Every counted record is complete afterwards.
 #[test]
 fn stores_survive_the_death_of_the_process() {
     const RECORD: u64 = 150;
@@ -64,7 +69,7 @@ fn stores_survive_the_death_of_the_process() {
         Rng::new(number).fill(&mut bytes);
         bytes
     };
-    if let Some(directory) = part(name) {
+    if let Some(directory) = child_directory(name) {
         let medium = open(&directory);
         let log = medium.create("log", Access::Bytes, LEN).unwrap();
         let count = medium.create("count", Access::Bytes, 4096).unwrap();
@@ -84,7 +89,7 @@ fn stores_survive_the_death_of_the_process() {
         Some(u64::from_le_bytes(buf[..8].try_into().unwrap()))
     };
     eventually("a thousand records", || counted().is_some_and(|count| count > 1000));
-    // SIGKILL: nothing in the child runs any more.
+    // SIGKILL: the child executes nothing any more.
     writer.kill().unwrap();
     writer.wait().unwrap();
     let count = counted().unwrap();
@@ -99,7 +104,7 @@ fn stores_survive_the_death_of_the_process() {
 #[test]
 fn another_process_cannot_take_the_lock() {
     let name = "another_process_cannot_take_the_lock";
-    if let Some(directory) = part(name) {
+    if let Some(directory) = child_directory(name) {
         let medium = open(&directory);
         let _guard = medium.lock().unwrap();
         medium.create("taken", Access::Bytes, 0).unwrap();
@@ -121,7 +126,7 @@ fn another_process_cannot_take_the_lock() {
 #[test]
 fn running_out_of_handles_is_a_clear_error_that_passes() {
     let name = "running_out_of_handles_is_a_clear_error_that_passes";
-    let Some(directory) = part(name) else {
+    let Some(directory) = child_directory(name) else {
         let directory = tempfile::tempdir().unwrap();
         let status = child(name, directory.path()).wait().unwrap();
         assert!(status.success(), "the child's assertions are above");
@@ -144,12 +149,12 @@ fn running_out_of_handles_is_a_clear_error_that_passes() {
     assert_eq!(medium.queue(4).err().unwrap().kind(), ErrorKind::Retry);
     files.pop();
     files.push(medium.create("after", Access::Direct, 0).unwrap());
-    // What is open works on.
+    // Open files still work.
     files[0].write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
 }
 
 #[test]
-fn space_that_is_not_there_is_no_space_and_leaves_no_file() {
+fn too_little_space_is_an_error_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let medium = open(directory.path());
     for access in [Access::Direct, Access::Bytes] {
@@ -161,7 +166,7 @@ fn space_that_is_not_there_is_no_space_and_leaves_no_file() {
 }
 
 #[test]
-fn a_directory_is_made_only_where_that_is_asked() {
+fn a_missing_directory_is_created_only_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a").join("b");
     let options = FileOptions { create: false, ..FileOptions::default() };
@@ -175,14 +180,17 @@ fn a_directory_is_made_only_where_that_is_asked() {
 }
 
 #[test]
-fn what_is_refused_is_said_once_and_in_the_backend() {
+fn refused_features_show_in_the_notice_and_in_the_backend_name() {
     let directory = tempfile::tempdir().unwrap();
     let options = FileOptions { io_uring: false, direct: false, ..FileOptions::default() };
     let plain = FileMedium::open(directory.path(), options).unwrap();
     assert_eq!(plain.capabilities().backend, "pread pool cached");
     assert!(plain.notice().unwrap().contains("threads"), "{:?}", plain.notice());
     let best = open(directory.path());
-    assert_eq!(best.capabilities().backend.contains("io_uring"), ring::Ring::probe().is_ok());
+    assert_eq!(
+        best.capabilities().backend.contains("io_uring"),
+        crate::file::ring::Ring::probe().is_ok()
+    );
     let is_best = ["io_uring", "io_uring polled"].contains(&best.capabilities().backend);
     assert_eq!(best.notice().is_none(), is_best);
 }
@@ -199,9 +207,9 @@ fn foreign_files_in_the_directory_are_left_alone() {
     assert_eq!(names, ["mine"]);
 }
 
-/// A panic with operations in flight must not free a buffer that the kernel still fills.
+/// A panic with operations in flight must not free a buffer that the kernel still writes to.
 #[test]
-fn a_panic_waits_for_what_is_in_flight() {
+fn a_panic_waits_for_operations_in_flight() {
     for io_uring in [true, false] {
         let directory = tempfile::tempdir().unwrap();
         let options = FileOptions { io_uring, ..FileOptions::default() };
@@ -225,7 +233,7 @@ fn a_panic_waits_for_what_is_in_flight() {
     }
 }
 
-/// Ring and pool give the same bytes for the same random reads, and the pool stays in its bound.
+/// Ring and pool return the same bytes for the same random reads, and the pool keeps its thread bound.
 #[test]
 fn the_pool_equals_the_ring() {
     const PAGES: u64 = 256;
@@ -263,7 +271,7 @@ fn the_pool_equals_the_ring() {
             }
         }
     }
-    assert!(pool.lines.threads() <= 4);
+    assert!(pool.backend.threads() <= 4);
 }
 
 #[test]
@@ -316,7 +324,7 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     let mut expected = Vec::new();
     let (done, at) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        // Whoever prepares does not know exactly where the writer is.
+        // The preparing thread knows only about where the writer is.
         scope.spawn(|| {
             while !done.load(SeqCst) {
                 let tail = at.load(SeqCst);
@@ -336,7 +344,7 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
         }
         done.store(true, SeqCst);
     });
-    // None follow; then some do all the same.
+    // No stores are announced; a later store still works.
     file.prepare_stores(u64::MAX);
     file.store(7, b"late", Purpose::Log).unwrap();
     expected[7..11].copy_from_slice(b"late");
@@ -344,9 +352,9 @@ fn stores_are_prepared_ahead_or_not_and_are_the_same() {
     assert_eq!(file.size().unwrap(), LENGTH as u64, "nothing beyond what was reserved");
 }
 
-/// Stores that nobody prepares leave a few pages in the memory of the process, not all that was written.
+/// Stores without preparation leave few pages in the memory of the process, not all stored bytes.
 #[test]
-fn what_was_stored_does_not_stay_in_the_memory_of_the_process() {
+fn stored_pages_are_released_from_the_memory_of_the_process() {
     const LENGTH: u64 = 96 << 20;
     let mapped = || {
         let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -372,20 +380,20 @@ fn what_was_stored_does_not_stay_in_the_memory_of_the_process() {
 }
 
 #[test]
-fn what_is_written_ahead_is_told_and_stays_within_what_was_reserved() {
+fn writing_ahead_reports_its_bytes_and_stays_within_the_reserved_length() {
     const LENGTH: u64 = 1 << 20;
     const PAGE: u64 = PAGE_BYTES as u64;
     let directory = tempfile::tempdir().unwrap();
     let medium = open(directory.path());
     let file = medium.create("log", Access::Bytes, LENGTH).unwrap();
     file.store(10, b"first", Purpose::Log).unwrap();
-    // From the page behind the last store on, and each page once.
+    // From the page after the last store on, and each page once.
     assert_eq!(file.write_ahead(0, 20 * PAGE, Purpose::Log), 19 * PAGE);
     assert_eq!(file.write_ahead(0, 20 * PAGE, Purpose::Log), 0);
     file.store(10 * PAGE - 2, b"second", Purpose::Log).unwrap();
     assert_eq!(file.write_ahead(10 * PAGE, 30 * PAGE, Purpose::Log), 20 * PAGE);
     assert_eq!(file.write_ahead(LENGTH - PAGE, u64::MAX, Purpose::Log), PAGE);
-    // A file that was cut is not made longer, nor is one that was there before written over.
+    // Writing ahead neither extends a file that was cut nor overwrites an existing file.
     file.set_len(50 * PAGE).unwrap();
     assert_eq!(file.write_ahead(50 * PAGE, PAGE, Purpose::Log), 0);
     let again = medium.open("log", Access::Bytes).unwrap();

@@ -1,5 +1,5 @@
-//! What carries the operations of one device's files: rings, or a pool of threads where the kernel
-//! refuses them, and the turns that both take.
+//! The I/O backend of one device: rings, or a pool of threads if the kernel refuses io_uring, and the
+//! permits that both share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use std::sync::Arc;
 use base::{Error, Result};
 
 use super::idle_rings::IdleRings;
+use super::permits::IoPermits;
 use super::poll_queues::PollQueues;
 use super::pool::Pool;
 use super::queue::FileQueue;
 use super::ring::Ring;
-use super::turns::Turns;
 use crate::Queue;
 
-/// The deepest queue: a ring's slots and entries stay far below a megabyte.
+/// The deepest queue: slots and entries of its ring stay far below a megabyte.
 const DEPTH_MAX: usize = 4096;
 
-/// Carriers of one device.
-pub(super) struct Lines {
-    /// Instead of rings.
+/// Rings or pool of one device.
+pub(super) struct Backend {
+    /// Used in place of rings.
     pool: Option<Arc<Pool>>,
     idle: Arc<IdleRings>,
-    turns: Arc<Turns>,
+    permits: Arc<IoPermits>,
     depth: usize,
 }
 
-impl Lines {
-    /// For a device with these poll queues that `depth` operations keep busy. What does not work as it
-    /// might is added to `notices`.
+impl Backend {
+    /// For a device with these poll queues that `depth` operations keep busy. Features that are refused are
+    /// added to `notices`.
     pub(super) fn new(
         io_uring: bool,
         depth: usize,
@@ -38,11 +38,11 @@ impl Lines {
         let depth = depth.clamp(1, DEPTH_MAX);
         let pool = (!takes_ring(io_uring, depth, notices)).then(|| Pool::new(depth));
         let idle = Arc::new(IdleRings::new(poll_queues));
-        Self { pool, idle, turns: Turns::new(depth), depth }
+        Self { pool, idle, permits: IoPermits::new(depth), depth }
     }
 
-    pub(super) fn turns(&self) -> Arc<Turns> {
-        Arc::clone(&self.turns)
+    pub(super) fn permits(&self) -> Arc<IoPermits> {
+        Arc::clone(&self.permits)
     }
 
     pub(super) const fn depth(&self) -> usize {
@@ -54,12 +54,12 @@ impl Lines {
         self.pool.as_ref().map_or(0, |pool| pool.threads())
     }
 
-    /// What turned out not to work while it was used.
+    /// The refusal that showed only in use.
     pub(super) fn notice(&self) -> Option<&str> {
         self.idle.poll_queues().notice()
     }
 
-    /// The name of it all, for statistics.
+    /// The name of the backend, for statistics.
     pub(super) fn backend(&self, is_direct: bool) -> &'static str {
         match (&self.pool, is_direct) {
             (None, true) if self.idle.poll_queues().are_used() => "io_uring polled",
@@ -70,18 +70,18 @@ impl Lines {
         }
     }
 
-    /// A queue for one thread, for files at `place`.
+    /// A queue for one thread, for files at `path`.
     ///
     /// # Errors
-    /// `Retry` where there is no ring or thread to be had.
+    /// `Retry` if no ring or thread is available.
     pub(super) fn queue(&self, depth: usize, place: impl fmt::Display) -> Result<Box<dyn Queue>> {
         let depth = depth.clamp(1, DEPTH_MAX);
-        let turns = self.turns();
+        let permits = self.permits();
         if let Some(pool) = &self.pool {
-            return Ok(Box::new(FileQueue::new(pool.line()?, turns, depth)));
+            return Ok(Box::new(FileQueue::new(pool.handle()?, permits, depth)));
         }
         match self.idle.take(depth) {
-            Ok(ring) => Ok(Box::new(FileQueue::new(ring, turns, depth))),
+            Ok(ring) => Ok(Box::new(FileQueue::new(ring, permits, depth))),
             Err(error) => Err(Error::retry("io_uring queue")
                 .at(place)
                 .expected(format_args!("a ring of {depth} operations"))
