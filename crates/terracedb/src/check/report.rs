@@ -79,7 +79,7 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn of(file: &str, error: Error) -> Self {
-        let error = error.not_at(file);
+        let error = error.without_place(file);
         Self { file: file.to_owned(), pages: None, keyspace: None, keys: None, error }
     }
 }
