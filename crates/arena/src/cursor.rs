@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use base::Trailer;
 
-use crate::entry::{EntryAt, Position};
-use crate::node::{Bound, Node, NodeAt, Version};
+use crate::entry::{EntryRef, Position};
+use crate::node::{Bound, Node, NodeRef, Version};
 use crate::ordered_map::OrderedMap;
 
 /// How many slots ahead an entry is asked for: enough steps to hide a cache miss.
 const AHEAD: usize = 4;
 /// How many slots ahead all of it is asked for: its first line is there by then.
-const WHOLE_AHEAD: usize = 2;
+const WHOLE_ENTRY_AHEAD: usize = 2;
 
 /// A position in an [`OrderedMap`], which it keeps alive.
 pub struct Cursor {
@@ -29,8 +29,8 @@ pub struct Cursor {
 
 #[derive(Clone, Copy)]
 struct At {
-    entry: EntryAt,
-    leaf: NodeAt,
+    entry: EntryRef,
+    leaf: NodeRef,
     slot: usize,
     version: Version,
 }
@@ -166,7 +166,7 @@ impl Cursor {
 
 /// The entry in `slot` of `leaf`, or of the next one if the slot is past the last; where writers are, a
 /// guess.
-fn ahead(leaf: Node<'_>, slot: usize) -> Option<EntryAt> {
+fn ahead(leaf: Node<'_>, slot: usize) -> Option<EntryRef> {
     match slot.checked_sub(leaf.count()) {
         None => leaf.entry(slot),
         Some(slot) => leaf.next()?.get(leaf.region()).entry(slot),
@@ -186,7 +186,7 @@ fn stand(leaf: Node<'_>, version: Version, slot: usize) -> Option<Option<At>> {
         if let Some(ahead) = ahead(leaf, slot + AHEAD) {
             ahead.prefetch(leaf.region());
         }
-        if let Some(ahead) = ahead(leaf, slot + WHOLE_AHEAD) {
+        if let Some(ahead) = ahead(leaf, slot + WHOLE_ENTRY_AHEAD) {
             ahead.prefetch_rest(leaf.region());
         }
         if slot + 2 * AHEAD == leaf.count()

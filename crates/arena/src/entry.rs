@@ -52,9 +52,9 @@ struct Header {
 
 /// The place of an entry: it was written whole before the place was handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EntryAt(RegionOffset);
+pub(crate) struct EntryRef(RegionOffset);
 
-impl EntryAt {
+impl EntryRef {
     /// The most bytes an entry takes beyond its key and value.
     pub(crate) const OVERHEAD_BYTES: usize = size_of::<Header>() + UNIT_BYTES - 1;
 

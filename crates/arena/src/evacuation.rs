@@ -51,12 +51,12 @@ impl FramePool {
             false => None,
         };
         let in_turn = || {
-            let turn = (0..made).map(|step| (growth.hand + step) % made).filter(present);
+            let turn = (0..made).map(|step| (growth.evacuation_hand + step) % made).filter(present);
             let looked_at = turn.take(LOOKED_AT_MAX).filter_map(|number| pool.chunk(number));
             looked_at.into_iter().find(|chunk| chunk.is_unshared())
         };
         let chunk = whole.or_else(in_turn)?;
-        growth.hand = chunk.number + 1;
+        growth.evacuation_hand = chunk.number + 1;
         drop(growth);
         let mut evacuation = Evacuation { pool, chunk, owned: FrameSet::default(), _one: one };
         evacuation.gather_free();
@@ -73,13 +73,13 @@ impl Evacuation<'_> {
     /// The tags of the frames that are in use: what their owners marked them with, or `u32::MAX`.
     /// A hint: another thread may give a frame back, and take it, at any time.
     pub fn in_use(&self) -> impl Iterator<Item = u32> {
-        let slots = (0..self.chunk.frames).filter(|slot| !self.owned.has(*slot));
+        let slots = (0..self.chunk.frames).filter(|slot| !self.owned.contains(*slot));
         slots.map(|slot| self.chunk.header(slot).tag().load(Relaxed))
     }
 
     /// Whether `frame` is one of the chunk's.
     #[must_use]
-    pub fn is_of(&self, frame: &Frame) -> bool {
+    pub fn contains(&self, frame: &Frame) -> bool {
         frame.chunk().is_some_and(|chunk| std::ptr::eq(chunk, self.chunk))
     }
 
@@ -91,7 +91,7 @@ impl Evacuation<'_> {
         if !std::ptr::eq(frame.chunk(), self.chunk) {
             return Err(frame);
         }
-        self.owned.put(frame.withhold());
+        self.owned.insert(frame.withhold());
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::chunk::CHUNK_BYTES;
 use crate::frame_header::{FrameHeader, FrameName};
-use crate::frame_pool::{FrameChunk, FramePlace};
+use crate::frame_pool::{FrameChunk, FrameId};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::fence;
 
@@ -199,9 +199,9 @@ impl Frame {
 
     /// Where it lies in its pool, if it is of one.
     #[must_use]
-    pub fn place(&self) -> Option<FramePlace> {
+    pub fn id(&self) -> Option<FrameId> {
         match &self.0 {
-            FrameMemory::Pooled(pooled) => Some(pooled.chunk().place(pooled.slot())),
+            FrameMemory::Pooled(pooled) => Some(pooled.chunk().frame_id(pooled.slot())),
             FrameMemory::Heap(_) => None,
         }
     }

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 
 use base::{Account, Charge, Result};
 
-use crate::frame_pool::FramePlace;
+use crate::frame_pool::FrameId;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, lock};
@@ -41,7 +41,7 @@ const fn buckets_for(entries: usize) -> usize {
 }
 
 /// What a slot of this hash holds for `place`.
-const fn entry(hash: u64, place: FramePlace) -> u64 {
+const fn entry(hash: u64, place: FrameId) -> u64 {
     (hash >> 32) << 32 | place.get() as u64
 }
 
@@ -85,7 +85,7 @@ impl FrameIndex {
         &self,
         part: usize,
         hash: u64,
-        mut look: impl FnMut(FramePlace) -> Option<T>,
+        mut look: impl FnMut(FrameId) -> Option<T>,
     ) -> Option<T> {
         for bucket in self.buckets_from(part, hash) {
             let (past, slots) = bucket.split_first()?;
@@ -119,7 +119,7 @@ impl FrameIndex {
     }
 
     /// Adds an entry; false where the part is full. For the part's owner.
-    pub fn insert(&self, part: usize, hash: u64, place: FramePlace) -> bool {
+    pub fn insert(&self, part: usize, hash: u64, place: FrameId) -> bool {
         let room = |bucket: &[AtomicU64]| {
             let free = bucket.iter().skip(1).find(|slot| slot.load(Relaxed) == 0);
             free.map(|slot| slot.store(entry(hash, place), Release)).is_some()
@@ -128,7 +128,7 @@ impl FrameIndex {
     }
 
     /// Removes an entry; whether it was there. For the part's owner.
-    pub fn remove(&self, part: usize, hash: u64, place: FramePlace) -> bool {
+    pub fn remove(&self, part: usize, hash: u64, place: FrameId) -> bool {
         let there = |bucket: &[AtomicU64]| {
             let own = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, place);
             bucket.iter().skip(1).find(own).map(|slot| slot.store(0, Relaxed)).is_some()
@@ -137,7 +137,7 @@ impl FrameIndex {
     }
 
     /// Has an entry lead to another place; whether it was there. For the part's owner.
-    pub fn replace(&self, part: usize, hash: u64, from: FramePlace, to: FramePlace) -> bool {
+    pub fn replace(&self, part: usize, hash: u64, from: FrameId, to: FrameId) -> bool {
         let own = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, from);
         self.buckets_from(part, hash).any(|bucket| {
             let slot = bucket.iter().skip(1).find(own);

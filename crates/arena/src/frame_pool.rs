@@ -12,7 +12,7 @@
 //!
 //! Concurrency: lock-free but for growing and evacuating. A thread looks first where it found or
 //! gave back a frame last. Cost: 32 B of DRAM for each 4 KiB frame, and 40 B more in chunks of which a
-//! frame had a block hung on it.
+//! frame had a block attached on it.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -31,7 +31,7 @@ use crate::prefetch::{LINE_BYTES, line};
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
-use crate::sync::{Mutex, MutexGuard, Padded, lock, yield_now};
+use crate::sync::{CachePadded, Mutex, MutexGuard, lock, yield_now};
 
 /// Frames of a whole chunk.
 pub(crate) const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
@@ -44,7 +44,7 @@ const TABLE_CHUNKS: usize = if cfg!(miri) { 4 } else { 512 };
 const TABLES_MAX: usize = if cfg!(miri) { 4 } else { 2048 };
 
 /// Where a frame lies in its pool: what an index keeps of it.
-pub type FramePlace = std::num::NonZeroU32;
+pub type FrameId = std::num::NonZeroU32;
 
 /// A pool of 4 KiB frames that grows up to a limit. Shared; cheap to clone.
 #[derive(Clone)]
@@ -54,11 +54,11 @@ pub(crate) struct Pool {
     account: Account,
     frames_max: AtomicUsize,
     /// Bytes charged with each frame for what its owner keeps of it.
-    beside: usize,
+    owner_bytes: usize,
     /// Free frames; off by what other threads are about to count.
-    free: Padded<AtomicU64>,
+    free: CachePadded<AtomicU64>,
     /// The chunk that a thread looks into first.
-    hints: [Padded<AtomicUsize>; STRIPES],
+    hints: [CachePadded<AtomicUsize>; STRIPES],
     /// Chunk `n` is in place `n % TABLE_CHUNKS` of table `n / TABLE_CHUNKS`; set in order, under
     /// `growth`.
     tables: Box<[OnceLock<Table>]>,
@@ -80,7 +80,7 @@ pub(crate) struct Growth {
     /// Frames that have memory.
     pub(crate) frames: usize,
     /// The chunk to be evacuated next.
-    pub(crate) hand: usize,
+    pub(crate) evacuation_hand: usize,
 }
 
 /// Frames in one piece of memory, and their headers.
@@ -92,8 +92,8 @@ pub(crate) struct FrameChunk {
     pub(crate) memory: Chunk,
     pub(crate) free: FrameSet,
     headers: [FrameHeader; FRAMES_PER_CHUNK],
-    /// Made when the first block is hung on a frame.
-    hung: OnceLock<AttachedBlocks>,
+    /// Made when the first block is attached on a frame.
+    attached: OnceLock<AttachedBlocks>,
     _charge: Charge,
 }
 
@@ -103,13 +103,13 @@ unsafe impl Send for FrameChunk {}
 unsafe impl Sync for FrameChunk {}
 
 impl FramePool {
-    /// A pool of at most `frames_max` frames; takes no frame memory yet. With each frame `beside`
+    /// A pool of at most `frames_max` frames; takes no frame memory yet. With each frame `owner_bytes`
     /// more bytes are charged, for what the owner keeps of it elsewhere.
     ///
     /// # Errors
     /// `Retry` where the budget does not hold the pool, `Invalid` where frame numbers would not
     /// fit in 32 bits.
-    pub fn new(account: &Account, frames_max: usize, beside: usize) -> Result<Self> {
+    pub fn new(account: &Account, frames_max: usize, owner_bytes: usize) -> Result<Self> {
         if u32::try_from(frames_max).is_err() {
             return Err(Error::invalid("frames in one pool")
                 .expected(format_args!("at most {}", u32::MAX))
@@ -119,9 +119,9 @@ impl FramePool {
         Ok(Self(Arc::new(Pool {
             account: account.clone(),
             frames_max: AtomicUsize::new(frames_max),
-            beside,
-            free: Padded(AtomicU64::new(0)),
-            hints: std::array::from_fn(|_| Padded::default()),
+            owner_bytes,
+            free: CachePadded(AtomicU64::new(0)),
+            hints: std::array::from_fn(|_| CachePadded::default()),
             tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
             growth: Mutex::default(),
             evacuating: Mutex::new(()),
@@ -152,7 +152,7 @@ impl FramePool {
     }
 
     /// What `frames` frames charge when all are in use, bytes: memory and headers, not what is
-    /// beside them.
+    /// owner_bytes them.
     #[must_use]
     pub fn cost_bytes(frames: usize) -> u64 {
         let chunks = frames.div_ceil(FRAMES_PER_CHUNK);
@@ -181,7 +181,7 @@ impl FramePool {
 
     /// As [`FramePool::alloc`], where at least `reserve` frames stay free.
     #[must_use]
-    pub fn alloc_beside(&self, reserve: usize) -> Option<FrameMut> {
+    pub fn alloc_with_reserve(&self, reserve: usize) -> Option<FrameMut> {
         let may = reserve == 0 || self.free_frames() > reserve || self.grow(reserve);
         if may { self.alloc() } else { None }
     }
@@ -196,7 +196,7 @@ impl FramePool {
     /// filled, or thawed to look whether it could be.
     #[inline]
     #[must_use]
-    pub fn find(&self, place: FramePlace, name: FrameName) -> Option<Frame> {
+    pub fn find(&self, place: FrameId, name: FrameName) -> Option<Frame> {
         let number = place.get() as usize - 1;
         let chunk = self.0.chunk(number / FRAMES_PER_CHUNK)?;
         let slot = number % FRAMES_PER_CHUNK;
@@ -218,13 +218,13 @@ impl FramePool {
     /// Asks the processor for what [`FramePool::find`] reads of the frame at `place`, and where its block is
     /// known.
     #[inline]
-    pub fn prefetch(&self, place: FramePlace) {
+    pub fn prefetch(&self, place: FrameId) {
         let number = place.get() as usize - 1;
         let Some(chunk) = self.0.chunk(number / FRAMES_PER_CHUNK) else { return };
         let slot = number % FRAMES_PER_CHUNK;
         line(NonNull::from(chunk.header(slot)).cast());
-        if let Some(hung) = chunk.hung.get() {
-            hung.prefetch(slot);
+        if let Some(attached) = chunk.attached.get() {
+            attached.prefetch(slot);
         }
     }
 
@@ -283,8 +283,8 @@ impl FrameChunk {
     }
 
     /// The place of the frame in `slot`.
-    pub(crate) fn place(&self, slot: usize) -> FramePlace {
-        FramePlace::MIN.saturating_add((self.number * FRAMES_PER_CHUNK + slot) as u32)
+    pub(crate) fn frame_id(&self, slot: usize) -> FrameId {
+        FrameId::MIN.saturating_add((self.number * FRAMES_PER_CHUNK + slot) as u32)
     }
 
     /// Whether no frame has more than one handle now.
@@ -298,9 +298,9 @@ impl FrameChunk {
     /// The caller has a handle of the frame, which stays for as long as the block is used.
     #[inline]
     pub(crate) unsafe fn block(&self, slot: usize) -> Option<&Bytes> {
-        let hung = self.hung.get()?;
+        let attached = self.attached.get()?;
         // SAFETY: as the caller promises.
-        unsafe { hung.get(slot) }
+        unsafe { attached.get(slot) }
     }
 
     /// Hangs `block` on the frame in `slot`; false where there is one, or no memory for places.
@@ -308,16 +308,16 @@ impl FrameChunk {
     /// # Safety
     /// As [`FrameChunk::block`].
     pub(crate) unsafe fn attach(&self, slot: usize, block: Bytes) -> bool {
-        if self.hung.get().is_none() {
+        if self.attached.get().is_none() {
             // SAFETY: the frame holds a strong count of the pool.
             let pool = unsafe { &*self.pool };
             let Some(charge) = pool.account.try_charge(AttachedBlocks::BYTES as u64) else {
                 return false;
             };
-            let _ = self.hung.set(AttachedBlocks::new(charge));
+            let _ = self.attached.set(AttachedBlocks::new(charge));
         }
         // SAFETY: as the caller promises.
-        self.hung.get().is_some_and(|hung| unsafe { hung.set(slot, block) })
+        self.attached.get().is_some_and(|attached| unsafe { attached.set(slot, block) })
     }
 
     /// Takes the block from the frame in `slot`.
@@ -325,9 +325,9 @@ impl FrameChunk {
     /// # Safety
     /// Nobody else has a handle of the frame, nor can get one meanwhile.
     pub(crate) unsafe fn take_block(&self, slot: usize) -> Option<Bytes> {
-        let hung = self.hung.get()?;
+        let attached = self.attached.get()?;
         // SAFETY: as the caller promises.
-        unsafe { hung.take(slot) }
+        unsafe { attached.take(slot) }
     }
 
     /// Makes the frame in `slot` a free one. The pool, and the chunk with it, may be gone
@@ -347,7 +347,7 @@ impl FrameChunk {
         }
         // SAFETY: the last handle is gone, and a frame without one is shared with nobody.
         drop(unsafe { chunk.take_block(slot) });
-        chunk.free.put(slot);
+        chunk.free.insert(slot);
         pool.count_free(1);
     }
 
@@ -406,7 +406,7 @@ impl Pool {
         if frames == 0 {
             return None;
         }
-        let mut kept = size_of::<FrameChunk>() + frames * self.beside;
+        let mut kept = size_of::<FrameChunk>() + frames * self.owner_bytes;
         let table = self.tables.get(number / TABLE_CHUNKS)?;
         if table.get().is_none() {
             kept += TABLE_CHUNKS * size_of::<OnceLock<Box<FrameChunk>>>();
@@ -415,9 +415,17 @@ impl Pool {
         let kept = self.account.try_charge(kept as u64)?;
         let memory = Chunk::map(frames * PAGE_BYTES).ok()?;
         let headers = std::array::from_fn(|_| FrameHeader::free());
-        let (free, hung) = (FrameSet::default(), OnceLock::new());
-        let chunk =
-            FrameChunk { pool: own, number, frames, memory, free, headers, hung, _charge: kept };
+        let (free, attached) = (FrameSet::default(), OnceLock::new());
+        let chunk = FrameChunk {
+            pool: own,
+            number,
+            frames,
+            memory,
+            free,
+            headers,
+            attached,
+            _charge: kept,
+        };
         let table = table.get_or_init(|| (0..TABLE_CHUNKS).map(|_| OnceLock::new()).collect());
         let place = table.get(number % TABLE_CHUNKS)?;
         place.set(Box::new(chunk)).ok()?;

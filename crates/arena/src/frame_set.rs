@@ -32,7 +32,7 @@ impl FrameSet {
     }
 
     /// Puts the frame in `slot` in.
-    pub(crate) fn put(&self, slot: usize) {
+    pub(crate) fn insert(&self, slot: usize) {
         if let Some(bits) = self.0.get(slot / 64) {
             bits.fetch_or(1 << (slot % 64), Release);
         }
@@ -40,7 +40,7 @@ impl FrameSet {
 
     /// Puts the first `frames` frames in.
     pub(crate) fn fill(&self, frames: usize) {
-        (0..frames).for_each(|slot| self.put(slot));
+        (0..frames).for_each(|slot| self.insert(slot));
     }
 
     /// Moves every frame from here to `other`; how many.
@@ -55,7 +55,7 @@ impl FrameSet {
     }
 
     /// Whether the frame in `slot` is in.
-    pub(crate) fn has(&self, slot: usize) -> bool {
+    pub(crate) fn contains(&self, slot: usize) -> bool {
         self.0.get(slot / 64).is_some_and(|bits| bits.load(Relaxed) & 1 << (slot % 64) != 0)
     }
 

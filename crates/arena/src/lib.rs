@@ -31,7 +31,7 @@ pub use evacuation::Evacuation;
 pub use frame::{Frame, FrameBlock, FrameMut, Page};
 pub use frame_header::FrameName;
 pub use frame_index::FrameIndex;
-pub use frame_pool::{FramePlace, FramePool};
+pub use frame_pool::{FrameId, FramePool};
 pub use ordered_map::{OrderedMap, ValueRef};
 pub use prefetch::{prefetch, prefetch_all};
 pub use publish::PublishRing;

@@ -19,7 +19,7 @@ mod lock;
 
 pub(crate) use lock::NodeLock;
 
-use crate::entry::{EntryAt, Position};
+use crate::entry::{EntryRef, Position};
 use crate::prefetch;
 use crate::region::{Region, RegionOffset};
 use crate::sync::atomic::{
@@ -88,9 +88,9 @@ impl Bound {
 
 /// The place of a node: it was made whole before the place was handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NodeAt(RegionOffset);
+pub(crate) struct NodeRef(RegionOffset);
 
-impl NodeAt {
+impl NodeRef {
     /// The number that is stored.
     pub(crate) const fn number(self) -> u32 {
         RegionOffset::number(Some(self.0))
@@ -124,7 +124,7 @@ pub(crate) struct Version(u32);
 /// A node of a region.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
-    at: NodeAt,
+    at: NodeRef,
     region: &'a Region,
     fields: &'a Fields,
 }
@@ -134,18 +134,18 @@ impl<'a> Node<'a> {
     pub(crate) fn make(
         region: &Region,
         level: u32,
-        low: Option<EntryAt>,
-        first_child: Option<NodeAt>,
-    ) -> NodeAt {
+        low: Option<EntryRef>,
+        first_child: Option<NodeRef>,
+    ) -> NodeRef {
         let fields = Fields {
             version: AtomicU32::new(0),
             count: AtomicU32::new(0),
             skip: AtomicU32::new(0),
             level,
-            low: EntryAt::number(low),
+            low: EntryRef::number(low),
             high: AtomicU32::new(0),
             next: AtomicU32::new(0),
-            first_child: first_child.map_or(0, NodeAt::number),
+            first_child: first_child.map_or(0, NodeRef::number),
             heads: std::array::from_fn(|_| AtomicU64::new(0)),
             entries: std::array::from_fn(|_| AtomicU32::new(0)),
         };
@@ -153,18 +153,18 @@ impl<'a> Node<'a> {
             let place = region.alloc_aligned(size_of::<Fields>(), align_of::<Fields>());
             // SAFETY: the allocation is a leaf's size and alignment, and nobody else's.
             unsafe { region.address(place).cast::<Fields>().write(fields) };
-            return NodeAt(place);
+            return NodeRef(place);
         }
         let children = std::array::from_fn(|_| AtomicU32::new(0));
         let place = region.alloc_aligned(size_of::<InnerFields>(), align_of::<InnerFields>());
         let inner = InnerFields { fields, children };
         // SAFETY: as above, for an inner node.
         unsafe { region.address(place).cast::<InnerFields>().write(inner) };
-        NodeAt(place)
+        NodeRef(place)
     }
 
     /// A root over `left` and the node to its right, which starts at `low`.
-    pub(crate) fn make_root(left: Node<'_>, (low, right): (EntryAt, NodeAt)) -> NodeAt {
+    pub(crate) fn make_root(left: Node<'_>, (low, right): (EntryRef, NodeRef)) -> NodeRef {
         let root = Self::make(left.region, left.level() + 1, None, Some(left.at));
         let node = root.get(left.region);
         // Nobody else knows the root yet, so the lock is had at once.
@@ -176,7 +176,7 @@ impl<'a> Node<'a> {
 
     /// The node's place.
     #[inline]
-    pub(crate) fn at(self) -> NodeAt {
+    pub(crate) fn at(self) -> NodeRef {
         self.at
     }
 
@@ -231,27 +231,27 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    pub(crate) fn high(self) -> Option<EntryAt> {
-        EntryAt::of(self.fields.high.load(Acquire))
+    pub(crate) fn high(self) -> Option<EntryRef> {
+        EntryRef::of(self.fields.high.load(Acquire))
     }
 
     #[inline]
-    pub(crate) fn next(self) -> Option<NodeAt> {
-        NodeAt::of(self.fields.next.load(Acquire))
+    pub(crate) fn next(self) -> Option<NodeRef> {
+        NodeRef::of(self.fields.next.load(Acquire))
     }
 
     /// The entry of slot `at`.
     #[inline]
-    pub(crate) fn entry(self, at: usize) -> Option<EntryAt> {
-        EntryAt::of(self.fields.entries.get(at)?.load(Acquire))
+    pub(crate) fn entry(self, at: usize) -> Option<EntryRef> {
+        EntryRef::of(self.fields.entries.get(at)?.load(Acquire))
     }
 
     /// Child `at`, of `count + 1`.
     #[inline]
-    pub(crate) fn child(self, at: usize) -> Option<NodeAt> {
+    pub(crate) fn child(self, at: usize) -> Option<NodeRef> {
         match at.checked_sub(1) {
-            None => NodeAt::of(self.fields.first_child),
-            Some(at) => NodeAt::of(self.children().get(at)?.load(Acquire)),
+            None => NodeRef::of(self.fields.first_child),
+            Some(at) => NodeRef::of(self.children().get(at)?.load(Acquire)),
         }
     }
 

@@ -20,12 +20,12 @@ use std::sync::Arc;
 use base::{Account, Result, Trailer};
 
 use crate::cursor::Cursor;
-use crate::entry::{EntryAt, Position};
-use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, Node, NodeAt, SLOTS, Version};
+use crate::entry::{EntryRef, Position};
+use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, Node, NodeRef, SLOTS, Version};
 use crate::region::Region;
 use crate::region_pool::RegionPool;
 use crate::stripe::{STRIPES, own_stripe};
-use crate::sync::Padded;
+use crate::sync::CachePadded;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -43,7 +43,7 @@ const HALF: usize = SLOTS / 2;
 
 /// The most bytes an entry takes beyond its key and value: its header, its part of a leaf that is
 /// half full, and its part of the nodes above, of which each level has `HALF` times fewer.
-const ENTRY_BYTES_MAX: u64 = (EntryAt::OVERHEAD_BYTES
+const ENTRY_BYTES_MAX: u64 = (EntryRef::OVERHEAD_BYTES
     + LEAF_BYTES.div_ceil(HALF)
     + INNER_BYTES.div_ceil(HALF * (HALF - 1))) as u64;
 
@@ -52,8 +52,8 @@ pub struct OrderedMap {
     region: Region,
     root: AtomicU32,
     /// The leftmost leaf: splits only make nodes to the right.
-    first_leaf: NodeAt,
-    counts: [Padded<Count>; STRIPES],
+    first_leaf: NodeRef,
+    counts: [CachePadded<Count>; STRIPES],
 }
 
 /// What the threads of one stripe inserted.
@@ -108,13 +108,13 @@ impl OrderedMap {
     /// # Panics
     /// Where nothing was reserved for it and the map has reached the largest size of all.
     pub fn insert(&self, key: &[u8], trailer: Trailer, value: &[u8]) {
-        let entry = EntryAt::write(&self.region, Position { key, trailer }, value);
+        let entry = EntryRef::write(&self.region, Position { key, trailer }, value);
         let mut pending = self.put(0, entry, None);
         for level in 1.. {
             let Some((low, right)) = pending else { break };
             pending = self.put(level, low, Some(right));
         }
-        if let Some(Padded(count)) = self.counts.get(own_stripe()) {
+        if let Some(CachePadded(count)) = self.counts.get(own_stripe()) {
             count.entries.fetch_add(1, Relaxed);
             count.data_bytes.fetch_add((key.len() + value.len()) as u64, Relaxed);
         }
@@ -122,7 +122,12 @@ impl OrderedMap {
 
     /// Puts `entry` (and the node that starts there) into its node of `level`; if that was split,
     /// returns what the level above must be told.
-    fn put(&self, level: u32, entry: EntryAt, child: Option<NodeAt>) -> Option<(EntryAt, NodeAt)> {
+    fn put(
+        &self,
+        level: u32,
+        entry: EntryRef,
+        child: Option<NodeRef>,
+    ) -> Option<(EntryRef, NodeRef)> {
         let position = entry.position(&self.region);
         loop {
             let (node, version) = self.descend(position, Bound::Through, level);
@@ -157,7 +162,7 @@ impl OrderedMap {
         Some((trailer, ValueRef { value: NonNull::from(value), _map: Arc::clone(self) }))
     }
 
-    fn find(&self, key: &[u8], at: Trailer) -> Option<(Trailer, EntryAt)> {
+    fn find(&self, key: &[u8], at: Trailer) -> Option<(Trailer, EntryRef)> {
         let position = Position { key, trailer: at };
         loop {
             let (leaf, version) = self.descend(position, Bound::Through, 0);
@@ -181,7 +186,7 @@ impl OrderedMap {
     /// Versions inserted.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.counts.iter().map(|Padded(count)| count.entries.load(Relaxed)).sum()
+        self.counts.iter().map(|CachePadded(count)| count.entries.load(Relaxed)).sum()
     }
 
     /// Whether nothing was inserted.
@@ -193,7 +198,7 @@ impl OrderedMap {
     /// Bytes of keys and values inserted.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
-        self.counts.iter().map(|Padded(count)| count.data_bytes.load(Relaxed)).sum()
+        self.counts.iter().map(|CachePadded(count)| count.data_bytes.load(Relaxed)).sum()
     }
 
     /// Bytes charged.
@@ -205,13 +210,13 @@ impl OrderedMap {
     /// Takes memory before inserts need it, up to `ahead` bytes in front of what is charged and `most`
     /// in all, where the map is pooled, no longer small, and the budget holds it. It is charged to
     /// the pool's account. For a task in the background.
-    pub fn warm(&self, ahead: u64, most: u64) {
-        self.region.warm(ahead, most);
+    pub fn prefault(&self, ahead: u64, most: u64) {
+        self.region.prefault(ahead, most);
     }
 
     /// Gives back what was taken and is not needed yet.
-    pub fn cool(&self) {
-        self.region.cool();
+    pub fn release_prefaulted(&self) {
+        self.region.release_prefaulted();
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -225,7 +230,7 @@ impl OrderedMap {
     /// The topmost node; it may be on its way to being split.
     pub(crate) fn root(&self) -> Option<Node<'_>> {
         // Acquire: a new root is whole.
-        Some(NodeAt::of(self.root.load(Acquire))?.get(&self.region))
+        Some(NodeRef::of(self.root.load(Acquire))?.get(&self.region))
     }
 
     /// The node of `level` in which entries end to be passed over by `bound`, and a version at

@@ -21,25 +21,25 @@ use std::fmt;
 use base::Seqno;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use crate::sync::{Backoff, Condvar, Mutex, Padded, lock};
+use crate::sync::{Backoff, CachePadded, Condvar, Mutex, lock};
 
 /// How far, in seqnos, a batch's first may lie after the visible one.
 const SLOTS: usize = if cfg!(any(miri, all(test, feature = "shuttle"))) { 8 } else { 4096 };
 
 /// Condition variables; with more waiters than this some are woken in vain.
-const PARKS: usize = 32;
+const WAIT_QUEUES: usize = 32;
 
 /// Orders the publication of batches.
 pub struct PublishRing {
-    visible: Padded<AtomicU64>,
+    visible: CachePadded<AtomicU64>,
     /// Slot `first % SLOTS` holds the last seqno of the batch that starts at `first`, once that is
     /// applied; anything not above the visible seqno is of a batch passed before.
     slots: Box<[AtomicU64]>,
     /// Where the writers of applied batches wait, by first seqno.
-    parks: Box<[Padded<Park>]>,
+    wait_queues: Box<[CachePadded<WaitQueue>]>,
     /// Where those wait who watch the visible seqno: writers for their batch to fit in the ring,
     /// others for a seqno that is not theirs.
-    full: Park,
+    full: WaitQueue,
 }
 
 impl PublishRing {
@@ -47,10 +47,10 @@ impl PublishRing {
     #[must_use]
     pub fn new(visible: Seqno) -> Self {
         Self {
-            visible: Padded(AtomicU64::new(visible.get())),
+            visible: CachePadded(AtomicU64::new(visible.get())),
             slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
-            parks: (0..PARKS).map(|_| Padded::default()).collect(),
-            full: Park::default(),
+            wait_queues: (0..WAIT_QUEUES).map(|_| CachePadded::default()).collect(),
+            full: WaitQueue::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl PublishRing {
         self.full.wait(|| self.visible.0.load(SeqCst) + SLOTS as u64 > before);
         self.slot(first.get()).store(last, SeqCst);
         self.advance();
-        self.park(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
+        self.wait_queue(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
     }
 
     /// Returns once `seqno` is visible. It must have been given out.
@@ -94,7 +94,7 @@ impl PublishRing {
             // be a later batch's by then, but the visible seqno never comes back.
             match self.visible.0.compare_exchange(visible, last, SeqCst, SeqCst) {
                 Ok(_) => {
-                    self.park(first).wake();
+                    self.wait_queue(first).wake();
                     self.full.wake();
                     visible = last;
                 }
@@ -109,8 +109,8 @@ impl PublishRing {
     }
 
     #[expect(clippy::indexing_slicing, reason = "a remainder modulo the length")]
-    fn park(&self, first: u64) -> &Park {
-        &self.parks[first as usize % PARKS].0
+    fn wait_queue(&self, first: u64) -> &WaitQueue {
+        &self.wait_queues[first as usize % WAIT_QUEUES].0
     }
 }
 
@@ -122,7 +122,7 @@ impl fmt::Debug for PublishRing {
 
 /// A place to wait for a condition on atomics.
 #[derive(Default)]
-struct Park {
+struct WaitQueue {
     /// Threads parked or about to be. Raised before the last look at the condition, read after the
     /// condition changes, both `SeqCst`: the waiter sees the change or the waker sees the waiter.
     waiting: AtomicU32,
@@ -130,7 +130,7 @@ struct Park {
     changed: Condvar,
 }
 
-impl Park {
+impl WaitQueue {
     fn wait(&self, ready: impl Fn() -> bool) {
         let mut patience = Backoff::default();
         loop {

@@ -5,7 +5,7 @@
 //! caller broke its word. Places are numbers of 8-byte units, so that four bytes name any of them.
 //!
 //! A region of a [`RegionPool`] begins in the memory of one that is gone, and may be told to take
-//! memory ahead: that part is *warm*, charged too, and can be given back.
+//! memory ahead: that part is *prefaulted*, charged too, and can be given back.
 //!
 //! Concurrency: committing and allocating are one atomic addition each. Nothing is ever freed
 //! before the whole region.
@@ -17,9 +17,9 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::region_pool::{RegionPool, Spare};
+use crate::region_pool::{RegionPool, SpareRegion};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, Padded, lock};
+use crate::sync::{CachePadded, Mutex, lock};
 
 /// The unit of places, bytes; allocations are aligned to it.
 pub(crate) const UNIT_BYTES: usize = 8;
@@ -57,34 +57,34 @@ pub(crate) struct Region {
     chunk: Chunk,
     capacity: u64,
     /// Units allocated. Changed by every allocation, so it has a line of its own.
-    used: Padded<AtomicU64>,
+    used: CachePadded<AtomicU64>,
     /// Bytes that allocations may reach.
-    committed: Padded<AtomicU64>,
+    committed: CachePadded<AtomicU64>,
     /// Bytes charged: `committed` rounded up to whole steps.
     charged: AtomicU64,
-    books: Mutex<Books>,
+    charges: Mutex<Charges>,
     /// Held while memory is taken ahead or that is given back, which writers need not wait for.
-    warming: Mutex<()>,
+    prefaulting: Mutex<()>,
     /// Who has the memory next.
     pool: Option<Arc<RegionPool>>,
 }
 
-/// What a region charges: the bytes up to `charged`, and behind them those that are warm.
+/// What a region charges: the bytes up to `charged`, and behind them those that are prefaulted.
 #[derive(Debug)]
-struct Books {
+struct Charges {
     charge: Charge,
     /// Memory taken before it is needed, charged to the pool's account.
-    warm: Option<Charge>,
+    prefaulted: Option<Charge>,
 }
 
-impl Books {
-    fn warm_bytes(&self) -> u64 {
-        self.warm.as_ref().map_or(0, Charge::bytes)
+impl Charges {
+    fn prefaulted_bytes(&self) -> u64 {
+        self.prefaulted.as_ref().map_or(0, Charge::bytes)
     }
 
     /// Where memory ends that was taken.
     fn end(&self) -> u64 {
-        self.charge.bytes() + self.warm_bytes()
+        self.charge.bytes() + self.prefaulted_bytes()
     }
 }
 
@@ -122,20 +122,20 @@ impl Region {
         likely: u64,
         bytes: u64,
     ) -> Result<Self> {
-        let Some(Spare { chunk, capacity, warm }) = pool.take(likely) else {
+        let Some(SpareRegion { chunk, capacity, prefaulted }) = pool.take(likely) else {
             let mut region = Self::new(account, bytes)?;
-            lock(&region.books).warm = Some(pool.account().empty_charge());
+            lock(&region.charges).prefaulted = Some(pool.account().empty_charge());
             region.pool = Some(Arc::clone(pool));
             return Ok(region);
         };
-        Self::of(chunk, capacity, account, Some(warm), Some(Arc::clone(pool)), bytes)
+        Self::of(chunk, capacity, account, Some(prefaulted), Some(Arc::clone(pool)), bytes)
     }
 
     fn of(
         chunk: Chunk,
         capacity: u64,
         account: &Account,
-        warm: Option<Charge>,
+        prefaulted: Option<Charge>,
         pool: Option<Arc<RegionPool>>,
         bytes: u64,
     ) -> Result<Self> {
@@ -143,11 +143,11 @@ impl Region {
             chunk,
             capacity,
             // RegionOffset 0 is no place.
-            used: Padded(AtomicU64::new(1)),
-            committed: Padded(AtomicU64::new(UNIT_BYTES as u64)),
+            used: CachePadded(AtomicU64::new(1)),
+            committed: CachePadded(AtomicU64::new(UNIT_BYTES as u64)),
             charged: AtomicU64::new(0),
-            books: Mutex::new(Books { charge: account.empty_charge(), warm }),
-            warming: Mutex::new(()),
+            charges: Mutex::new(Charges { charge: account.empty_charge(), prefaulted }),
+            prefaulting: Mutex::new(()),
             pool,
         };
         region.commit(bytes)?;
@@ -182,15 +182,15 @@ impl Region {
                 .got(bytes));
         }
         let rounded = bytes.next_multiple_of(step);
-        let mut books = lock(&self.books);
-        if let Some(more @ 1..) = rounded.checked_sub(books.charge.bytes()) {
-            // What is warm changes from one account to the other.
-            let (end, warm) = (books.end(), books.warm_bytes());
-            if let Some(charge) = &mut books.warm {
-                charge.shrink_to(warm.saturating_sub(more));
+        let mut charges = lock(&self.charges);
+        if let Some(more @ 1..) = rounded.checked_sub(charges.charge.bytes()) {
+            // What is prefaulted changes from one account to the other.
+            let (end, prefaulted) = (charges.end(), charges.prefaulted_bytes());
+            if let Some(charge) = &mut charges.prefaulted {
+                charge.shrink_to(prefaulted.saturating_sub(more));
             }
-            if let Err(error) = books.charge.grow(more) {
-                self.discard_warm(&mut books, end);
+            if let Err(error) = charges.charge.grow(more) {
+                self.discard_prefaulted(&mut charges, end);
                 return Err(error);
             }
             self.charged.store(rounded, Relaxed);
@@ -202,53 +202,54 @@ impl Region {
     /// `most` bytes in all, as far as the budget holds it. For a task in the background: taking a
     /// huge page is 0.1 ms of a good day, and tens of milliseconds where the kernel, or the host of
     /// a virtual machine, has to find one.
-    pub(crate) fn warm(&self, ahead: u64, most: u64) {
-        let Ok(_warming) = self.warming.try_lock() else { return };
+    pub(crate) fn prefault(&self, ahead: u64, most: u64) {
+        let Ok(_warming) = self.prefaulting.try_lock() else { return };
         let step = CHUNK_BYTES as u64;
         loop {
             let from = {
-                let mut books = lock(&self.books);
-                let (charged, from) = (books.charge.bytes(), books.end());
+                let mut charges = lock(&self.charges);
+                let (charged, from) = (charges.charge.bytes(), charges.end());
                 // The first pages are small ones; what is small may stay so.
                 let to = charged.saturating_add(ahead).min(most).min(self.capacity);
                 if charged < step || from.saturating_add(step) > to {
                     return;
                 }
-                if !books.warm.as_mut().is_some_and(|warm| warm.try_grow(step)) {
+                if !charges.prefaulted.as_mut().is_some_and(|prefaulted| prefaulted.try_grow(step))
+                {
                     return;
                 }
                 from
             };
             // Without the lock: a writer that gets there meanwhile takes the page itself.
             self.chunk.populate(from as usize, CHUNK_BYTES);
-            let mut books = lock(&self.books);
-            if books.end() < from + step {
+            let mut charges = lock(&self.charges);
+            if charges.end() < from + step {
                 // Given up meanwhile, before it was there (I10).
-                self.discard_warm(&mut books, from + step);
+                self.discard_prefaulted(&mut charges, from + step);
                 return;
             }
         }
     }
 
     /// Gives memory back that was taken before it was needed.
-    pub(crate) fn cool(&self) {
-        let Ok(_warming) = self.warming.try_lock() else { return };
-        let mut books = lock(&self.books);
-        let end = books.end();
-        if books.warm_bytes() > 0 {
-            self.discard_warm(&mut books, end);
+    pub(crate) fn release_prefaulted(&self) {
+        let Ok(_warming) = self.prefaulting.try_lock() else { return };
+        let mut charges = lock(&self.charges);
+        let end = charges.end();
+        if charges.prefaulted_bytes() > 0 {
+            self.discard_prefaulted(&mut charges, end);
         }
     }
 
     /// Gives back what is behind the charged bytes, up to `end`, and charges it no more.
-    fn discard_warm(&self, books: &mut Books, end: u64) {
+    fn discard_prefaulted(&self, charges: &mut Charges, end: u64) {
         // Where a caller committed too little, allocations reach farther than the charge. One that is
-        // under way waits for the books before it uses its place.
+        // under way waits for the charges before it uses its place.
         let used = self.used.0.load(Relaxed) * UNIT_BYTES as u64;
-        let from = books.charge.bytes().max(used.next_multiple_of(PAGE_BYTES as u64));
+        let from = charges.charge.bytes().max(used.next_multiple_of(PAGE_BYTES as u64));
         self.chunk.discard_within(from as usize, end.saturating_sub(from) as usize);
-        if let Some(warm) = &mut books.warm {
-            warm.shrink_to(0);
+        if let Some(prefaulted) = &mut charges.prefaulted {
+            prefaulted.shrink_to(0);
         }
     }
 
@@ -262,7 +263,7 @@ impl Region {
         let end = (place + units) * UNIT_BYTES as u64;
         if end > self.charged() {
             assert!(end <= self.capacity, "memory is committed before it is allocated");
-            // The caller committed too little. The memory is there, so only the books are wrong:
+            // The caller committed too little. The memory is there, so only the charges are wrong:
             // they are put right where the budget has room.
             let _ = self.charge_to(end);
         }
@@ -287,13 +288,13 @@ impl Drop for Region {
     fn drop(&mut self) {
         let Some(pool) = self.pool.take() else { return };
         let chunk = std::mem::replace(&mut self.chunk, Chunk::none());
-        let mut books = lock(&self.books);
-        let Some(mut warm) = books.warm.take() else { return };
+        let mut charges = lock(&self.charges);
+        let Some(mut prefaulted) = charges.prefaulted.take() else { return };
         // From one account to the other; where another takes it first, the memory goes.
-        let charged = books.charge.bytes();
-        books.charge.shrink_to(0);
-        if warm.try_grow(charged) {
-            pool.keep(Spare { chunk, capacity: self.capacity, warm });
+        let charged = charges.charge.bytes();
+        charges.charge.shrink_to(0);
+        if prefaulted.try_grow(charged) {
+            pool.keep(SpareRegion { chunk, capacity: self.capacity, prefaulted });
         }
     }
 }

@@ -7,7 +7,7 @@
 //! would wait for that.
 //!
 //! Invariants: what is kept is charged (I10), is at most `bytes_max`, and goes when others need the
-//! memory, or when it was not asked for during [`LOOKS_MAX`] looks. What a region is given holds
+//! memory, or when it was not asked for during [`IDLE_CHECKS_MAX`] idle_checks. What a region is given holds
 //! what the last one wrote: nobody reads a place of a region before writing it.
 
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 
 /// Looks between which nothing is asked for, after which nothing is kept.
-const LOOKS_MAX: u32 = 50;
+const IDLE_CHECKS_MAX: u32 = 50;
 
-/// Memory of a region that is gone: the first `warm` bytes of the chunk were taken.
-pub(crate) struct Spare {
+/// Memory of a region that is gone: the first `prefaulted` bytes of the chunk were taken.
+pub(crate) struct SpareRegion {
     pub(crate) chunk: Chunk,
     pub(crate) capacity: u64,
-    pub(crate) warm: Charge,
+    pub(crate) prefaulted: Charge,
 }
 
-impl Spare {
+impl SpareRegion {
     /// Gives back what is behind the first `bytes`, whole chunks.
     fn trim(&mut self, bytes: u64) {
-        let (keep, end) = (bytes.next_multiple_of(CHUNK_BYTES as u64), self.warm.bytes());
+        let (keep, end) = (bytes.next_multiple_of(CHUNK_BYTES as u64), self.prefaulted.bytes());
         if let Some(less @ 1..) = end.checked_sub(keep) {
             self.chunk.discard_within(keep as usize, less as usize);
-            self.warm.shrink_to(keep);
+            self.prefaulted.shrink_to(keep);
         }
     }
 }
@@ -43,21 +43,27 @@ impl Spare {
 /// Keeps memory for the regions to come. Shared by the memtables of all stores of a process.
 pub struct RegionPool {
     account: Account,
-    spares: Mutex<Vec<Spare>>,
+    spares: Mutex<Vec<SpareRegion>>,
     bytes_max: AtomicU64,
     /// Whether nothing was left when something was asked for last. Only a hint: `Relaxed`.
     is_wanting: AtomicBool,
     /// Looks since something was asked for. Only a number: `Relaxed`.
-    looks: AtomicU32,
+    idle_checks: AtomicU32,
 }
 
 impl RegionPool {
     /// An empty pool, which charges what it keeps to `account` and keeps at most `bytes_max`.
     #[must_use]
     pub fn new(account: Account, bytes_max: u64) -> Arc<Self> {
-        let (bytes_max, looks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
+        let (bytes_max, idle_checks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
         let is_wanting = AtomicBool::new(false);
-        Arc::new(Self { account, spares: Mutex::new(Vec::new()), bytes_max, is_wanting, looks })
+        Arc::new(Self {
+            account,
+            spares: Mutex::new(Vec::new()),
+            bytes_max,
+            is_wanting,
+            idle_checks,
+        })
     }
 
     /// Bytes kept, and those that living regions took ahead.
@@ -74,9 +80,9 @@ impl RegionPool {
 
     /// To be called now and then while nobody writes: what was not asked for in a while is given
     /// back. Whether there is none left.
-    pub fn look(&self) -> bool {
-        let looks = self.looks.fetch_add(1, Relaxed).saturating_add(1);
-        if looks < LOOKS_MAX {
+    pub fn release_when_idle(&self) -> bool {
+        let idle_checks = self.idle_checks.fetch_add(1, Relaxed).saturating_add(1);
+        if idle_checks < IDLE_CHECKS_MAX {
             return false;
         }
         lock(&self.spares).clear();
@@ -88,8 +94,8 @@ impl RegionPool {
     }
 
     /// Memory for a region that will take `likely` bytes: no more of it than that.
-    pub(crate) fn take(&self, likely: u64) -> Option<Spare> {
-        self.looks.store(0, Relaxed);
+    pub(crate) fn take(&self, likely: u64) -> Option<SpareRegion> {
+        self.idle_checks.store(0, Relaxed);
         if likely < CHUNK_BYTES as u64 {
             return None;
         }
@@ -114,30 +120,32 @@ impl RegionPool {
         {
             return;
         }
-        let mut warm = self.account.empty_charge();
-        if !warm.try_grow(BYTES) {
+        let mut prefaulted = self.account.empty_charge();
+        if !prefaulted.try_grow(BYTES) {
             return;
         }
         let Ok((chunk, capacity)) = Region::reserve() else { return };
         chunk.populate(0, CHUNK_BYTES);
-        self.keep(Spare { chunk, capacity, warm });
+        self.keep(SpareRegion { chunk, capacity, prefaulted });
     }
 
-    pub(crate) fn keep(&self, spare: Spare) {
-        if spare.warm.bytes() < CHUNK_BYTES as u64 {
+    pub(crate) fn keep(&self, spare: SpareRegion) {
+        if spare.prefaulted.bytes() < CHUNK_BYTES as u64 {
             return;
         }
         let mut spares = lock(&self.spares);
         spares.push(spare);
         // The largest is asked for first.
-        spares.sort_by_key(|spare| spare.warm.bytes());
+        spares.sort_by_key(|spare| spare.prefaulted.bytes());
         self.fit(&mut spares);
     }
 
     /// Has the smallest go until the rest is few enough, and one fewer if that is too much.
-    fn fit(&self, spares: &mut Vec<Spare>) {
+    fn fit(&self, spares: &mut Vec<SpareRegion>) {
         let most = self.bytes_max.load(Relaxed);
-        let bytes = |spares: &[Spare]| spares.iter().map(|spare| spare.warm.bytes()).sum::<u64>();
+        let bytes = |spares: &[SpareRegion]| {
+            spares.iter().map(|spare| spare.prefaulted.bytes()).sum::<u64>()
+        };
         while spares.len() > 1 && bytes(spares) > most {
             spares.remove(0);
         }
@@ -156,7 +164,7 @@ impl Reclaim for RegionPool {
         while came_back < bytes
             && let Some(spare) = spares.pop()
         {
-            came_back += spare.warm.bytes();
+            came_back += spare.prefaulted.bytes();
         }
         came_back
     }

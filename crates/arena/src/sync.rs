@@ -44,7 +44,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A value alone on its cache line, so that writers of its neighbours do not slow its readers.
 #[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 /// Runs `test` under many random interleavings, some with few, well-placed switches.
 #[cfg(all(test, feature = "shuttle"))]

@@ -7,10 +7,10 @@
 //! stayed ([`TagBuckets::find`]); what lies at a place may only be overwritten once no slot names it.
 //! The version is also the bucket's *generation*: who made something out of data that it read after
 //! it took [`TagBuckets::bucket`] inserts it only if nothing changed since
-//! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::forget`]. What is forgotten
+//! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::invalidate`]. What is forgotten
 //! is *stale*: no reader finds it, but its slot and heat stay, until it is renewed ([`TagBuckets::renew`]),
 //! another entry takes the slot, or it is removed. A stale entry may also stand for one that there was
-//! none of yet ([`TagBuckets::expect`]): whoever has it to give can tell that it is wanted.
+//! none of yet ([`TagBuckets::note_miss`]): whoever has it to give can tell that it is wanted.
 //!
 //! Buckets are as many as entries need: one is split in two at a time (linear hashing: Litwin, 1980),
 //! under its own lock. A full bucket loses its coldest entry to a new one. Bits of the hash above the
@@ -31,7 +31,7 @@ pub use slot::{Awaited, Heat, Position, TagEntry};
 
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
-use crate::sync::{Mutex, Padded, lock, spin_loop, yield_now};
+use crate::sync::{CachePadded, Mutex, lock, spin_loop, yield_now};
 use crate::words::{WORD_BYTES, Words};
 
 /// Entries of a bucket, and the words of a bucket: its version and they.
@@ -68,9 +68,9 @@ pub struct TagBuckets {
     /// How many buckets there are. Changed under the lock of the bucket that is split.
     count: AtomicUsize,
     /// Entries that are found, about.
-    len: Padded<AtomicU64>,
+    len: CachePadded<AtomicU64>,
     /// Stale ones, about.
-    stale: Padded<AtomicU64>,
+    stale: CachePadded<AtomicU64>,
     /// One bucket is split at a time.
     growth: Mutex<Charge>,
     buckets_max: usize,
@@ -137,8 +137,8 @@ impl TagBuckets {
         Ok(Self {
             words,
             count: AtomicUsize::new(BUCKETS_MIN),
-            len: Padded::default(),
-            stale: Padded::default(),
+            len: CachePadded::default(),
+            stale: CachePadded::default(),
             growth: Mutex::new(charge),
             buckets_max,
         })
@@ -195,11 +195,11 @@ impl TagBuckets {
     /// Shows `ask` the places of entries whose tag is that of `hash`: a hint, for who will look for one
     /// soon.
     #[inline]
-    pub fn places(&self, hash: u64, ask: impl FnMut(Position)) {
+    pub fn positions(&self, hash: u64, ask: impl FnMut(Position)) {
         let tag = tag_of(hash);
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let slots = slots.map(|word| Slot(word.load(Relaxed)));
-        slots.filter_map(|slot| slot.found_by(tag)).for_each(ask);
+        slots.filter_map(|slot| slot.valid_position(tag)).for_each(ask);
     }
 
     /// The bucket of `hash` now: to be taken before the data is read that an insert is made of.
@@ -231,7 +231,7 @@ impl TagBuckets {
             let mut found = None;
             for word in slots {
                 let slot = Slot(word.load(Relaxed));
-                let Some(place) = slot.found_by(tag) else { continue };
+                let Some(place) = slot.valid_position(tag) else { continue };
                 if let Some(what) = look(place) {
                     found = Some((what, word, slot));
                     break;
@@ -295,7 +295,7 @@ impl TagBuckets {
         let tag = tag_of(hash);
         let rank = |word: &AtomicU64| {
             let slot = Slot(word.load(Relaxed));
-            match slot.place() {
+            match slot.position() {
                 Some(_) if slot.tag() == tag => 0,
                 None => 1,
                 Some(_) if slot.is_expected() => 2,
@@ -306,7 +306,7 @@ impl TagBuckets {
         let old = Slot(word.load(Relaxed));
         locked.set(word, Slot::new(place, tag, heat).0);
         drop(locked);
-        if old.place().is_none() || old.is_stale() {
+        if old.position().is_none() || old.is_stale() {
             self.len.0.fetch_add(1, Relaxed);
         }
         if old.is_stale() {
@@ -330,9 +330,9 @@ impl TagBuckets {
     ///
     /// Whoever changes the data says so before readers can see the change, and after readers that
     /// take their bucket from then on can find out that it is there.
-    pub fn forget(&self, hash: u64) -> usize {
+    pub fn invalidate(&self, hash: u64) -> usize {
         let tag = tag_of(hash);
-        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).found_by(tag).is_some();
+        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).valid_position(tag).is_some();
         loop {
             let number = self.number(hash);
             let Some((version, slots)) = self.words_of(number).split_first() else { return 0 };
@@ -364,13 +364,13 @@ impl TagBuckets {
     pub fn entry(&self, hash: u64, place: Position) -> Option<TagEntry> {
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
-        let slot = slots.find(|slot| slot.place() == Some(place))?;
+        let slot = slots.find(|slot| slot.position() == Some(place))?;
         Some(TagEntry { heat: slot.heat(), is_stale: slot.is_stale() })
     }
 
     /// Moves the entry at `from` to `to`, stale or not; whether there was one. From then on no reader counts
     /// what it sees at `from`.
-    pub fn replace(&self, hash: u64, from: Position, (to, heat): (Position, Heat)) -> bool {
+    pub fn replace(&self, hash: u64, from: Position, to: Position, heat: Heat) -> bool {
         let Some((mut locked, word)) = self.lock_entry(hash, from) else { return false };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
         let new = Slot::new(to, tag_of(hash), heat);
@@ -399,7 +399,7 @@ impl TagBuckets {
     /// Locks the bucket of the entry at `place`; none where there is none.
     fn lock_entry(&self, hash: u64, place: Position) -> Option<(Locked<'_>, &AtomicU64)> {
         let locked = self.lock_of(hash)?;
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(place);
+        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).position() == Some(place);
         let word = locked.words.iter().skip(1).find(is_it)?;
         Some((locked, word))
     }
@@ -432,7 +432,7 @@ impl TagBuckets {
         let bit = 1u64 << (level - LEVEL_MIN);
         for (from, to) in old.words.iter().zip(new.words).skip(1) {
             let slot = Slot(from.load(Relaxed));
-            if slot.place().is_some() && slot.tag() & bit != 0 {
+            if slot.position().is_some() && slot.tag() & bit != 0 {
                 new.set(to, slot.0);
                 old.set(from, 0);
             }

@@ -22,7 +22,7 @@ fn hand_over(evacuation: &mut Evacuation<'_>, frames: &mut [Option<Frame>]) {
     let tags: Vec<u32> = evacuation.in_use().collect();
     for tag in tags {
         let Some(place) = frames.get_mut(tag as usize) else { continue };
-        let Some(frame) = place.take_if(|frame| evacuation.is_of(frame)) else { continue };
+        let Some(frame) = place.take_if(|frame| evacuation.contains(frame)) else { continue };
         match frame.try_thaw() {
             Ok(frame) => evacuation.take(frame).unwrap(),
             Err(pinned) => *place = Some(pinned),
@@ -60,7 +60,7 @@ fn a_pinned_frame_keeps_its_chunk_and_another_goes() {
     let mut frames = fill(&pool);
     let pinned = frames[7].clone().unwrap();
     let mut evacuation = pool.evacuate(0).unwrap();
-    assert!(!evacuation.is_of(&pinned), "its chunk is passed over");
+    assert!(!evacuation.contains(&pinned), "its chunk is passed over");
     let other = frames[8].take().unwrap().try_thaw().unwrap();
     drop(evacuation.take(other).unwrap_err());
     hand_over(&mut evacuation, &mut frames);

@@ -11,11 +11,11 @@ mod on_threads {
     use super::*;
     use crate::{Frame, FrameName, FramePool};
 
-    fn place(number: u64) -> FramePlace {
-        FramePlace::new(number as u32).unwrap()
+    fn place(number: u64) -> FrameId {
+        FrameId::new(number as u32).unwrap()
     }
 
-    fn lookup(index: &FrameIndex, part: usize, hash: u64, wanted: FramePlace) -> bool {
+    fn lookup(index: &FrameIndex, part: usize, hash: u64, wanted: FrameId) -> bool {
         index.find(part, hash, |place| (place == wanted).then_some(())).is_some()
     }
 
@@ -27,7 +27,7 @@ mod on_threads {
         for crowd in [1, 4, 64] {
             let index =
                 FrameIndex::new(&Account::unlimited("index"), 2, entries, 8 * entries).unwrap();
-            let mut there: HashMap<(usize, u64), FramePlace> = HashMap::new();
+            let mut there: HashMap<(usize, u64), FrameId> = HashMap::new();
             for turn in 1..turns {
                 // Few first buckets, so that entries go past full ones.
                 let key = rng.below(3 * entries as u64);
@@ -119,7 +119,7 @@ mod on_threads {
                     continue;
                 }
                 let old = (held.len() > 8).then(|| held.remove(0)).and_then(|(old, frame)| {
-                    assert!(index.remove(0, hash(old), frame.place().unwrap()));
+                    assert!(index.remove(0, hash(old), frame.id().unwrap()));
                     frame.try_thaw().ok()
                 });
                 let Some(mut frame) = old.or_else(|| pool.alloc()) else { continue };
@@ -127,7 +127,7 @@ mod on_threads {
                 frame.fill(page as u8);
                 frame.set_name(name(page));
                 let frame = frame.freeze();
-                assert!(index.insert(0, hash(page), frame.place().unwrap()));
+                assert!(index.insert(0, hash(page), frame.id().unwrap()));
                 held.push((page, frame));
             }
             done.store(true, SeqCst);
@@ -178,7 +178,7 @@ fn shuttle_hits_against_eviction_and_replacement() {
         for turn in 0..5 {
             let page = turn % PAGES;
             let evicted = kept.take().and_then(|frame| {
-                assert!(index.remove(0, 9, frame.place().unwrap()));
+                assert!(index.remove(0, 9, frame.id().unwrap()));
                 // Given up where a reader has it: the frame is free with that one.
                 frame.try_thaw().ok()
             });
@@ -188,7 +188,7 @@ fn shuttle_hits_against_eviction_and_replacement() {
             frame[4095] = page as u8;
             frame.set_name(name(page));
             let frame = frame.freeze();
-            assert!(index.insert(0, 9, frame.place().unwrap()));
+            assert!(index.insert(0, 9, frame.id().unwrap()));
             frame.attach(vec![page as u8].into());
             kept = Some(frame);
         }

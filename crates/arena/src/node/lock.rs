@@ -1,7 +1,7 @@
 //! The writer's side of a node: inserting into it and splitting it, while it is locked.
 
-use super::{Node, NodeAt, SLOTS, head_of};
-use crate::entry::EntryAt;
+use super::{Node, NodeRef, SLOTS, head_of};
+use crate::entry::EntryRef;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Bytes that a node's bounds must newly agree in before its heads are made anew: until then at
@@ -30,7 +30,7 @@ impl NodeLock<'_> {
 
     /// Puts `entry` (and the child that starts there) into slot `at`; the node is not full.
     #[inline]
-    pub(crate) fn insert(&self, at: usize, entry: EntryAt, child: Option<NodeAt>) {
+    pub(crate) fn insert(&self, at: usize, entry: EntryRef, child: Option<NodeRef>) {
         let skip = self.node.fields.skip.load(Relaxed) as usize;
         let count = self.node.count();
         self.open(at, count);
@@ -46,9 +46,9 @@ impl NodeLock<'_> {
     pub(crate) fn split(
         &self,
         at: usize,
-        entry: EntryAt,
-        child: Option<NodeAt>,
-    ) -> (EntryAt, NodeAt) {
+        entry: EntryRef,
+        child: Option<NodeRef>,
+    ) -> (EntryRef, NodeRef) {
         let (node, count) = (self.node, self.node.count());
         let inner = node.fields.level > 0;
         let appended = at == count && node.high().is_none();
@@ -76,7 +76,7 @@ impl NodeLock<'_> {
         }
         right.node.fields.count.store(count.saturating_sub(from) as u32, Release);
         node.fields.count.store(middle as u32, Release);
-        node.fields.high.store(EntryAt::number(Some(low)), Release);
+        node.fields.high.store(EntryRef::number(Some(low)), Release);
         node.fields.next.store(right_at.number(), Release);
         self.raise_skip();
         right.raise_skip();
@@ -91,7 +91,7 @@ impl NodeLock<'_> {
 
     /// Skips the bytes in which the node's bounds agree, if they are enough more to be worth it.
     fn raise_skip(&self) {
-        let (Some(low), Some(high)) = (EntryAt::of(self.node.fields.low), self.node.high()) else {
+        let (Some(low), Some(high)) = (EntryRef::of(self.node.fields.low), self.node.high()) else {
             return;
         };
         let (low, high) = (low.position(self.node.region).key, high.position(self.node.region).key);
@@ -103,7 +103,7 @@ impl NodeLock<'_> {
         for (head, entry) in
             self.node.fields.heads.iter().zip(&self.node.fields.entries).take(self.node.count())
         {
-            if let Some(entry) = EntryAt::of(entry.load(Relaxed)) {
+            if let Some(entry) = EntryRef::of(entry.load(Relaxed)) {
                 head.store(head_of(entry.position(self.node.region).key, agree), Relaxed);
             }
         }
@@ -126,9 +126,9 @@ impl NodeLock<'_> {
 
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "at < SLOTS: the node was not full")]
-    fn set(&self, at: usize, head: u64, entry: EntryAt, child: Option<NodeAt>) {
+    fn set(&self, at: usize, head: u64, entry: EntryRef, child: Option<NodeRef>) {
         self.node.fields.heads[at].store(head, Relaxed);
-        self.node.fields.entries[at].store(EntryAt::number(Some(entry)), Release);
+        self.node.fields.entries[at].store(EntryRef::number(Some(entry)), Release);
         if let Some(child) = child {
             self.node.children()[at].store(child.number(), Release);
         }

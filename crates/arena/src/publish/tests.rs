@@ -69,7 +69,7 @@ mod on_threads {
                 ring.publish(Seqno::new(3), 4);
                 done.store(true, SeqCst);
             });
-            while ring.park(3).waiting.load(SeqCst) == 0 {
+            while ring.wait_queue(3).waiting.load(SeqCst) == 0 {
                 yield_now();
             }
             assert_eq!(ring.visible(), Seqno::ZERO);

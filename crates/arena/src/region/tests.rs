@@ -11,19 +11,19 @@ fn warm_memory_is_charged_once_and_only_ahead() {
     let budget = base::Budget::new(64 << 20);
     let (maps, pool) = pool_of(&budget, 32 << 20);
     let region = Region::pooled(&pool, &maps, 0, 8).unwrap();
-    region.warm(4 * CHUNK, u64::MAX);
+    region.prefault(4 * CHUNK, u64::MAX);
     assert_eq!(pool.bytes(), 0, "what is small stays so");
     region.commit(CHUNK).unwrap();
-    region.warm(2 * CHUNK, u64::MAX);
+    region.prefault(2 * CHUNK, u64::MAX);
     assert_eq!((maps.used(), pool.bytes()), (2 * CHUNK, 2 * CHUNK));
-    region.warm(4 * CHUNK, 5 * CHUNK);
+    region.prefault(4 * CHUNK, 5 * CHUNK);
     assert_eq!(pool.bytes(), 3 * CHUNK, "no more than in all");
     region.commit(CHUNK).unwrap();
     assert_eq!((maps.used(), pool.bytes()), (3 * CHUNK, 2 * CHUNK), "it changed accounts");
     region.commit(4 * CHUNK).unwrap();
     assert_eq!((maps.used(), pool.bytes()), (7 * CHUNK, 0));
-    region.warm(CHUNK, u64::MAX);
-    region.cool();
+    region.prefault(CHUNK, u64::MAX);
+    region.release_prefaulted();
     assert_eq!((region.charged(), pool.bytes(), budget.used()), (7 * CHUNK, 0, 7 * CHUNK));
 }
 
@@ -33,9 +33,9 @@ fn warm_memory_stays_within_the_budget_and_goes_where_charging_fails() {
     let (maps, pool) = pool_of(&budget, 8 * CHUNK);
     let region = Region::pooled(&pool, &maps, 0, CHUNK).unwrap();
     let other = budget.account("other").charge(4 * CHUNK).unwrap();
-    region.warm(100 * CHUNK, u64::MAX);
+    region.prefault(100 * CHUNK, u64::MAX);
     assert_eq!(budget.used(), 8 * CHUNK);
-    // The warm chunks are given up for more than there is.
+    // The prefaulted chunks are given up for more than there is.
     let error = region.commit(5 * CHUNK).unwrap_err();
     assert!(error.is_retryable());
     assert_eq!((maps.used(), pool.bytes()), (2 * CHUNK, 0));
@@ -78,8 +78,8 @@ fn allocations_bear_that_memory_ahead_of_them_comes_and_goes() {
             });
         }
         while done.load(Relaxed) < 2 {
-            region.warm(4 * CHUNK, u64::MAX);
-            region.cool();
+            region.prefault(4 * CHUNK, u64::MAX);
+            region.release_prefaulted();
             // The lock is not a fair one.
             std::thread::sleep(std::time::Duration::from_micros(200));
         }

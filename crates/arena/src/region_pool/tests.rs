@@ -41,12 +41,12 @@ fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
     assert!((1..=6 * CHUNK).contains(&pool.bytes()), "{pool:?}");
     use_up(&pool, &maps, 20 * CHUNK).unwrap();
     assert_eq!(pool.bytes(), 6 * CHUNK, "cut to what is allowed");
-    for _ in 1..LOOKS_MAX {
-        assert!(!pool.look());
+    for _ in 1..IDLE_CHECKS_MAX {
+        assert!(!pool.release_when_idle());
     }
     drop(OrderedMap::pooled(&pool, &maps, 6 * CHUNK).unwrap());
-    assert!(!pool.look(), "it was asked for");
-    while !pool.look() {}
+    assert!(!pool.release_when_idle(), "it was asked for");
+    while !pool.release_when_idle() {}
     assert_eq!(budget.used(), 0);
     pool.set_bytes_max(0);
     use_up(&pool, &maps, 4 * CHUNK).unwrap();

@@ -54,7 +54,7 @@ impl Slot {
         Self(u64::from(place.get()) | tag << TAG_AT | heat << HEAT_AT)
     }
 
-    pub(super) const fn place(self) -> Option<Position> {
+    pub(super) const fn position(self) -> Option<Position> {
         NonZeroU32::new(self.0 as u32)
     }
 
@@ -82,7 +82,7 @@ impl Slot {
     }
 
     pub(super) fn is_expected(self) -> bool {
-        self.place() == Some(NOWHERE)
+        self.position() == Some(NOWHERE)
     }
 
     pub(super) const fn is_stale(self) -> bool {
@@ -90,14 +90,14 @@ impl Slot {
     }
 
     /// The place, where it is an entry of this tag that is found.
-    pub(super) fn found_by(self, tag: u64) -> Option<Position> {
+    pub(super) fn valid_position(self, tag: u64) -> Option<Position> {
         // A stale one differs in the bit above the tag: one comparison for both.
         let tag_and_stale = self.0 >> TAG_AT & ((1 << (TAG_BITS + 1)) - 1);
-        if tag_and_stale == tag { self.place() } else { None }
+        if tag_and_stale == tag { self.position() } else { None }
     }
 
     /// Whether it is a stale entry of this tag.
-    pub(super) const fn is_stale_of(self, tag: u64) -> bool {
+    pub(super) const fn is_stale_with_tag(self, tag: u64) -> bool {
         self.is_stale() && self.tag() == tag
     }
 }

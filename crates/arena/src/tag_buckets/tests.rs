@@ -34,14 +34,14 @@ mod on_threads {
         assert_eq!(heat(5), Some(1));
         (0..9).for_each(|_| assert!(is_found(&index, hash, place(5))));
         assert_eq!(heat(5), Some(HEAT_MAX));
-        assert!(index.replace(hash, place(5), (place(7), 1)));
+        assert!(index.replace(hash, place(5), place(7), 1));
         assert_eq!(index.remove(hash, place(5)), Removed::Nothing);
         assert_eq!((heat(7), index.len()), (Some(1), 1));
         // A newer entry of the key takes the place of the older one.
         let bucket = index.bucket(hash).unwrap();
         assert!(index.insert(hash, bucket, place(8), 0));
         assert_eq!((heat(7), index.len()), (None, 1));
-        assert_eq!(index.forget(hash), 1);
+        assert_eq!(index.invalidate(hash), 1);
         assert!(index.is_empty() && !is_found(&index, hash, place(8)));
     }
 
@@ -49,11 +49,11 @@ mod on_threads {
     fn an_insert_of_what_was_read_before_a_change_is_refused() {
         let index = index(1000);
         let bucket = index.bucket(42).unwrap();
-        assert_eq!(index.forget(42), 0);
+        assert_eq!(index.invalidate(42), 0);
         assert!(!index.insert(42, bucket, place(1), 0));
         // Another key's bucket is another matter.
         let bucket = index.bucket(42).unwrap();
-        index.forget(43);
+        index.invalidate(43);
         assert!(index.insert(42, bucket, place(1), 0));
     }
 
@@ -69,10 +69,10 @@ mod on_threads {
         };
         let bucket = removed(42, 1);
         assert!(index.is_unchanged(42, bucket) && index.is_empty());
-        index.forget(42);
+        index.invalidate(42);
         assert!(!index.is_unchanged(42, bucket), "nothing was there to be forgotten, and it was");
         let bucket = removed(42, 2);
-        index.forget(43);
+        index.invalidate(43);
         assert!(index.is_unchanged(42, bucket));
     }
 
@@ -83,16 +83,16 @@ mod on_threads {
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(5), 0));
         assert!(is_found(&index, hash, place(5)) && is_found(&index, hash, place(5)));
         assert!(index.awaited(hash).is_none());
-        assert_eq!((index.forget(hash), index.forget(hash)), (1, 0));
+        assert_eq!((index.invalidate(hash), index.invalidate(hash)), (1, 0));
         assert_eq!((index.len(), index.stale_len()), (0, 1));
         assert_eq!(index.entry(hash, place(5)), Some(TagEntry { heat: 2, is_stale: true }));
         assert!(index.awaited(other).is_none(), "another key of the bucket");
         // It moves, and stays stale.
-        assert!(index.replace(hash, place(5), (place(6), 1)));
+        assert!(index.replace(hash, place(5), place(6), 1));
         assert!(!is_found(&index, hash, place(6)));
         // Written once more: what was read before is refused.
         let (bucket, _) = index.awaited(hash).unwrap();
-        index.forget(hash);
+        index.invalidate(hash);
         assert!(!index.renew(hash, bucket, place(9)));
         let (bucket, _) = index.awaited(hash).unwrap();
         assert!(!index.renew(other, bucket, place(9)), "nothing of that tag is stale");
@@ -102,10 +102,10 @@ mod on_threads {
         assert!(is_found(&index, hash, place(9)));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
         // An insert takes the place of a stale one, too, and one that is stale is removed.
-        index.forget(hash);
+        index.invalidate(hash);
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(3), 0));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
-        index.forget(hash);
+        index.invalidate(hash);
         assert_eq!(index.remove(hash, place(3)), Removed::Stale);
         assert_eq!((index.len(), index.stale_len()), (0, 0));
     }
@@ -115,19 +115,19 @@ mod on_threads {
         let index = index(1000);
         let hash = 7 << LEVEL_MIN;
         let bucket = index.bucket(hash).unwrap();
-        assert!(index.expect(hash) && !index.expect(hash) && !index.expect(hash));
+        assert!(index.note_miss(hash) && !index.note_miss(hash) && !index.note_miss(hash));
         assert_eq!(index.awaited(hash).unwrap().1, Awaited::Expected(2));
         assert!(index.find(hash, Some).is_none() && index.is_empty());
         // Whatever is read meanwhile may be filled.
         assert!(index.insert(hash, bucket, place(5), 0));
-        assert!(index.awaited(hash).is_none() && !index.expect(hash));
-        index.forget(hash);
-        assert!(!index.expect(hash));
+        assert!(index.awaited(hash).is_none() && !index.note_miss(hash));
+        index.invalidate(hash);
+        assert!(!index.note_miss(hash));
         assert_eq!(index.awaited(hash).unwrap().1, Awaited::Version);
-        index.give_up(hash);
+        index.remove_stale(hash);
         assert!(index.awaited(hash).is_none() && index.stale_len() == 0);
-        index.give_up(hash);
-        assert!(index.expect(hash));
+        index.remove_stale(hash);
+        assert!(index.note_miss(hash));
         let (bucket, awaited) = index.awaited(hash).unwrap();
         assert_eq!(awaited, Awaited::Expected(0));
         assert!(index.renew(hash, bucket, place(6)) && is_found(&index, hash, place(6)));
@@ -139,8 +139,8 @@ mod on_threads {
         let index = index(10);
         let hash = |number: u64| number << LEVEL_MIN;
         let slots = SLOTS as u64;
-        (1..=slots).for_each(|number| assert!(index.expect(hash(number))));
-        assert!(!index.expect(hash(99)));
+        (1..=slots).for_each(|number| assert!(index.note_miss(hash(number))));
+        assert!(!index.note_miss(hash(99)));
         for number in 101..=100 + slots {
             let bucket = index.bucket(hash(number)).unwrap();
             assert!(index.insert(hash(number), bucket, place(number), 0));
@@ -184,7 +184,7 @@ mod on_threads {
         assert!(kept * 100 > entries * 98 && kept == index.len(), "{kept} of {entries}");
         assert!(index.bytes() as usize <= entries * 29);
         assert_eq!(index.bytes(), budget.used());
-        let gone: usize = (1..=entries as u64).map(|number| index.forget(hash(number))).sum();
+        let gone: usize = (1..=entries as u64).map(|number| index.invalidate(hash(number))).sum();
         assert_eq!((gone, index.len()), (kept, 0));
         drop(index);
         assert_eq!(budget.used(), 0);
@@ -249,7 +249,7 @@ mod on_threads {
                 let old = at[key as usize].take();
                 if let Some(old) = old {
                     if rng.below(3) == 0 {
-                        index.forget(hash(key));
+                        index.invalidate(hash(key));
                         // None where a full bucket lost it.
                         if let Some((bucket, _)) = index.awaited(hash(key))
                             && let Some(to) = free.pop()
@@ -310,7 +310,7 @@ fn shuttle_no_stale_fill() {
             return;
         }
         if seen(at) == 0 || store.applied[key].load(Acquire) > at {
-            store.index.expect(hash);
+            store.index.note_miss(hash);
             return;
         }
         if let Some(bucket) = bucket {
@@ -341,7 +341,7 @@ fn shuttle_no_stale_fill() {
                 for number in 1..=4u64 {
                     let key = (number % 2) as usize;
                     store.applied[key].store(number, Release);
-                    store.index.forget(HASHES[key]);
+                    store.index.invalidate(HASHES[key]);
                     store.visible.store(number, Release);
                 }
             })

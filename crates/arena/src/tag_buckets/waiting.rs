@@ -8,14 +8,14 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 impl TagBuckets {
     /// Notes that an entry is asked for that there is none of, where its bucket has room for the note;
     /// whether that is news. One that was expected before gets warmer.
-    pub fn expect(&self, hash: u64) -> bool {
+    pub fn note_miss(&self, hash: u64) -> bool {
         let (number, tag) = (self.number(hash), tag_of(hash));
         let Some((version, slots)) = self.words_of(number).split_first() else { return false };
         let before = version.load(Acquire);
         let mut room = None;
         for word in slots {
             let slot = Slot(word.load(Relaxed));
-            if slot.place().is_none() {
+            if slot.position().is_none() {
                 room = room.or(Some(word));
             } else if slot.tag() == tag {
                 if let Some(warmer) = slot.warmer().filter(|_| slot.is_expected()) {
@@ -49,7 +49,7 @@ impl TagBuckets {
         let tag = tag_of(hash);
         let slots = self.words_of(bucket.number).iter().skip(1);
         let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
-        let slot = slots.find(|slot| slot.is_stale_of(tag))?;
+        let slot = slots.find(|slot| slot.is_stale_with_tag(tag))?;
         let awaited = match slot.is_expected() {
             true => Awaited::Expected(slot.heat()),
             false => Awaited::Version,
@@ -58,10 +58,10 @@ impl TagBuckets {
     }
 
     /// Removes the stale entry of that tag, if there is one.
-    pub fn give_up(&self, hash: u64) {
+    pub fn remove_stale(&self, hash: u64) {
         let Some(mut locked) = self.lock_of(hash) else { return };
         let tag = tag_of(hash);
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_of(tag);
+        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_with_tag(tag);
         if let Some(word) = locked.words.iter().skip(1).find(is_it) {
             locked.set(word, 0);
             self.stale.0.fetch_sub(1, Relaxed);
@@ -73,7 +73,7 @@ impl TagBuckets {
     pub fn renew(&self, hash: u64, bucket: Bucket, place: Position) -> bool {
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let tag = tag_of(hash);
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_of(tag);
+        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).is_stale_with_tag(tag);
         let Some(word) = locked.words.iter().skip(1).find(is_it) else { return false };
         let heat = Slot(word.load(Relaxed)).heat();
         locked.set(word, Slot::new(place, tag, heat).0);
