@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 
 use base::{Account, Charge, Result};
 
-use crate::frame_pool::FrameId;
+use crate::frame_chunk::FrameId;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, lock};

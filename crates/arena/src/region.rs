@@ -287,7 +287,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let Some(pool) = self.pool.take() else { return };
-        let chunk = std::mem::replace(&mut self.chunk, Chunk::none());
+        let chunk = std::mem::replace(&mut self.chunk, Chunk::empty());
         let mut charges = lock(&self.charges);
         let Some(mut prefaulted) = charges.prefaulted.take() else { return };
         // From one account to the other; where another takes it first, the memory goes.

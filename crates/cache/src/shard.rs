@@ -288,15 +288,13 @@ impl Shard {
         *missed += u64::from(self.shadow.recall(hash));
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
-            Some(number) => {
-                match pool.alloc_with_reserve(reserve).or_else(|| self.alloc_again(shared)) {
-                    Some(frame) => Some((number, frame)),
-                    None => {
-                        self.free.push(number);
-                        None
-                    }
+            Some(number) => match pool.alloc_above(reserve).or_else(|| self.alloc_again(shared)) {
+                Some(frame) => Some((number, frame)),
+                None => {
+                    self.free.push(number);
+                    None
                 }
-            }
+            },
             None => None,
         };
         let Some((number, mut frame)) = taken.or_else(|| self.make_room(shared, below, reserve))
