@@ -22,6 +22,7 @@ mod prefetch;
 mod publish;
 mod region;
 mod region_pool;
+mod spare_region;
 mod stripe;
 mod sync;
 mod tag_buckets;
