@@ -5,7 +5,7 @@ use base::{Account, Budget, Rng};
 use super::*;
 use crate::Frame;
 
-/// Frames filled with their number, tagged with it.
+/// All frames of the pool, each filled and tagged with its number.
 fn fill(pool: &FramePool) -> Vec<Option<Frame>> {
     let frames = std::iter::from_fn(|| pool.alloc());
     let filled = frames.zip(0u32..).map(|(mut frame, number)| {
@@ -17,7 +17,7 @@ fn fill(pool: &FramePool) -> Vec<Option<Frame>> {
     filled.collect()
 }
 
-/// Hands over every frame of the evacuation that nobody else has, as a cache would.
+/// Hands over every frame of the evacuation without another handle, as a cache does.
 fn hand_over(evacuation: &mut Evacuation<'_>, frames: &mut [Option<Frame>]) {
     let tags: Vec<u32> = evacuation.in_use().collect();
     for tag in tags {
@@ -33,7 +33,7 @@ fn hand_over(evacuation: &mut Evacuation<'_>, frames: &mut [Option<Frame>]) {
 const CHUNKS: usize = if cfg!(miri) { 2 } else { 8 };
 
 #[test]
-fn an_empty_chunk_is_given_back_and_taken_again() {
+fn an_evacuated_chunk_is_given_back_and_restored_later() {
     let budget = Budget::new(u64::MAX);
     let pool = FramePool::new(&budget.account("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
@@ -54,23 +54,23 @@ fn an_empty_chunk_is_given_back_and_taken_again() {
 }
 
 #[test]
-fn a_pinned_frame_keeps_its_chunk_and_another_goes() {
+fn a_chunk_with_a_pinned_frame_is_passed_over_or_kept() {
     let account = Account::unlimited("frames");
     let pool = FramePool::new(&account, 2 * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
     let pinned = frames[7].clone().unwrap();
     let mut evacuation = pool.evacuate(0).unwrap();
-    assert!(!evacuation.contains(&pinned), "its chunk is passed over");
+    assert!(!evacuation.contains(&pinned), "the chunk with a pinned frame is passed over");
     let other = frames[8].take().unwrap().try_thaw().unwrap();
     drop(evacuation.take(other).unwrap_err());
     hand_over(&mut evacuation, &mut frames);
     assert!(evacuation.finish() > 0);
-    // Pinned everywhere, or the least that is to stay.
+    // `None`: first because the last chunk has a pinned frame, then because it is the last one to stay.
     assert!(pool.evacuate(0).is_none());
     assert_eq!(pinned[..4], 7u32.to_le_bytes());
     drop(pinned);
     assert!(pool.evacuate(1).is_none());
-    // Pinned while it is under way: everything goes back.
+    // A frame that is pinned during the evacuation: all frames go back to the chunk.
     let mut evacuation = pool.evacuate(0).unwrap();
     let pinned = frames[7].clone();
     hand_over(&mut evacuation, &mut frames);
@@ -90,7 +90,7 @@ fn resident() -> usize {
 
 #[test]
 #[cfg(not(miri))]
-fn memory_given_back_is_the_operating_systems_again() {
+fn evacuation_shrinks_the_resident_memory_of_the_process() {
     let chunks = 64;
     let pool = FramePool::new(&Account::unlimited("frames"), chunks * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
@@ -99,14 +99,14 @@ fn memory_given_back_is_the_operating_systems_again() {
         hand_over(&mut evacuation, &mut frames);
         assert!(evacuation.finish() > 0);
     }
-    // Other tests of this process take a few MiB at the same time.
+    // Other tests of this process allocate a few MiB at the same time.
     let given = full.saturating_sub(resident());
     assert!(given > chunks * FRAMES_PER_CHUNK * PAGE_BYTES / 4 * 3, "{given} bytes");
     drop(frames);
 }
 
 #[test]
-fn a_chunk_that_is_free_as_a_whole_goes_first() {
+fn a_chunk_without_frames_in_use_is_evacuated_first() {
     let pool = FramePool::new(&Account::unlimited("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
     let last = frames.len() - FRAMES_PER_CHUNK;
@@ -117,9 +117,9 @@ fn a_chunk_that_is_free_as_a_whole_goes_first() {
     assert!(frames[..last].iter().all(Option::is_some));
 }
 
-/// Threads take, share and check frames while another empties chunks all the time.
+/// Threads allocate, hold and check frames while another thread evacuates chunks all the time.
 #[test]
-fn threads_keep_their_frames_while_chunks_go_and_come_back() {
+fn frames_keep_their_content_while_chunks_are_evacuated_and_restored() {
     let (threads, rounds) = if cfg!(miri) { (2, 60) } else { (3, 30_000) };
     let pool = FramePool::new(&Account::unlimited("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let (mut rng, seed) = Rng::from_env();
@@ -133,12 +133,12 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
             scope.spawn(move || {
                 let mut rng = Rng::new(own_seed);
                 let mut held: Vec<(u64, Frame)> = Vec::new();
-                // A busy machine may let the other thread wait: not without end.
+                // On a busy machine the evacuating thread may wait long: a bounded number of rounds.
                 let goes_on =
                     |round| round < rounds || !any_given.load(std::sync::atomic::Ordering::SeqCst);
                 let mut most = 0;
                 for round in (0..100 * rounds).take_while(|round| goes_on(*round)) {
-                    // For a while many frames, which need every chunk, for a while few, of one.
+                    // Hold many frames, of all chunks, for a while, then few, of one chunk.
                     if round % 2_000 == 0 {
                         most = [1, 16, FRAMES_PER_CHUNK][rng.below(3) as usize];
                     }
