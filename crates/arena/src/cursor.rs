@@ -120,6 +120,10 @@ impl Cursor {
                 break at;
             }
         };
+        debug_assert!(
+            self.position().is_none_or(|found| found >= position),
+            "a seek finds no entry before its target"
+        );
     }
 
     /// Moves to the last entry before (`key`, `at`).
@@ -139,6 +143,10 @@ impl Cursor {
         } else {
             self.at = self.search_next(at);
         }
+        debug_assert!(
+            self.position().is_none_or(|next| next > at.entry.position(self.map.region())),
+            "a cursor moves forward in order"
+        );
     }
 
     /// The entry after `at`, the leaf of which has changed: a split may have moved the entry to the right.
@@ -174,6 +182,10 @@ impl Cursor {
             if let Some(ahead) = slot.checked_sub(AHEAD).and_then(|slot| leaf.entry(slot)) {
                 ahead.prefetch(region);
             }
+            debug_assert!(
+                entry.position(region) < at.entry.position(region),
+                "a cursor moves backward in order"
+            );
             self.at = Some(CursorPosition { entry, slot, ..at });
             return;
         }
@@ -245,6 +257,10 @@ fn last_before(map: &OrderedMap, position: Position<'_>) -> Option<CursorPositio
             // No slot: `leaf` is the first one, because every other leaf starts before the position.
             invariant!(slot.is_some() == entry.is_some(), "a slot below the count is filled");
             let (slot, entry) = (slot?, entry?);
+            debug_assert!(
+                entry.position(map.region()) < position,
+                "a leaf is searched for a position within its bounds"
+            );
             return Some(CursorPosition { entry, leaf: leaf.at(), slot, version });
         }
     }

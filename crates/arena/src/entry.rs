@@ -11,8 +11,8 @@ use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::slice;
 
-use base::Trailer;
 use base::limits::KEY_BYTES_MAX;
+use base::{Trailer, invariant};
 
 use crate::region::{Region, RegionOffset, UNIT_BYTES};
 
@@ -62,11 +62,13 @@ impl EntryRef {
     /// Writes an entry into newly allocated memory of `region`.
     pub(crate) fn write(region: &Region, position: Position<'_>, value: &[u8]) -> Self {
         let key = position.key;
-        debug_assert!(key.len() <= KEY_BYTES_MAX, "a key is bounded before it is stored");
+        invariant!(
+            key.len() <= KEY_BYTES_MAX && value.len() <= u32::MAX as usize,
+            "keys and values are bounded before they are stored"
+        );
         let at = region.alloc(size_of::<Header>() + key.len() + value.len());
         let header = Header {
             trailer: position.trailer.word(),
-            // `base::limits` bounds both far below 4 GiB.
             key_bytes: key.len() as u32,
             value_bytes: value.len() as u32,
         };

@@ -45,6 +45,10 @@ pub(crate) struct FrameHeader {
     heat: AtomicU32,
 }
 
+// Two headers fill a cache line.
+#[cfg(not(all(test, feature = "shuttle")))]
+const _: () = assert!(size_of::<FrameHeader>() == 32);
+
 impl FrameHeader {
     /// The header of a free frame.
     pub(crate) fn free() -> Self {

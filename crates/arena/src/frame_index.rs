@@ -72,12 +72,20 @@ impl FrameIndex {
         Ok(Self { words, parts, buckets, charge: Mutex::new(charge) })
     }
 
+    /// The number of buckets of a part, and the home bucket of `hash` among them.
+    #[inline]
+    fn home_bucket(&self, hash: u64) -> (usize, usize) {
+        let buckets = self.buckets.load(Relaxed);
+        let home = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        debug_assert!(home < buckets, "a part has at least one bucket");
+        (buckets, home)
+    }
+
     /// The buckets of `part`, from the home bucket of `hash` on.
     #[inline]
     fn buckets_from(&self, part: usize, hash: u64) -> impl Iterator<Item = &[AtomicU64]> {
         debug_assert!(part < self.parts, "a part belongs to the index");
-        let buckets = self.buckets.load(Relaxed);
-        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        let (buckets, first) = self.home_bucket(hash);
         (0..buckets).map(move |step| {
             let bucket = first + step;
             let bucket = if bucket < buckets { bucket } else { bucket - buckets };
@@ -119,8 +127,7 @@ impl FrameIndex {
     /// Prefetches the home bucket of `hash`.
     #[inline]
     pub fn prefetch(&self, part: usize, hash: u64) {
-        let buckets = self.buckets.load(Relaxed);
-        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        let (buckets, first) = self.home_bucket(hash);
         self.words.prefetch((part * buckets + first) * BUCKET_WORDS);
     }
 

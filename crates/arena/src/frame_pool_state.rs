@@ -21,6 +21,9 @@ pub(crate) const TABLE_CHUNKS: usize = if cfg!(miri) { 4 } else { 512 };
 /// The most tables: 2 TiB of frames.
 const TABLES_MAX: usize = if cfg!(miri) { 4 } else { 2048 };
 
+// A frame's id has 32 bits.
+const _: () = assert!((TABLES_MAX * TABLE_CHUNKS * FRAMES_PER_CHUNK) < u32::MAX as usize);
+
 type Table = Box<[TableEntry]>;
 
 /// One element of a table: a chunk, once it was made.

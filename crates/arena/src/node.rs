@@ -16,12 +16,12 @@
 
 mod lock;
 
-use base::broken_invariant;
+use base::{broken_invariant, invariant};
 
 pub(crate) use lock::{NewNode, NodeLock};
 
 use crate::entry::{EntryRef, Position};
-use crate::prefetch;
+use crate::prefetch::{self, LINE_BYTES};
 use crate::region::{Region, RegionOffset};
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -63,6 +63,9 @@ struct InnerFields {
     /// Child `i + 1`, which starts at the entry of slot `i`.
     children: [AtomicU32; SLOTS],
 }
+
+// A leaf fills whole cache lines.
+const _: () = assert!(SLOTS != 40 || size_of::<Fields>() == 8 * LINE_BYTES);
 
 /// The most bytes of a leaf, with its alignment.
 pub(crate) const LEAF_BYTES: usize = size_of::<Fields>() + align_of::<Fields>();
@@ -138,6 +141,7 @@ impl<'a> Node<'a> {
         low: Option<EntryRef>,
         first_child: Option<NodeRef>,
     ) -> NodeRef {
+        invariant!((level > 0) == first_child.is_some(), "an inner node has a first child");
         let fields = Fields {
             version: AtomicU32::new(0),
             count: AtomicU32::new(0),
@@ -216,6 +220,7 @@ impl<'a> Node<'a> {
     /// Locks the node for writing if it has not changed since [`Node::begin`] returned `version`.
     #[inline]
     pub(crate) fn try_lock(self, Version(version): Version) -> Option<NodeLock<'a>> {
+        debug_assert!(version.is_multiple_of(2), "a reader begins while no writer has the node");
         let odd = version.wrapping_add(1);
         self.fields.version.compare_exchange(version, odd, Acquire, Relaxed).ok()?;
         fence(Release);

@@ -177,6 +177,7 @@ impl OrderedMap {
                 invariant!(is_past_last || entry.is_some(), "a slot below the count is filled");
                 let entry = entry?;
                 let found = entry.position(&self.region);
+                debug_assert!(found >= position, "a get finds no entry before its target");
                 return (found.key == key).then_some((found.trailer, entry));
             }
         }

@@ -71,9 +71,11 @@ impl PublishRing {
     pub fn publish(&self, first: Seqno, count: u64) {
         let (Some(before), true) = (first.get().checked_sub(1), count > 0) else { return };
         let last = before + count;
+        invariant!(last <= Seqno::MAX.get(), "a seqno has 56 bits");
         invariant!(self.visible.0.load(SeqCst) <= before, "a seqno is published once");
         self.advanced.wait(|| self.visible.0.load(SeqCst) + SLOTS as u64 > before);
-        self.slot(first.get()).store(last, SeqCst);
+        let earlier = self.slot(first.get()).swap(last, SeqCst);
+        invariant!(earlier <= before, "two batches in the ring never share a slot");
         self.advance();
         self.wait_queue(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
     }

@@ -5,7 +5,7 @@
 //! (0.1 ms). If the kernel then picks another page, the host of a virtual machine may have to find that first:
 //! pages that the guest had never used took 5 ms, at worst 45 ms (docs/performance.md). Writers would wait.
 //!
-//! Invariants: kept memory is charged (I10) and is at most `bytes_max`. It is given back when others need it,
+//! Invariants: kept memory is charged (I10) and is at most `bytes_max`, rounded up to 2 MiB. It is given back when others need it,
 //! and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from the pool contains the
 //! bytes of the last one: no code reads an offset of a region before it writes there.
 //!
@@ -139,6 +139,10 @@ impl RegionPool {
             spare.trim(most);
             most > 0
         });
+        invariant!(
+            bytes(spares) <= most.next_multiple_of(CHUNK_BYTES as u64),
+            "a pool keeps at most bytes_max"
+        );
     }
 }
 

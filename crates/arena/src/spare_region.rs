@@ -8,6 +8,9 @@ use crate::chunk::{CHUNK_BYTES, Chunk};
 /// memtable, so that no region fills up in normal use.
 const REGION_BYTES: usize = if cfg!(miri) { 2 << 20 } else { 16 << 30 };
 
+// A stored offset has 31 bits and counts units of 8 bytes.
+const _: () = assert!(REGION_BYTES / 8 <= 1 << 31);
+
 /// The smallest region, bytes. If the process may not even reserve this much, its address space is full.
 const REGION_BYTES_MIN: usize = 1 << 20;
 

@@ -54,6 +54,11 @@ const BUCKETS_MIN: usize = 1 << LEVEL_MIN;
 /// The most buckets: with more, a tag would lack the bit of the hash that a split needs.
 const BUCKETS_MAX: usize = 1 << 30;
 
+// Under shuttle the index stays small.
+const _: () = assert!(
+    BUCKETS_MAX.ilog2() <= LEVEL_MIN + slot::TAG_BITS || cfg!(all(test, feature = "shuttle"))
+);
+
 /// Twice the entries for each bucket above which the index grows.
 const HALF_LOAD: usize = 5;
 
@@ -177,7 +182,9 @@ impl TagBuckets {
     fn number_in(hash: u64, count: usize) -> usize {
         let level = 1usize << count.ilog2();
         let number = hash as usize & (2 * level - 1);
-        if number < count { number } else { number & (level - 1) }
+        let number = if number < count { number } else { number & (level - 1) };
+        debug_assert!(number < count, "a hash selects an existing bucket");
+        number
     }
 
     #[inline]
@@ -187,7 +194,7 @@ impl TagBuckets {
 
     #[inline]
     fn words_of(&self, number: usize) -> &[AtomicU64] {
-        debug_assert!(number < self.buckets_max, "a hash selects one of the buckets");
+        debug_assert!(number < self.buckets_max, "every bucket lies within the address space");
         self.words.get(number * BUCKET_WORDS, BUCKET_WORDS)
     }
 
@@ -294,7 +301,6 @@ impl TagBuckets {
     ///
     /// This thread wrote the data at `position`, and nobody overwrites it while a slot refers to it.
     pub fn insert(&self, hash: u64, bucket: Bucket, position: Position, heat: Heat) -> bool {
-        invariant!(position != slot::NO_POSITION, "the highest position means a miss note");
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let words = locked.words;
         let tag = tag_of(hash);

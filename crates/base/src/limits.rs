@@ -38,6 +38,8 @@ pub const RUN_PAGES_MAX: usize = 1 << 15;
 /// The most pages in one table: page numbers have 32 bits.
 pub const TABLE_PAGES_MAX: u64 = u32::MAX as u64;
 
+// Direct I/O and huge pages align to pages.
+const _: () = assert!(PAGE_BYTES.is_power_of_two());
 // A block with one entry fits, with its headers and an expansion by the codec of at most an eighth.
 const _: () =
     assert!((VALUE_BYTES_MAX + KEY_BYTES_MAX) / 8 * 9 + PAGE_BYTES <= RUN_PAGES_MAX * PAGE_BYTES);

@@ -47,7 +47,9 @@ impl Rng {
     /// the bias is at most `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+        let number = ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64;
+        debug_assert!(number < bound || bound == 0, "a random number stays below its bound");
+        number
     }
 
     /// A uniform number in `0.0..1.0`.

@@ -170,7 +170,7 @@ fn shuttle_a_frame_has_one_owner() {
                         if let Some(frame) = filled(&pool, mark) {
                             let clone = frame.clone();
                             drop(frame);
-                            shuttle::thread::yield_now();
+                            yield_now();
                             assert!(clone.iter().all(|byte| *byte == mark));
                         }
                     }
@@ -194,14 +194,14 @@ fn shuttle_a_chunk_with_a_frame_in_use_is_not_evacuated() {
         let user = shuttle::thread::spawn(move || {
             for mark in 1..4 {
                 if let Some(frame) = filled(&user, mark) {
-                    shuttle::thread::yield_now();
+                    yield_now();
                     assert!(frame.iter().all(|byte| *byte == mark));
                 }
             }
         });
         for _ in 0..2 {
             if let Some(evacuation) = pool.evacuate(0) {
-                shuttle::thread::yield_now();
+                yield_now();
                 let _ = evacuation.finish();
             }
         }

@@ -47,6 +47,11 @@ impl NodeLock<'_> {
     pub(crate) fn insert(&self, at: usize, entry: EntryRef, child: Option<NodeRef>) {
         let skip = self.node.fields.skip.load(Relaxed) as usize;
         let count = self.node.count();
+        invariant!(count < SLOTS, "a full node is split before an insert");
+        debug_assert!(
+            child.is_some() == (self.node.fields.level > 0),
+            "each slot of an inner node has a child"
+        );
         debug_assert!(
             !CHECK_ORDER || self.is_in_order(at, count, entry),
             "slots are sorted, and an entry is inserted once"
@@ -63,6 +68,12 @@ impl NodeLock<'_> {
         let next = if at < count { self.node.entry(at) } else { None };
         previous.is_none_or(|previous| position(previous) < position(entry))
             && next.is_none_or(|next| position(entry) < position(next))
+    }
+
+    /// Whether `low` is before the node's upper bound.
+    fn lowers_high(&self, low: EntryRef) -> bool {
+        let region = self.node.region;
+        self.node.high().is_none_or(|high| low.position(region) < high.position(region))
     }
 
     /// Splits the full node in two and inserts `entry`, with its child, which a search put at slot `at`. Returns
@@ -83,6 +94,10 @@ impl NodeLock<'_> {
             (true, true) => child,
             (true, false) => Some(filled(node.child(middle + 1))),
         };
+        debug_assert!(
+            !CHECK_ORDER || self.lowers_high(low),
+            "the upper bound of a node only decreases"
+        );
         let from = middle + usize::from(inner);
         let right_at = Node::make(node.region, node.fields.level, Some(low), first_child);
         let right = NodeLock { node: right_at.get(node.region), version: 0 };

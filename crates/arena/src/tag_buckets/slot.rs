@@ -5,11 +5,13 @@
 
 use std::num::NonZeroU32;
 
+use base::invariant;
+
 /// The position of an entry's data: any number but 0 and the highest.
 pub type Position = NonZeroU32;
 
 /// The position in a miss note; no entry has it.
-pub(super) const NO_POSITION: Position = NonZeroU32::MAX;
+const NO_POSITION: Position = NonZeroU32::MAX;
 
 /// The heat of an entry: 0 to `HEAT_MAX`.
 pub type Heat = u8;
@@ -17,11 +19,15 @@ pub type Heat = u8;
 /// The greatest heat.
 pub(super) const HEAT_MAX: Heat = 3;
 
-const TAG_BITS: u32 = 29;
+pub(super) const TAG_BITS: u32 = 29;
 const TAG_AT: u32 = 32;
 /// Set if the entry is stale.
 const STALE: u64 = 1 << (TAG_AT + TAG_BITS);
 const HEAT_AT: u32 = 62;
+
+// The four fields fill the word.
+const _: () =
+    assert!(TAG_AT + TAG_BITS + 1 == HEAT_AT && HEAT_AT + HEAT_MAX.count_ones() == u64::BITS);
 
 /// The state of an entry at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +56,13 @@ pub(super) const fn tag_of(hash: u64, level: u32) -> u64 {
 pub(super) struct Slot(pub(super) u64);
 
 impl Slot {
+    /// A valid entry.
     pub(super) fn new(position: Position, tag: u64, heat: Heat) -> Self {
+        invariant!(position != NO_POSITION, "the highest position means a miss note");
+        Self::pack(position, tag, heat)
+    }
+
+    fn pack(position: Position, tag: u64, heat: Heat) -> Self {
         debug_assert!(
             tag < 1 << TAG_BITS,
             "a tag leaves the bits of the stale flag and the heat alone"
@@ -84,7 +96,7 @@ impl Slot {
 
     /// A miss note.
     pub(super) fn miss_note(tag: u64) -> Self {
-        Self::new(NO_POSITION, tag, 0).stale()
+        Self::pack(NO_POSITION, tag, 0).stale()
     }
 
     pub(super) fn is_miss_note(self) -> bool {

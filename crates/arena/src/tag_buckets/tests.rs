@@ -1,6 +1,3 @@
-use base::{Budget, ErrorKind, Rng};
-
-use super::slot::HEAT_MAX;
 use super::*;
 
 fn place(number: u64) -> Position {
@@ -11,16 +8,19 @@ fn index(entries: usize) -> TagBuckets {
     TagBuckets::new(&Account::unlimited("test"), entries).unwrap()
 }
 
-/// Whether the entry at `at` is found.
-fn is_found(index: &TagBuckets, hash: u64, at: Position) -> bool {
-    index.find(hash, |place| (place == at).then_some(())).is_some()
-}
-
 #[cfg(not(feature = "shuttle"))]
 mod on_threads {
     use std::sync::atomic::AtomicBool;
 
+    use base::{Budget, ErrorKind, Rng};
+
+    use super::slot::HEAT_MAX;
     use super::*;
+
+    /// Whether the entry at `at` is found.
+    fn is_found(index: &TagBuckets, hash: u64, at: Position) -> bool {
+        index.find(hash, |place| (place == at).then_some(())).is_some()
+    }
 
     #[test]
     fn entries_are_found_moved_replaced_and_invalidated() {
