@@ -1,7 +1,7 @@
 //! Times the ordered map: `cargo bench -p terrace-arena --bench ordered_map [-- ENTRIES]`.
 //!
-//! One and two threads insert keys of 16 B and values of 100 B in random and in ascending order, then get them in
-//! random order, then seek and step 100 times. Prints one line each. Results: docs/performance.md.
+//! One and two threads insert keys of 16 B and values of 100 B in random and in ascending order, then get
+//! them in random order, then seek and step 100 times. Prints one line each. Results: docs/performance.md.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -79,8 +79,8 @@ impl Order {
     }
 }
 
-/// Runs `operation` for the numbers below `count`, divided among `threads`, and prints the processor time of one.
-/// Processor time excludes other work on the machine, except for its effect on shared caches.
+/// Runs `operation` for the numbers below `count`, divided among `threads`, and prints the processor time of
+/// one. Processor time excludes other work on the machine, except for its effect on shared caches.
 fn run(name: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u64) -> u64 + Sync) {
     let start = Instant::now();
     let (seconds, done) = std::thread::scope(|scope| {

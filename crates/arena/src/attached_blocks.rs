@@ -1,8 +1,8 @@
 //! Attached blocks: for each frame of a chunk at most one decompressed block, made from the frame's page.
 //!
-//! A block is attached once and stays until the frame has one exclusive owner again. So a thread with a handle
-//! of the frame may use the block in place, without a count of its own. Cost: 40 B a frame, charged when the
-//! first block of a chunk is attached (I10).
+//! A block is attached once and stays until the frame has one exclusive owner again. So a thread with a
+//! handle of the frame may use the block in place, without a count of its own. Cost: 40 B a frame, charged
+//! when the first block of a chunk is attached (I10).
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;

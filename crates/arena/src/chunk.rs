@@ -1,8 +1,8 @@
 //! Chunks of raw memory from the operating system, with huge pages if it has them.
 //!
-//! A chunk is zeroed, starts at a multiple of 2 MiB and is unmapped when dropped. The owner charges an account
-//! before it maps a chunk (I10). Mapping costs two or three system calls; the first touch of a 2 MiB page
-//! costs about 0.1 ms, in which the kernel zeroes it.
+//! A chunk is zeroed, starts at a multiple of 2 MiB and is unmapped when dropped. The owner charges an
+//! account before it maps a chunk (I10). Mapping costs two or three system calls; the first touch of a 2 MiB
+//! page costs about 0.1 ms, in which the kernel zeroes it.
 
 use std::ptr::NonNull;
 
@@ -123,9 +123,9 @@ mod mapped {
     }
 
     impl Chunk {
-        /// As [`Chunk::discard`], for the `bytes` from offset `from` on, cut at the end of the chunk. Both are
-        /// whole pages. Other threads may use the range if they access it as atomic words only, for which the
-        /// kernel stores zeros.
+        /// As [`Chunk::discard`], for the `bytes` from offset `from` on, cut at the end of the chunk. Both
+        /// are whole pages. Other threads may use the range if they access it as atomic words only, for which
+        /// the kernel stores zeros.
         pub(crate) fn discard_within(&self, from: usize, bytes: usize) {
             let bytes = bytes.min(self.bytes.saturating_sub(from));
             if bytes == 0 {
@@ -140,9 +140,9 @@ mod mapped {
     }
 
     impl Chunk {
-        /// Makes the kernel allocate the pages of the `bytes` from offset `from` on now, cut at the end of the
-        /// chunk. Both are whole pages. The content stays. If the kernel refuses, it allocates the pages when
-        /// they are touched.
+        /// Makes the kernel allocate the pages of the `bytes` from offset `from` on now, cut at the end of
+        /// the chunk. Both are whole pages. The content stays. If the kernel refuses, it allocates the pages
+        /// when they are touched.
         pub(crate) fn populate(&self, from: usize, bytes: usize) {
             invariant!(from.is_multiple_of(PAGE_BYTES), "whole pages are populated");
             let bytes = bytes.min(self.bytes.saturating_sub(from));
@@ -161,8 +161,8 @@ mod mapped {
 
     fn unmap(start: *mut u8, bytes: usize) {
         if bytes > 0 {
-            // SAFETY: the callers pass a part of their own mapping that nothing refers to. A failure leaves it
-            // mapped, which only leaks it.
+            // SAFETY: the callers pass a part of their own mapping that nothing refers to. A failure leaves
+            // it mapped, which only leaks it.
             let _ = unsafe { munmap(start.cast::<c_void>(), bytes) };
         }
     }

@@ -1,11 +1,11 @@
 //! A cursor over an ordered map: seeks and steps in both directions while writers insert.
 //!
-//! A cursor is on an entry or on none. Entries are never removed, so it never loses its position. It may or may
-//! not see an entry that is inserted ahead of it, and sees each entry at most once in one direction.
+//! A cursor is on an entry or on none. Entries are never removed, so it never loses its position. It may or
+//! may not see an entry that is inserted ahead of it, and sees each entry at most once in one direction.
 //!
-//! A cursor remembers the leaf, the slot and the leaf's version. While the version is unchanged, a step goes to
-//! the adjacent slot. Otherwise the cursor searches its entry again, in that leaf or further right. A step back
-//! from the first entry of a leaf descends from the root, because nodes have no link to the left.
+//! A cursor remembers the leaf, the slot and the leaf's version. While the version is unchanged, a step goes
+//! to the adjacent slot. Otherwise the cursor searches its entry again, in that leaf or further right. A step
+//! back from the first entry of a leaf descends from the root, because nodes have no link to the left.
 //!
 //! Concurrency: one thread uses a cursor; it takes no lock.
 
@@ -20,7 +20,8 @@ use crate::ordered_map::OrderedMap;
 
 /// The distance, in slots, at which a step prefetches an entry: enough steps to hide a cache miss.
 const AHEAD: usize = 4;
-/// The distance, in slots, at which a step prefetches a whole entry, the first line of which is there by then.
+/// The distance, in slots, at which a step prefetches a whole entry, the first line of which is there by
+/// then.
 const WHOLE_ENTRY_AHEAD: usize = 2;
 
 /// A cursor over an [`OrderedMap`], which it keeps alive.
@@ -109,8 +110,8 @@ impl Cursor {
         };
     }
 
-    /// Moves to the first entry at or after (`key`, `at`): the newest version of `key` with a trailer of at most
-    /// `at`, or else the next key.
+    /// Moves to the first entry at or after (`key`, `at`): the newest version of `key` with a trailer of at
+    /// most `at`, or else the next key.
     pub fn seek(&mut self, key: &[u8], at: Trailer) {
         let position = Position { key, trailer: at };
         self.at = loop {
@@ -193,8 +194,8 @@ impl Cursor {
     }
 }
 
-/// The position in `slot` of `leaf`, or at the start of the next leaf if `slot` is after the last one; `None` at
-/// the end of the map. `version` is from before `slot` was determined.
+/// The position in `slot` of `leaf`, or at the start of the next leaf if `slot` is after the last one; `None`
+/// at the end of the map. `version` is from before `slot` was determined.
 fn position_at(
     leaf: Node<'_>,
     version: Version,
@@ -238,8 +239,8 @@ fn prefetch_ahead(leaf: Node<'_>, slot: usize) {
     }
 }
 
-/// The entry in `slot` of `leaf`, or of the next leaf if `slot` is after the last one. A hint if writers change
-/// the leaves meanwhile.
+/// The entry in `slot` of `leaf`, or of the next leaf if `slot` is after the last one. A hint if writers
+/// change the leaves meanwhile.
 fn entry_ahead(leaf: Node<'_>, slot: usize) -> Option<EntryRef> {
     match slot.checked_sub(leaf.count()) {
         None => leaf.entry(slot),

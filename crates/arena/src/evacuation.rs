@@ -33,8 +33,8 @@ const CANDIDATES_MAX: usize = 64;
 
 impl FramePool {
     /// Begins to empty a chunk: one without frames in use, or else the next one, in turn, in which no frame
-    /// has a second handle. `None` if at most `chunks_min` chunks have memory, or if pinned pages are in every
-    /// candidate.
+    /// has a second handle. `None` if at most `chunks_min` chunks have memory, or if pinned pages are in
+    /// every candidate.
     ///
     /// Waits for another evacuation to end. [`Evacuation::in_use`] lists the frames to hand over.
     #[must_use]
@@ -82,8 +82,8 @@ impl Evacuation<'_> {
         self.pool.count_free(-(taken as i64));
     }
 
-    /// The tags of the chunk's frames in use; `u32::MAX` for a frame without a tag. Only a hint: other threads
-    /// may free and allocate frames of the chunk at any time.
+    /// The tags of the chunk's frames in use; `u32::MAX` for a frame without a tag. Only a hint: other
+    /// threads may free and allocate frames of the chunk at any time.
     pub fn in_use(&self) -> impl Iterator<Item = u32> {
         let slots = (0..self.chunk.frames).filter(|slot| !self.owned.contains(*slot));
         slots.map(|slot| self.chunk.header(slot).tag().load(Relaxed))

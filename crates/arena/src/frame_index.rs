@@ -1,13 +1,13 @@
 //! The index of frames: from the hash of a page's name to frame ids, read without a lock.
 //!
-//! The index has several parts, each a hash table that one thread at a time changes; the caller sees to that. A
-//! table consists of buckets of one cache line: a *passed count* and [`SLOTS`] slots, each with a frame id and a tag
-//! of the hash. An entry is in the first bucket with an empty slot, from its home bucket on, and never moves. The
-//! passed count is the number of entries that passed this bucket because it was full. So a search ends at the first
-//! bucket with a passed count of 0 (as in Folly's F14).
+//! The index has several parts, each a hash table that one thread at a time changes; the caller sees to that.
+//! A table consists of buckets of one cache line: a *passed count* and [`SLOTS`] slots, each with a frame id
+//! and a tag of the hash. An entry is in the first bucket with an empty slot, from its home bucket on, and
+//! never moves. The passed count is the number of entries that passed this bucket because it was full. So a
+//! search ends at the first bucket with a passed count of 0 (as in Folly's F14).
 //!
-//! A search returns hints: the caller compares the frame's name ([`crate::FramePool::find`]), and may or may not see
-//! an entry that is inserted or removed meanwhile.
+//! A search returns hints: the caller compares the frame's name ([`crate::FramePool::find`]), and may or may
+//! not see an entry that is inserted or removed meanwhile.
 //!
 //! Cost: a search reads one cache line, and one in ten a second one; 13 B an entry, charged before use (I10).
 
@@ -103,7 +103,8 @@ impl FrameIndex {
     ) -> Option<T> {
         for bucket in self.buckets_from(part, hash) {
             let (passed, slots) = bucket.split_first()?;
-            // All slots are compared before the first match is used: a branch for each slot would be mispredicted.
+            // All slots are compared before the first match is used: a branch for each slot would be
+            // mispredicted.
             let mut matches = 0u32;
             for (number, slot) in slots.iter().enumerate() {
                 matches |= u32::from(slot.load(Relaxed) >> 32 == hash >> 32) << number;
@@ -149,7 +150,8 @@ impl FrameIndex {
         self.at_first(part, hash, remove, -1)
     }
 
-    /// Changes the frame id of an entry. Returns whether the entry existed. Only for the thread that owns the part.
+    /// Changes the frame id of an entry. Returns whether the entry existed. Only for the thread that owns the
+    /// part.
     pub fn replace(&self, part: usize, hash: u64, from: FrameId, to: FrameId) -> bool {
         let matches = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, from);
         self.buckets_from(part, hash).any(|bucket| {
@@ -158,8 +160,8 @@ impl FrameIndex {
         })
     }
 
-    /// Calls `act` with the buckets from the home bucket on until it returns true, and adds `change` to the passed
-    /// counts of the buckets before that one. Returns false if `act` always did.
+    /// Calls `act` with the buckets from the home bucket on until it returns true, and adds `change` to the
+    /// passed counts of the buckets before that one. Returns false if `act` always did.
     fn at_first(
         &self,
         part: usize,
@@ -186,8 +188,9 @@ impl FrameIndex {
         self.buckets.load(Relaxed).saturating_sub(1) * LOAD
     }
 
-    /// Grows each part to `entries` entries, limited by the reserved address space, if it is smaller and the budget
-    /// has room. Returns whether it grew; then the index is empty. Only for a thread that owns all parts.
+    /// Grows each part to `entries` entries, limited by the reserved address space, if it is smaller and the
+    /// budget has room. Returns whether it grew; then the index is empty. Only for a thread that owns all
+    /// parts.
     pub fn grow(&self, entries: usize) -> bool {
         let buckets_max = self.words.len() / BUCKET_WORDS / self.parts;
         let (old, new) = (self.buckets.load(Relaxed), buckets_for(entries).min(buckets_max));

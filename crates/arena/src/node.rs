@@ -4,13 +4,13 @@
 //! apart. A search compares heads, and reads keys only if heads are equal. All keys of a node share the bytes
 //! before the head, because the node's bounds share them; the search skips those bytes.
 //!
-//! Invariants: slots `0..count` are in the order of [`Position`], and all lie in `low..high`. `low`, `level` and
-//! `first_child` never change; `high` only decreases; a node is never freed before its region. In an inner
-//! node, child `i` starts at the entry of slot `i - 1`, and the first child starts at the node's `low`.
+//! Invariants: slots `0..count` are in the order of [`Position`], and all lie in `low..high`. `low`, `level`
+//! and `first_child` never change; `high` only decreases; a node is never freed before its region. In an
+//! inner node, child `i` starts at the entry of slot `i - 1`, and the first child starts at the node's `low`.
 //!
-//! Concurrency: a writer makes `version` odd, changes the node, and makes `version` even again. A reader reads
-//! without a lock and then checks that `version` is still the even number that it saw first; otherwise it
-//! discards the result. All fields are atomic, so a torn read is a wrong answer that is discarded and not
+//! Concurrency: a writer makes `version` odd, changes the node, and makes `version` even again. A reader
+//! reads without a lock and then checks that `version` is still the even number that it saw first; otherwise
+//! it discards the result. All fields are atomic, so a torn read is a wrong answer that is discarded and not
 //! undefined behaviour. References to entries and nodes are stored with `Release` and loaded with `Acquire`,
 //! so even a torn read yields only references to complete entries and nodes.
 
@@ -30,8 +30,8 @@ use crate::sync::atomic::{
 };
 use crate::sync::{spin_loop, yield_now};
 
-/// Slots of a node. A leaf with 40 has 8 cache lines. Fewer slots make the tree deeper; more make inserts move
-/// more bytes. Few under Miri and shuttle, in which tests cannot afford many entries.
+/// Slots of a node. A leaf with 40 has 8 cache lines. Fewer slots make the tree deeper; more make inserts
+/// move more bytes. Few under Miri and shuttle, in which tests cannot afford many entries.
 pub(crate) const SLOTS: usize =
     if cfg!(any(miri, all(test, feature = "shuttle"))) { 4 } else { 40 };
 
@@ -108,8 +108,8 @@ impl NodeRef {
     /// The node.
     #[inline]
     pub(crate) fn get(self, region: &Region) -> Node<'_> {
-        // SAFETY: `Node::make` stored a node here before it returned this reference, and the region keeps it. It
-        // is changed only through atomics.
+        // SAFETY: `Node::make` stored a node here before it returned this reference, and the region keeps it.
+        // It is changed only through atomics.
         let fields = unsafe { region.address(self.0).cast::<Fields>().as_ref() };
         Node { at: self, region, fields }
     }
@@ -273,7 +273,8 @@ impl<'a> Node<'a> {
         &inner.children
     }
 
-    /// The number of slots that a search for `position` passes over. `position` lies within the node's bounds.
+    /// The number of slots that a search for `position` passes over. `position` lies within the node's
+    /// bounds.
     #[inline]
     pub(crate) fn search(self, position: Position<'_>, bound: Bound) -> usize {
         let count = self.count();

@@ -9,9 +9,9 @@
 //! Invariants: see [`crate::node`]. Entries never move or change, so a reader may keep a value as long as it
 //! keeps the map.
 //!
-//! Concurrency: any number of readers and writers. A reader waits only while a writer changes the node that it
-//! reads. Cost: see docs/performance.md. An entry takes a header of 16 B and its share of a leaf: 13 B in full
-//! leaves, and twice that in half full ones.
+//! Concurrency: any number of readers and writers. A reader waits only while a writer changes the node that
+//! it reads. Cost: see docs/performance.md. An entry takes a header of 16 B and its share of a leaf: 13 B in
+//! full leaves, and twice that in half full ones.
 
 use std::fmt;
 use std::ops::Deref;
@@ -35,15 +35,15 @@ use crate::sync::atomic::{
 /// More levels than the tree of a full region has.
 const LEVELS_MAX: u32 = 32;
 
-/// The bytes that an empty map commits: the first leaf and, for every level, the one node that may be less than
-/// half full.
+/// The bytes that an empty map commits: the first leaf and, for every level, the one node that may be less
+/// than half full.
 const EMPTY_BYTES: u64 = (LEAF_BYTES + LEVELS_MAX as usize * INNER_BYTES) as u64;
 
 /// The fewest entries, or children, of a node that is not the last one of its level.
 const HALF: usize = SLOTS / 2;
 
-/// The most bytes of an entry besides its key and value: its header, its share of a half full leaf, and its share
-/// of the inner nodes, of which each level has `HALF` times fewer than the one below.
+/// The most bytes of an entry besides its key and value: its header, its share of a half full leaf, and its
+/// share of the inner nodes, of which each level has `HALF` times fewer than the one below.
 const ENTRY_BYTES_MAX: u64 = (EntryRef::OVERHEAD_BYTES
     + LEAF_BYTES.div_ceil(HALF)
     + INNER_BYTES.div_ceil(HALF * (HALF - 1))) as u64;
@@ -73,8 +73,8 @@ impl OrderedMap {
         Ok(Self::of(Region::new(account, EMPTY_BYTES)?))
     }
 
-    /// As [`OrderedMap::new`], with memory from `pool` if that has some; the pool gets the memory when the map is
-    /// dropped. `likely` is the number of bytes that the map will probably charge.
+    /// As [`OrderedMap::new`], with memory from `pool` if that has some; the pool gets the memory when the
+    /// map is dropped. `likely` is the number of bytes that the map will probably charge.
     ///
     /// # Errors
     /// As [`OrderedMap::new`].
@@ -88,8 +88,9 @@ impl OrderedMap {
         Arc::new(Self { region, root, first_leaf, counts: Default::default() })
     }
 
-    /// Charges memory for `entries` inserts with `bytes` bytes of keys and values in total, so that they cannot
-    /// fail for lack of memory. Memory of inserts that do not follow stays charged until the map is dropped.
+    /// Charges memory for `entries` inserts with `bytes` bytes of keys and values in total, so that they
+    /// cannot fail for lack of memory. Memory of inserts that do not follow stays charged until the map is
+    /// dropped.
     ///
     /// # Errors
     /// `Retry` if the budget has no room; nothing is charged.
@@ -103,7 +104,8 @@ impl OrderedMap {
         ENTRY_BYTES_MAX.saturating_mul(entries as u64).saturating_add(bytes as u64)
     }
 
-    /// Inserts a version. The map does not contain (`key`, `trailer`) yet, and the caller reserved the memory.
+    /// Inserts a version. The map does not contain (`key`, `trailer`) yet, and the caller reserved the
+    /// memory.
     ///
     /// # Panics
     /// If no memory was reserved for it and the region is full.
@@ -128,8 +130,8 @@ impl OrderedMap {
         &self.counts[own_stripe()].0
     }
 
-    /// Inserts `entry`, and the child that starts there, into its node of `level`. If that splits a node which is
-    /// not the root, returns the new node, to be inserted into the level above.
+    /// Inserts `entry`, and the child that starts there, into its node of `level`. If that splits a node
+    /// which is not the root, returns the new node, to be inserted into the level above.
     fn put(&self, level: u32, entry: EntryRef, child: Option<NodeRef>) -> Option<NewNode> {
         let position = entry.position(&self.region);
         loop {
@@ -151,7 +153,7 @@ impl OrderedMap {
         }
     }
 
-    /// The newest version of `key` whose trailer is at most `at`.
+    /// The newest version of `key` with a trailer of at most `at`.
     #[must_use]
     pub fn get(&self, key: &[u8], at: Trailer) -> Option<(Trailer, &[u8])> {
         let (trailer, entry) = self.find(key, at)?;
@@ -213,9 +215,9 @@ impl OrderedMap {
         self.region.charged()
     }
 
-    /// Prefaults memory before inserts need it: up to `ahead` bytes behind the charged ones and up to `most` in
-    /// all, as far as the budget has room. It is charged to the pool's account. Does nothing if the map has no
-    /// pool or has charged less than 2 MiB. For a background task.
+    /// Prefaults memory before inserts need it: up to `ahead` bytes behind the charged ones and up to `most`
+    /// in all, as far as the budget has room. It is charged to the pool's account. Does nothing if the map
+    /// has no pool or has charged less than 2 MiB. For a background task.
     pub fn prefault(&self, ahead: u64, most: u64) {
         self.region.prefault(ahead, most);
     }
@@ -245,8 +247,8 @@ impl OrderedMap {
         }
     }
 
-    /// The node of `level` in which the search for `position` ends, and a version at which `position` lay within
-    /// the node's bounds.
+    /// The node of `level` in which the search for `position` ends, and a version at which `position` lay
+    /// within the node's bounds.
     pub(crate) fn descend(
         &self,
         position: Position<'_>,

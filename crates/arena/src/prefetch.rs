@@ -1,4 +1,5 @@
-//! Prefetching cache lines. A cache miss costs 30 to 170 ns; several misses at once cost little more than one.
+//! Prefetching cache lines. A cache miss costs 30 to 170 ns; several misses at once cost little more than
+//! one.
 
 use std::ptr::NonNull;
 

@@ -1,18 +1,18 @@
 //! The publish ring: batches are applied in any order and become visible to readers in seqno order.
 //!
-//! A writer that has applied its batch calls [`PublishRing::publish`]. Readers use [`PublishRing::visible`] as
-//! their read sequence number.
+//! A writer that has applied its batch calls [`PublishRing::publish`]. Readers use [`PublishRing::visible`]
+//! as their read sequence number.
 //!
-//! Invariant I2: the visible seqno only grows, and is always the last seqno of a batch such that this batch and
-//! all earlier ones are applied. The ring also keeps the second half of I1: a thread that sees a seqno visible
-//! sees all that its writer stored before `publish`.
+//! Invariant I2: the visible seqno only grows, and is always the last seqno of a batch such that this batch
+//! and all earlier ones are applied. The ring also keeps the second half of I1: a thread that sees a seqno
+//! visible sees all that its writer stored before `publish`.
 //!
 //! Algorithm: a writer stores its batch's last seqno in the slot of the batch's first seqno. Then any thread
 //! that finds the slot after the visible seqno filled advances the visible seqno over that batch. Either the
-//! writer of the next batch sees the later batches in their slots, or their writers see that the visible seqno
-//! has reached them: all these stores and loads are `SeqCst`, so not both sides can miss. A batch enters the
-//! ring once its first seqno is at most one ring length after the visible seqno, so two batches in the ring
-//! never share a slot.
+//! writer of the next batch sees the later batches in their slots, or their writers see that the visible
+//! seqno has reached them: all these stores and loads are `SeqCst`, so not both sides can miss. A batch
+//! enters the ring once its first seqno is at most one ring length after the visible seqno, so two batches in
+//! the ring never share a slot.
 //!
 //! Concurrency: any number of threads. A waiter spins and yields ([`base::Backoff`]), then sleeps on one of
 //! several condition variables; an advance wakes only the waiters of the batches that it passed. Cost for the

@@ -1,8 +1,8 @@
 //! A region: the memory of one ordered map. Allocations fill it from its start; it is freed as a whole.
 //!
-//! A region is 16 GiB of address space. [`Region::commit`] charges memory (I10), in steps of 64 KiB up to 2 MiB
-//! and of 2 MiB after that; [`Region::alloc`] takes it. Allocations stay within the committed bytes unless a
-//! caller commits too little. Offsets count units of 8 bytes, so that four bytes name any place.
+//! A region is 16 GiB of address space. [`Region::commit`] charges memory (I10), in steps of 64 KiB up to 2
+//! MiB and of 2 MiB after that; [`Region::alloc`] takes it. Allocations stay within the committed bytes
+//! unless a caller commits too little. Offsets count units of 8 bytes, so that four bytes name any place.
 //!
 //! A region of a [`RegionPool`] starts with the memory of an earlier one. A background task may *prefault*
 //! memory behind the charged bytes, so that writers do not wait for the kernel; prefaulted memory is charged
@@ -55,7 +55,8 @@ pub(crate) struct Region {
     used: CachePadded<AtomicU64>,
     /// Bytes that allocations may use.
     committed: CachePadded<AtomicU64>,
-    /// Bytes charged: `committed` rounded up to whole steps. Equals `charges.charge`; readable without the lock.
+    /// Bytes charged: `committed` rounded up to whole steps. Equals `charges.charge`; readable without the
+    /// lock.
     charged: AtomicU64,
     charges: Mutex<Charges>,
     /// Held while memory is prefaulted or given back, which takes long; writers do not wait for it.
@@ -88,8 +89,8 @@ impl Region {
         Self::of(SpareRegion::reserve(account.empty_charge())?, account, None, bytes)
     }
 
-    /// As [`Region::new`], with memory from `pool` if that has some, and given back to `pool` on drop. `likely`
-    /// is the number of bytes that the region will probably charge.
+    /// As [`Region::new`], with memory from `pool` if that has some, and given back to `pool` on drop.
+    /// `likely` is the number of bytes that the region will probably charge.
     pub(crate) fn pooled(
         pool: &Arc<RegionPool>,
         account: &Account,
@@ -170,8 +171,9 @@ impl Region {
         Ok(())
     }
 
-    /// Allocates memory before it is needed: up to `ahead` bytes behind the charged bytes and up to `most` bytes
-    /// in all, as far as the budget has room. Does nothing without a pool, or before the first 2 MiB are charged.
+    /// Allocates memory before it is needed: up to `ahead` bytes behind the charged bytes and up to `most`
+    /// bytes in all, as far as the budget has room. Does nothing without a pool, or before the first 2 MiB
+    /// are charged.
     ///
     /// For a background task: a huge page usually takes 0.1 ms, and tens of milliseconds if the kernel or the
     /// host of a virtual machine must find one first.
@@ -190,7 +192,8 @@ impl Region {
         }
     }
 
-    /// Charges the next chunk to prefault to the pool's account. Returns its offset, or `None` if there is none.
+    /// Charges the next chunk to prefault to the pool's account. Returns its offset, or `None` if there is
+    /// none.
     fn charge_prefaulted(&self, ahead: u64, most: u64) -> Option<u64> {
         self.pool.as_ref()?;
         let step = CHUNK_BYTES as u64;
@@ -223,7 +226,8 @@ impl Region {
         charges.prefaulted.shrink_to(0);
     }
 
-    /// Allocates `bytes`, aligned to a unit. The memory belongs to the caller alone; its content is arbitrary.
+    /// Allocates `bytes`, aligned to a unit. The memory belongs to the caller alone; its content is
+    /// arbitrary.
     ///
     /// # Panics
     /// If nothing was committed for it and the region is full.
@@ -233,15 +237,15 @@ impl Region {
         let end = (offset + units) * UNIT_BYTES as u64;
         if end > self.charged() {
             assert!(end <= self.capacity, "memory is committed before it is allocated");
-            // The caller committed too little. The memory exists, only its charge is missing: charge it now if
-            // the budget has room.
+            // The caller committed too little. The memory exists, only its charge is missing: charge it now
+            // if the budget has room.
             let _ = self.charge_to(end);
         }
         RegionOffset(offset as u32)
     }
 
-    /// Allocates `bytes` at a multiple of `align`, a power of two of at least a unit. Commit `align` bytes more
-    /// for it.
+    /// Allocates `bytes` at a multiple of `align`, a power of two of at least a unit. Commit `align` bytes
+    /// more for it.
     pub(crate) fn alloc_aligned(&self, bytes: usize, align: usize) -> RegionOffset {
         debug_assert!(align.is_power_of_two() && align >= UNIT_BYTES, "units divide alignments");
         let RegionOffset(offset) = self.alloc(bytes + align - UNIT_BYTES);
@@ -267,7 +271,8 @@ impl Drop for Region {
         let mut charges = lock(&self.charges);
         let mut prefaulted =
             std::mem::replace(&mut charges.prefaulted, pool.account().empty_charge());
-        // The bytes move to the pool's account. If another thread charges them in between, the memory is freed.
+        // The bytes move to the pool's account. If another thread charges them in between, the memory is
+        // freed.
         let charged = charges.charge.bytes();
         charges.charge.shrink_to(0);
         if prefaulted.try_grow(charged) {

@@ -1,13 +1,13 @@
 //! The region pool: keeps the memory of dropped regions for the next ones.
 //!
 //! A store seals a memtable, flushes it and fills the next one, so it needs the same memory again and again.
-//! If the memory went back to the operating system in between, the kernel would zero each huge page anew
-//! (0.1 ms). If the kernel then picks another page, the host of a virtual machine may have to find that first:
+//! If the memory went back to the operating system in between, the kernel would zero each huge page anew (0.1
+//! ms). If the kernel then picks another page, the host of a virtual machine may have to find that first:
 //! pages that the guest had never used took 5 ms, at worst 45 ms (docs/performance.md). Writers would wait.
 //!
-//! Invariants: kept memory is charged (I10) and is at most `bytes_max`, rounded up to 2 MiB. It is given back when others need it,
-//! and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from the pool contains the
-//! bytes of the last one: no code reads an offset of a region before it writes there.
+//! Invariants: kept memory is charged (I10) and is at most `bytes_max`, rounded up to 2 MiB. It is given back
+//! when others need it, and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from
+//! the pool contains the bytes of the last one: no code reads an offset of a region before it writes there.
 //!
 //! Concurrency: any thread; one short lock. Cost: a take or keep sorts the kept regions, which are few.
 
@@ -95,8 +95,8 @@ impl RegionPool {
     }
 
     /// Makes a spare region with its first chunk prefaulted, if the last request left none and the budget has
-    /// room. For a background task: reserving address space waits for all threads of the process that are in a
-    /// page fault.
+    /// room. For a background task: reserving address space waits for all threads of the process that are in
+    /// a page fault.
     pub fn prepare(&self) {
         const BYTES: u64 = CHUNK_BYTES as u64;
         if !self.was_emptied.swap(false, Relaxed)
@@ -123,8 +123,8 @@ impl RegionPool {
         self.fit(&mut spares);
     }
 
-    /// Frees the smallest spare regions until the rest fits into `bytes_max`; trims the last one if that alone
-    /// is too large.
+    /// Frees the smallest spare regions until the rest fits into `bytes_max`; trims the last one if that
+    /// alone is too large.
     fn fit(&self, spares: &mut Vec<SpareRegion>) {
         let most = self.bytes_max.load(Relaxed);
         invariant!(

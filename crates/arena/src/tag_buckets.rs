@@ -1,27 +1,27 @@
 //! Tag buckets: a hash index from keys, which are stored elsewhere, to positions. Readers take no lock.
 //!
-//! A bucket is one cache line: a version and [`SLOTS`] slots. A slot holds the position of an entry, a *tag* (bits
-//! of the key's hash) and a heat. The version is a sequence lock: odd while a writer changes the bucket, and a new
-//! even number after each change. A reader inspects the data at the positions whose tags match, and discards the
-//! result if the version changed meanwhile ([`TagBuckets::find`]). The data at a position may be overwritten only
-//! after no slot refers to it.
+//! A bucket is one cache line: a version and [`SLOTS`] slots. A slot holds the position of an entry, a *tag*
+//! (bits of the key's hash) and a heat. The version is a sequence lock: odd while a writer changes the
+//! bucket, and a new even number after each change. A reader inspects the data at the positions whose tags
+//! match, and discards the result if the version changed meanwhile ([`TagBuckets::find`]). The data at a
+//! position may be overwritten only after no slot refers to it.
 //!
 //! The version also detects late inserts. A thread that computes an entry from other data takes
 //! [`TagBuckets::bucket`] before it reads that data; [`TagBuckets::insert`] refuses if the bucket has changed
-//! since. A writer that changes the data calls [`TagBuckets::invalidate`], which changes the version and makes
-//! the key's entry *stale*: no reader finds it, but its slot and heat stay. A stale entry ends when it is renewed
-//! ([`TagBuckets::renew`]), when another entry takes its slot, or when it is removed. A stale entry may also be a
-//! *miss note*, which has no position ([`TagBuckets::note_miss`]): it tells a later writer of the key that
-//! readers want it.
+//! since. A writer that changes the data calls [`TagBuckets::invalidate`], which changes the version and
+//! makes the key's entry *stale*: no reader finds it, but its slot and heat stay. A stale entry ends when it
+//! is renewed ([`TagBuckets::renew`]), when another entry takes its slot, or when it is removed. A stale
+//! entry may also be a *miss note*, which has no position ([`TagBuckets::note_miss`]): it tells a later
+//! writer of the key that readers want it.
 //!
-//! The number of buckets follows the number of entries: [`TagBuckets::grow`] splits one bucket at a time (linear
-//! hashing: Litwin, 1980), under that bucket's lock. The tag contains the bits of the hash that a split needs. An
-//! insert into a full bucket replaces its coldest entry.
+//! The number of buckets follows the number of entries: [`TagBuckets::grow`] splits one bucket at a time
+//! (linear hashing: Litwin, 1980), under that bucket's lock. The tag contains the bits of the hash that a
+//! split needs. An insert into a full bucket replaces its coldest entry.
 //!
-//! Concurrency: `find` only loads, plus one compare-exchange if it raises a heat; all other operations lock one
-//! bucket for a few stores. Memory is charged in steps before it is used (I10). Cost: a cache line for 2.5 entries
-//! at the target load. Buckets that are not split yet have up to twice the load of the others, and one insert in
-//! a hundred finds its bucket full.
+//! Concurrency: `find` only loads, plus one compare-exchange if it raises a heat; all other operations lock
+//! one bucket for a few stores. Memory is charged in steps before it is used (I10). Cost: a cache line for
+//! 2.5 entries at the target load. Buckets that are not split yet have up to twice the load of the others,
+//! and one insert in a hundred finds its bucket full.
 
 mod slot;
 mod stale;
@@ -42,8 +42,8 @@ const SLOTS: usize = 7;
 /// Words of a bucket: its version and its slots.
 const BUCKET_WORDS: usize = SLOTS + 1;
 
-/// Log2 of the smallest number of buckets. The tag omits that many low bits of the hash. Few under Miri, for which
-/// a reference to one bucket is one to all.
+/// Log2 of the smallest number of buckets. The tag omits that many low bits of the hash. Few under Miri, for
+/// which a reference to one bucket is one to all.
 const LEVEL_MIN: u32 = match (cfg!(all(test, feature = "shuttle")), cfg!(miri)) {
     (true, _) => 0,
     (false, true) => 4,
@@ -204,7 +204,8 @@ impl TagBuckets {
         self.words.prefetch(self.number(hash) * BUCKET_WORDS);
     }
 
-    /// Calls `visit` with the positions of the valid entries with the tag of `hash`. Only a hint, for prefetching.
+    /// Calls `visit` with the positions of the valid entries with the tag of `hash`. Only a hint, for
+    /// prefetching.
     #[inline]
     pub fn positions(&self, hash: u64, visit: impl FnMut(Position)) {
         let tag = tag_of(hash);
@@ -213,8 +214,8 @@ impl TagBuckets {
         slots.filter_map(|slot| slot.valid_position(tag)).for_each(visit);
     }
 
-    /// The bucket of `hash` with its current version. Take it before reading the data from which an entry to insert
-    /// is computed. `None` while a writer changes the bucket.
+    /// The bucket of `hash` with its current version. Take it before reading the data from which an entry to
+    /// insert is computed. `None` while a writer changes the bucket.
     #[inline]
     #[must_use]
     pub fn bucket(&self, hash: u64) -> Option<Bucket> {
@@ -223,12 +224,12 @@ impl TagBuckets {
         version.is_multiple_of(2).then_some(Bucket { number, version })
     }
 
-    /// Calls `read` with the positions of valid entries with the tag of `hash` until it returns a value, returns
-    /// that value, and raises the entry's heat.
+    /// Calls `read` with the positions of valid entries with the tag of `hash` until it returns a value,
+    /// returns that value, and raises the entry's heat.
     ///
-    /// The data at a position may be arbitrary bytes, and may change while `read` reads it. So `read` must accept
-    /// any bytes, must compare the key, and may be called again for the same position. Only a value that `find`
-    /// returns is valid.
+    /// The data at a position may be arbitrary bytes, and may change while `read` reads it. So `read` must
+    /// accept any bytes, must compare the key, and may be called again for the same position. Only a value
+    /// that `find` returns is valid.
     #[inline]
     pub fn find<T>(&self, hash: u64, mut read: impl FnMut(Position) -> Option<T>) -> Option<T> {
         let tag = tag_of(hash);
@@ -248,8 +249,8 @@ impl TagBuckets {
                     break;
                 }
             }
-            // Pairs with the fence in `lock`: a reader that saw a byte written after a change of the bucket also
-            // sees the version of that change.
+            // Pairs with the fence in `lock`: a reader that saw a byte written after a change of the bucket
+            // also sees the version of that change.
             fence(Acquire);
             if version.load(Relaxed) != before {
                 continue;
@@ -274,8 +275,8 @@ impl TagBuckets {
             if seen.is_multiple_of(2)
                 && version.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed).is_ok()
             {
-                // Orders the odd version before the changes of the slots, and before later stores at positions
-                // that these changes free.
+                // Orders the odd version before the changes of the slots, and before later stores at
+                // positions that these changes free.
                 fence(Release);
                 return Some(Locked { words, version: seen, changed: false });
             }
@@ -296,8 +297,9 @@ impl TagBuckets {
         }
     }
 
-    /// Inserts the entry at `position` if its bucket has not changed since `bucket` was taken. Returns whether it
-    /// did. It replaces an entry with the same tag, or else, in a full bucket, a miss note or the coldest entry.
+    /// Inserts the entry at `position` if its bucket has not changed since `bucket` was taken. Returns
+    /// whether it did. It replaces an entry with the same tag, or else, in a full bucket, a miss note or the
+    /// coldest entry.
     ///
     /// This thread wrote the data at `position`, and nobody overwrites it while a slot refers to it.
     pub fn insert(&self, hash: u64, bucket: Bucket, position: Position, heat: Heat) -> bool {
@@ -343,8 +345,8 @@ impl TagBuckets {
     /// Makes the valid entries with the tag of `hash` stale, and makes every insert fail for which
     /// [`TagBuckets::bucket`] was called before. Returns the number of entries that became stale.
     ///
-    /// A writer that changes the data of a key calls this after its change can be detected by a thread that takes
-    /// the bucket, and before readers use the changed data.
+    /// A writer that changes the data of a key calls this after its change can be detected by a thread that
+    /// takes the bucket, and before readers use the changed data.
     pub fn invalidate(&self, hash: u64) -> usize {
         let tag = tag_of(hash);
         let matches = |word: &AtomicU64| Slot(word.load(Relaxed)).valid_position(tag).is_some();

@@ -19,7 +19,8 @@ mod on_threads {
         index.find(part, hash, |place| (place == wanted).then_some(())).is_some()
     }
 
-    /// Entries in crowded buckets are found from their insertion to their removal, also after they are replaced.
+    /// Entries in crowded buckets are found from their insertion to their removal, also after they are
+    /// replaced.
     #[test]
     fn entries_are_found_until_they_are_removed() {
         let (mut rng, seed) = Rng::from_env();
@@ -79,8 +80,8 @@ mod on_threads {
         assert_eq!(budget.used(), 0);
     }
 
-    /// Readers find frames by name while one thread replaces pages and attaches and detaches blocks: a reader that
-    /// finds a frame reads the page of that name as long as it holds the frame.
+    /// Readers find frames by name while one thread replaces pages and attaches and detaches blocks: a reader
+    /// that finds a frame reads the page of that name as long as it holds the frame.
     #[test]
     fn a_found_frame_holds_the_requested_page() {
         const PAGES: u32 = 40;
@@ -137,8 +138,8 @@ mod on_threads {
     }
 }
 
-/// Interleavings of hits with a thread that evicts pages and reuses their frames: a reader that finds a frame holds
-/// the requested page, and the page does not change; no frame is lost.
+/// Interleavings of hits with a thread that evicts pages and reuses their frames: a reader that finds a frame
+/// holds the requested page, and the page does not change; no frame is lost.
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_hits_against_eviction_and_replacement() {

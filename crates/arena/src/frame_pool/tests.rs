@@ -183,8 +183,8 @@ fn shuttle_a_frame_has_one_owner() {
     });
 }
 
-/// Interleavings of a thread that allocates and frees frames with one that evacuates their chunk: frames in use
-/// keep their content, and no frame is lost.
+/// Interleavings of a thread that allocates and frees frames with one that evacuates their chunk: frames in
+/// use keep their content, and no frame is lost.
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_a_chunk_with_a_frame_in_use_is_not_evacuated() {

@@ -76,11 +76,11 @@ impl NodeLock<'_> {
         self.node.high().is_none_or(|high| low.position(region) < high.position(region))
     }
 
-    /// Splits the full node in two and inserts `entry`, with its child, which a search put at slot `at`. Returns
-    /// the new right node.
+    /// Splits the full node in two and inserts `entry`, with its child, which a search put at slot `at`.
+    /// Returns the new right node.
     ///
-    /// An insert at the end of a level leaves the left node full, because the next insert is probably behind it,
-    /// too: so a sequential load fills all nodes.
+    /// An insert at the end of a level leaves the left node full, because the next insert is probably behind
+    /// it, too: so a sequential load fills all nodes.
     pub(crate) fn split(&self, at: usize, entry: EntryRef, child: Option<NodeRef>) -> NewNode {
         let (node, count) = (self.node, self.node.count());
         invariant!(count == SLOTS, "only a full node is split");
@@ -127,7 +127,8 @@ impl NodeLock<'_> {
         NewNode { node: right_at, low }
     }
 
-    /// Computes the heads anew if the node's bounds share at least [`SKIP_STEP`] more bytes than the heads skip.
+    /// Computes the heads anew if the node's bounds share at least [`SKIP_STEP`] more bytes than the heads
+    /// skip.
     fn raise_skip(&self) {
         let (Some(low), Some(high)) = (EntryRef::of(self.node.fields.low), self.node.high()) else {
             return;

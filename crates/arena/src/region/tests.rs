@@ -47,8 +47,8 @@ fn prefaulted_memory_stays_within_the_budget_and_is_released_if_a_charge_fails()
     region.commit(5 * CHUNK).unwrap();
 }
 
-/// Writers allocate while another thread prefaults and releases the memory ahead of them: no byte that they wrote
-/// changes, and the budget counts exactly the charged bytes.
+/// Writers allocate while another thread prefaults and releases the memory ahead of them: no byte that they
+/// wrote changes, and the budget counts exactly the charged bytes.
 #[test]
 fn allocations_are_safe_while_memory_ahead_is_prefaulted_and_released() {
     let budget = base::Budget::new(1 << 30);

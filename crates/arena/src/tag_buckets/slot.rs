@@ -1,7 +1,7 @@
 //! A slot of a bucket: one word.
 //!
-//! Bits from the lowest on: the position (32), the tag (29), whether the entry is stale (1), the heat (2). The word
-//! is 0 if the slot is empty.
+//! Bits from the lowest on: the position (32), the tag (29), whether the entry is stale (1), the heat (2).
+//! The word is 0 if the slot is empty.
 
 use std::num::NonZeroU32;
 

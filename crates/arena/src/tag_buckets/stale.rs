@@ -1,4 +1,5 @@
-//! Stale entries: invalidated ones, which wait for a new version, and miss notes, which wait for a first entry.
+//! Stale entries: invalidated ones, which wait for a new version, and miss notes, which wait for a first
+//! entry.
 
 use super::slot::{Awaited, Slot};
 use super::{Bucket, Locked, Position, TagBuckets, tag_of};
@@ -6,8 +7,8 @@ use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
 impl TagBuckets {
-    /// Notes that a lookup missed the key of `hash`, if its bucket has an empty slot. Returns whether the note is
-    /// new; an existing note gets warmer.
+    /// Notes that a lookup missed the key of `hash`, if its bucket has an empty slot. Returns whether the
+    /// note is new; an existing note gets warmer.
     pub fn note_miss(&self, hash: u64) -> bool {
         let (number, tag) = (self.number(hash), tag_of(hash));
         let Some((version, slots)) = self.words_of(number).split_first() else { return false };
@@ -41,8 +42,8 @@ impl TagBuckets {
         is_free
     }
 
-    /// The bucket of `hash`, as [`TagBuckets::bucket`], and the entry that its stale entry with this tag waits for;
-    /// `None` without such a stale entry.
+    /// The bucket of `hash`, as [`TagBuckets::bucket`], and the entry that its stale entry with this tag
+    /// waits for; `None` without such a stale entry.
     #[must_use]
     pub fn awaited(&self, hash: u64) -> Option<(Bucket, Awaited)> {
         let bucket = self.bucket(hash)?;
@@ -68,8 +69,8 @@ impl TagBuckets {
         }
     }
 
-    /// As [`TagBuckets::insert`], into the slot of the stale entry with this tag, with its heat. Returns false if
-    /// there is none.
+    /// As [`TagBuckets::insert`], into the slot of the stale entry with this tag, with its heat. Returns
+    /// false if there is none.
     pub fn renew(&self, hash: u64, bucket: Bucket, position: Position) -> bool {
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let tag = tag_of(hash);

@@ -209,8 +209,8 @@ mod on_threads {
         assert_eq!(TagBuckets::new(&account, 1).unwrap_err().kind(), ErrorKind::Retry);
     }
 
-    /// Entries move, positions are overwritten as soon as no slot refers to them, and buckets split: no reader
-    /// returns data of a position that belonged to another key by then.
+    /// Entries move, positions are overwritten as soon as no slot refers to them, and buckets split: no
+    /// reader returns data of a position that belonged to another key by then.
     #[test]
     fn readers_never_return_overwritten_data() {
         const KEYS: u64 = if cfg!(miri) { 40 } else { 6_000 };
@@ -282,10 +282,11 @@ mod on_threads {
     }
 }
 
-/// A put is applied, invalidates the row, and is published. A reader takes the bucket, then the visible seqno, reads
-/// the value and inserts a row, unless a version newer than its seqno is applied already. A flush renews stale rows
-/// with the newest applied version if that is visible. No reader ever gets a row older than the newest version that
-/// its seqno sees. A second key shares the bucket, and another thread splits it.
+/// A put is applied, invalidates the row, and is published. A reader takes the bucket, then the visible
+/// seqno, reads the value and inserts a row, unless a version newer than its seqno is applied already. A
+/// flush renews stale rows with the newest applied version if that is visible. No reader ever gets a row
+/// older than the newest version that its seqno sees. A second key shares the bucket, and another thread
+/// splits it.
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_no_reader_gets_a_row_older_than_its_seqno() {

@@ -225,8 +225,8 @@ fn a_shared_value_outlives_all_other_handles_of_the_map() {
     assert_eq!(&*clone, b"value");
 }
 
-/// Writers insert disjoint keys while readers get published keys, seek, and walk in both directions: entries are
-/// in order, no published entry is missed, and every value belongs to its key.
+/// Writers insert disjoint keys while readers get published keys, seek, and walk in both directions: entries
+/// are in order, no published entry is missed, and every value belongs to its key.
 #[test]
 fn readers_see_all_published_entries_in_order_while_writers_insert() {
     let (mut rng, seed) = Rng::from_env();
