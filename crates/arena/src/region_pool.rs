@@ -63,7 +63,7 @@ impl RegionPool {
     }
 
     /// An idle check, to be called from time to time while there are no writes. Gives back all kept memory if
-    /// no region asked for memory during the last [`IDLE_CHECKS_MAX`] checks. Returns whether it did.
+    /// no region asked for memory during the last 50 checks. Returns whether it did.
     pub fn release_when_idle(&self) -> bool {
         let idle_checks = self.idle_checks.fetch_add(1, Relaxed).saturating_add(1);
         if idle_checks < IDLE_CHECKS_MAX {
