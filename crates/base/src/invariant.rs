@@ -1,6 +1,6 @@
 //! Invariants, checked at run time: after one is broken, nothing more is written.
 //!
-//! [`invariant!`](crate::invariant) checks a condition that the code relies on. If the condition is false, a
+//! [`invariant!`](crate::invariant!) checks a condition that the code relies on. If the condition is false, a
 //! build with debug assertions (tests, simulation, `cargo xtask long`) panics. A release build records the
 //! first broken invariant of the process. From then on, every append to a log or a manifest fails with a
 //! `Poisoned` error that names the invariant ([`unbroken`]); reads go on. The record belongs to the process
@@ -39,7 +39,7 @@ macro_rules! invariant {
 }
 
 /// Records a broken invariant and evaluates to its error, for a function that cannot go on. As with
-/// [`invariant!`](crate::invariant), a build with debug assertions panics here.
+/// [`invariant!`](crate::invariant!), a build with debug assertions panics here.
 #[macro_export]
 macro_rules! broken_invariant {
     ($holds:literal) => {
