@@ -1,8 +1,7 @@
 //! Times the ordered map: `cargo bench -p terrace-arena --bench ordered_map [-- ENTRIES]`.
 //!
-//! 16 B keys and 100 B values, inserted in random and in rising order by one and by two threads;
-//! then point reads in random order, and seeks followed by 100 steps. One line each. Figures and
-//! what they mean: docs/performance.md.
+//! One and two threads insert keys of 16 B and values of 100 B in random and in ascending order, then get
+//! them in random order, then seek and step 100 times. Prints one line each. Results: docs/performance.md.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -80,9 +79,9 @@ impl Order {
     }
 }
 
-/// Runs `operation` for the numbers below `count`, dealt out to `threads`, and prints what one took
-/// of its thread's processor time: other work on the machine counts only where it shares caches.
-fn run(what: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u64) -> u64 + Sync) {
+/// Runs `operation` for the numbers below `count`, divided among `threads`, and prints the processor time of
+/// one. Processor time excludes other work on the machine, except for its effect on shared caches.
+fn run(name: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u64) -> u64 + Sync) {
     let start = Instant::now();
     let (seconds, done) = std::thread::scope(|scope| {
         let operation = &operation;
@@ -100,7 +99,7 @@ fn run(what: &str, order: Order, threads: u64, count: u64, operation: impl Fn(u6
         each.fold((0.0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     });
     println!(
-        "{order:?} {what:16} {threads} threads: {:6.0} ns each, {:6.2} M/s per thread; \
+        "{order:?} {name:16} {threads} threads: {:6.0} ns each, {:6.2} M/s per thread; \
          {done} done in {:.2} s",
         seconds * 1e9 / count as f64,
         count as f64 / seconds / 1e6,

@@ -1,7 +1,7 @@
-//! Times the row of publishing: `cargo bench -p terrace-arena --bench publish_ring`.
+//! Times the publish ring: `cargo bench -p terrace-arena --bench publish_ring`.
 //!
-//! Threads take the next seqnos and publish them at once, so that they always meet. Wall time tells
-//! how fast the row moves, processor time what waiting in it costs. Figures: docs/performance.md.
+//! Threads take the next seqno and publish it at once, so that they always contend. Wall time shows the speed
+//! of the ring, processor time the cost of waiting. Results: docs/performance.md.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,7 +38,7 @@ fn main() {
             threads.into_iter().filter_map(|thread| thread.join().ok()).sum()
         });
         println!(
-            "{threads} threads: {:5.0} ns of processor a batch, {:5.0} ns of wall time; visible {}",
+            "{threads} threads: {:5.0} ns of processor time a batch, {:5.0} ns of wall time; visible {}",
             seconds * 1e9 / BATCHES as f64,
             start.elapsed().as_secs_f64() * 1e9 / BATCHES as f64,
             ring.visible()

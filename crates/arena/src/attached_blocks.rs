@@ -1,74 +1,76 @@
-//! What hangs on the frames of one chunk: for a frame at most one block, made from its page.
+//! Attached blocks: for each frame of a chunk at most one decompressed block, made from the frame's page.
 //!
-//! A block is hung once and stays until its frame is its owner's again: so whoever has a handle of the
-//! frame may use it in place. Cost: 40 B a frame, charged before (I10).
+//! A block is attached once and stays until the frame has one exclusive owner again. So a thread with a
+//! handle of the frame may use the block in place, without a count of its own. Cost: 40 B a frame, charged
+//! when the first block of a chunk is attached (I10).
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use base::Charge;
+use base::{Charge, invariant};
 use bytes::Bytes;
 
-use crate::frame_pool::FRAMES_PER_CHUNK;
+use crate::chunk::FRAMES_PER_CHUNK;
 use crate::prefetch::line;
 
-/// The blocks on a chunk's frames.
+/// The blocks attached to the frames of one chunk, by slot.
 pub(crate) struct AttachedBlocks {
-    places: Box<[UnsafeCell<OnceLock<Bytes>>]>,
+    blocks: Box<[UnsafeCell<OnceLock<Bytes>>]>,
     _charge: Charge,
 }
 
-// SAFETY: a place is shared among those with handles of its frame, who use it as the `Sync` `OnceLock`
-// that it is, and is changed by one who knows that nobody else has a handle.
+// SAFETY: threads with handles of a frame share its element and use it as a `OnceLock`, which is `Sync`. Only
+// a thread that knows that no other handle exists changes the element through `&mut`.
 unsafe impl Sync for AttachedBlocks {}
 
 impl AttachedBlocks {
-    /// What the places take, bytes.
+    /// The bytes of the elements, without the blocks.
     pub(crate) const BYTES: usize = FRAMES_PER_CHUNK * size_of::<OnceLock<Bytes>>();
 
-    /// No blocks; `charge` is for the places.
+    /// No blocks yet. `charge` covers [`AttachedBlocks::BYTES`].
     pub(crate) fn new(charge: Charge) -> Self {
-        let places = (0..FRAMES_PER_CHUNK).map(|_| UnsafeCell::new(OnceLock::new()));
-        Self { places: places.collect(), _charge: charge }
+        invariant!(charge.bytes() == Self::BYTES as u64, "attached blocks are charged for first");
+        let blocks = (0..FRAMES_PER_CHUNK).map(|_| UnsafeCell::new(OnceLock::new()));
+        Self { blocks: blocks.collect(), _charge: charge }
     }
 
-    /// Asks the processor for what [`AttachedBlocks::get`] reads.
+    /// Prefetches the element of `slot`.
     #[inline]
     pub(crate) fn prefetch(&self, slot: usize) {
-        if let Some(place) = self.places.get(slot) {
-            line(NonNull::from(place).cast());
+        if let Some(block) = self.blocks.get(slot) {
+            line(NonNull::from(block).cast());
         }
     }
 
-    /// The block on the frame in `slot`.
+    /// The block attached to the frame of `slot`.
     ///
     /// # Safety
     /// The caller has a handle of the frame for as long as it uses the block.
     #[inline]
     pub(crate) unsafe fn get(&self, slot: usize) -> Option<&Bytes> {
-        let place = self.places.get(slot)?.get();
-        // SAFETY: while there is a handle nobody has a place for itself alone.
-        unsafe { &*place }.get()
+        let block = self.blocks.get(slot)?.get();
+        // SAFETY: while there is a shared handle, no thread has an exclusive reference to the element.
+        unsafe { &*block }.get()
     }
 
-    /// Hangs a block on the frame in `slot`; whether there was none.
+    /// Attaches a block to the frame of `slot`. Returns false, and drops `block`, if the frame has one.
     ///
     /// # Safety
     /// As [`AttachedBlocks::get`].
     pub(crate) unsafe fn set(&self, slot: usize, block: Bytes) -> bool {
-        let Some(place) = self.places.get(slot) else { return false };
+        let Some(place) = self.blocks.get(slot) else { return false };
         // SAFETY: as in `get`.
         unsafe { &*place.get() }.set(block).is_ok()
     }
 
-    /// Takes the block from the frame in `slot`.
+    /// Detaches the block from the frame of `slot`.
     ///
     /// # Safety
-    /// Nobody else has a handle of the frame, nor can get one meanwhile.
+    /// No other handle of the frame exists or can be made during the call.
     pub(crate) unsafe fn take(&self, slot: usize) -> Option<Bytes> {
-        let place = self.places.get(slot)?.get();
-        // SAFETY: nobody else uses the place, as the caller promises.
-        unsafe { &mut *place }.take()
+        let block = self.blocks.get(slot)?.get();
+        // SAFETY: no other thread uses the element, as the caller promises.
+        unsafe { &mut *block }.take()
     }
 }

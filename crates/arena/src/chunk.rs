@@ -1,32 +1,35 @@
-//! Chunks of raw memory straight from the operating system, huge pages asked for.
+//! Chunks of raw memory from the operating system, with huge pages if it has them.
 //!
-//! A chunk is zeroed, starts at a multiple of 2 MiB and is given back when dropped. The owner
-//! charges an account before it maps one (I10). Mapping costs two or three system calls; touching
-//! a fresh 2 MiB page costs the kernel about 0.1 ms for zeroing it.
+//! A chunk is zeroed, starts at a multiple of 2 MiB and is unmapped when dropped. The owner charges an
+//! account before it maps a chunk (I10). Mapping costs two or three system calls; the first touch of a 2 MiB
+//! page costs about 0.1 ms, in which the kernel zeroes it.
 
 use std::ptr::NonNull;
 
 use base::Error;
 use base::limits::PAGE_BYTES;
 
-/// The size of a huge page, and of most chunks, bytes. Few frames under Miri, to which each reference to a
-/// chunk is one to every atomic in the headers of its frames.
+/// The size of a huge page, and of most chunks, bytes. Small under Miri, for which a reference to a chunk of
+/// frames is one to every atomic in the headers of its frames.
 pub(crate) const CHUNK_BYTES: usize = if cfg!(miri) { 16 * PAGE_BYTES } else { 2 << 20 };
 
-/// Zeroed memory that nobody else has.
+/// The frames of a whole chunk.
+pub(crate) const FRAMES_PER_CHUNK: usize = CHUNK_BYTES / PAGE_BYTES;
+
+/// Zeroed memory that the chunk owns alone.
 pub(crate) struct Chunk {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a `Chunk` owns its mapping; it hands out nothing but the address.
+// SAFETY: a `Chunk` owns its mapping and only returns its address.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// A chunk of no bytes, in the place of one that was handed on.
-    pub(crate) const fn none() -> Self {
+    /// A chunk of 0 bytes, to replace one that is moved out.
+    pub(crate) const fn empty() -> Self {
         Self { start: NonNull::dangling(), bytes: 0 }
     }
 
@@ -35,7 +38,7 @@ impl Chunk {
         self.start
     }
 
-    fn refused(bytes: usize, error: impl std::fmt::Display) -> Error {
+    fn no_memory(bytes: usize, error: impl std::fmt::Display) -> Error {
         Error::retry("memory from the operating system")
             .expected(format_args!("{bytes} B"))
             .got(error)
@@ -47,16 +50,16 @@ mod mapped {
     use std::ffi::c_void;
     use std::ptr::{NonNull, null_mut};
 
-    use base::Result;
+    use base::{Result, invariant};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     use super::{CHUNK_BYTES, Chunk, PAGE_BYTES};
 
     impl Chunk {
-        /// Maps `bytes`, rounded up to whole 4 KiB pages; at least one.
+        /// Maps `bytes`, rounded up to whole 4 KiB pages; at least one page.
         ///
         /// # Errors
-        /// `Retry` where the operating system has none to give.
+        /// `Retry` if the operating system refuses.
         pub(crate) fn map(bytes: usize) -> Result<Self> {
             let chunk = Self::map_with(bytes, MapFlags::PRIVATE)?;
             if chunk.bytes >= CHUNK_BYTES {
@@ -65,11 +68,11 @@ mod mapped {
             Ok(chunk)
         }
 
-        /// Takes `bytes` of address space. Pages become memory when first touched: small ones in
-        /// the first [`CHUNK_BYTES`], huge ones after.
+        /// Reserves `bytes` of address space. The kernel allocates pages when they are first touched: 4 KiB
+        /// pages in the first [`CHUNK_BYTES`], huge pages after.
         ///
         /// # Errors
-        /// `Retry` where the process may not have that much.
+        /// `Retry` if the process may not have that much address space.
         pub(crate) fn reserve(bytes: usize) -> Result<Self> {
             let chunk = Self::map_with(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
             chunk.advise(CHUNK_BYTES);
@@ -78,68 +81,74 @@ mod mapped {
 
         fn map_with(bytes: usize, flags: MapFlags) -> Result<Self> {
             let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-            // A mapping starts at any page: take as much more as aligning the start can cost.
+            // A mapping may start at any page: map as much more as aligning the start may skip.
             let padded = bytes + CHUNK_BYTES - PAGE_BYTES;
             let access = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: the kernel picks the address, so no existing mapping is replaced.
             let mapped = unsafe { mmap_anonymous(null_mut(), padded, access, flags) };
-            let mapped = mapped.map_err(|error| Self::refused(bytes, error))?.cast::<u8>();
+            let mapped = mapped.map_err(|error| Self::no_memory(bytes, error))?.cast::<u8>();
             let head = mapped.addr().next_multiple_of(CHUNK_BYTES) - mapped.addr();
             let start = mapped.wrapping_add(head);
             unmap(mapped, head);
             unmap(start.wrapping_add(bytes), padded - head - bytes);
-            let start = NonNull::new(start).ok_or_else(|| Self::refused(bytes, "address 0"))?;
+            let start = NonNull::new(start).ok_or_else(|| Self::no_memory(bytes, "address 0"))?;
+            invariant!(
+                start.addr().get().is_multiple_of(CHUNK_BYTES),
+                "a chunk is aligned to its size"
+            );
             Ok(Self { start, bytes })
         }
 
-        /// Asks for huge pages from offset `from` on.
+        /// Requests huge pages from offset `from` on.
         fn advise(&self, from: usize) {
             let start = self.start.as_ptr().wrapping_add(from);
             let bytes = self.bytes.saturating_sub(from);
-            // SAFETY: the range is this mapping's own. Only advice: without huge pages all is
-            // slower and nothing is wrong, so a refusal is no error.
+            // SAFETY: the range belongs to this mapping. A refusal is no error: small pages are only slower.
             let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
         }
     }
 
     impl Chunk {
-        /// Gives the memory back to the operating system. The chunk stays, zeroed, and takes memory
-        /// again as it is touched.
+        /// Gives the memory back to the operating system. The chunk stays mapped, reads as zeros, and gets
+        /// memory again when touched.
         ///
         /// # Safety
-        /// Nobody else uses any of it meanwhile, and nobody relies on its content.
+        /// No other thread uses the chunk during the call, and nobody relies on its content.
         pub(crate) unsafe fn discard(&self) {
-            // SAFETY: the range is this mapping's own, private and anonymous: pages that are gone
-            // read as zeros. A refusal leaves the memory taken, and the content as it was.
+            // SAFETY: the range belongs to this mapping, which is private and anonymous, so discarded pages
+            // read as zeros. A refusal leaves memory and content as they were.
             let _ =
                 unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) };
         }
     }
 
     impl Chunk {
-        /// As [`Chunk::discard`], of `bytes` from the offset `from` on, both whole pages, as far as
-        /// they lie within. For atomic words, to whose users the kernel stores zeros, and for what
-        /// nobody was given yet.
+        /// As [`Chunk::discard`], for the `bytes` from offset `from` on, cut at the end of the chunk. Both
+        /// are whole pages. Other threads may use the range if they access it as atomic words only, for which
+        /// the kernel stores zeros.
         pub(crate) fn discard_within(&self, from: usize, bytes: usize) {
             let bytes = bytes.min(self.bytes.saturating_sub(from));
             if bytes == 0 {
                 return;
             }
+            invariant!(from.is_multiple_of(PAGE_BYTES), "whole pages are discarded");
             let start = self.start.as_ptr().wrapping_add(from);
-            // SAFETY: the range lies within this mapping, private and anonymous, which stays mapped
-            // and readable; no reference to any of it promises that it does not change.
+            // SAFETY: the range lies within this mapping, which is private and anonymous and stays mapped and
+            // readable. No reference to the range promises that its content does not change.
             let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
         }
     }
 
     impl Chunk {
-        /// Takes the memory of `bytes` from the offset `from` on now, both whole pages, as far as
-        /// they lie within. The content stays. Where the kernel cannot, it is taken when touched.
+        /// Makes the kernel allocate the pages of the `bytes` from offset `from` on now, cut at the end of
+        /// the chunk. Both are whole pages. The content stays. If the kernel refuses, it allocates the pages
+        /// when they are touched.
         pub(crate) fn populate(&self, from: usize, bytes: usize) {
+            invariant!(from.is_multiple_of(PAGE_BYTES), "whole pages are populated");
             let bytes = bytes.min(self.bytes.saturating_sub(from));
             let start = self.start.as_ptr().wrapping_add(from);
-            // SAFETY: the range lies within this mapping, private, anonymous and writable, and no
-            // byte of it changes.
+            // SAFETY: the range lies within this mapping, which is private, anonymous and writable. No byte
+            // changes.
             let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxPopulateWrite) };
         }
     }
@@ -152,14 +161,14 @@ mod mapped {
 
     fn unmap(start: *mut u8, bytes: usize) {
         if bytes > 0 {
-            // SAFETY: both callers pass a part of their own mapping that nothing refers to. A
-            // failure leaves it mapped, which is a leak and no more.
+            // SAFETY: the callers pass a part of their own mapping that nothing refers to. A failure leaves
+            // it mapped, which only leaks it.
             let _ = unsafe { munmap(start.cast::<c_void>(), bytes) };
         }
     }
 }
 
-/// Miri knows no `mmap` with advice: the allocator stands in.
+/// The same functions on the Rust allocator, for Miri, which does not support `madvise`.
 #[cfg(miri)]
 mod allocated {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -173,10 +182,10 @@ mod allocated {
         pub(crate) fn map(bytes: usize) -> Result<Self> {
             let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
             let layout = Layout::from_size_align(bytes, CHUNK_BYTES)
-                .map_err(|error| Self::refused(bytes, error))?;
-            // SAFETY: the layout's size is above zero.
+                .map_err(|error| Self::no_memory(bytes, error))?;
+            // SAFETY: the layout's size is greater than 0.
             let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-            let start = start.ok_or_else(|| Self::refused(bytes, "none left"))?;
+            let start = start.ok_or_else(|| Self::no_memory(bytes, "out of memory"))?;
             Ok(Self { start, bytes })
         }
 
@@ -184,13 +193,13 @@ mod allocated {
             Self::map(bytes)
         }
 
-        /// The allocator takes nothing back, and users of words store their zeros themselves.
+        /// Does nothing: the allocator takes back no part, and [`crate::Words`] stores zeros itself.
         pub(crate) fn discard_within(&self, _from: usize, _bytes: usize) {}
 
         pub(crate) fn populate(&self, _from: usize, _bytes: usize) {}
 
         pub(crate) unsafe fn discard(&self) {
-            // SAFETY: the chunk is this long, and the caller has all of it.
+            // SAFETY: the chunk has `bytes` bytes, and the caller uses it alone.
             unsafe { self.start.write_bytes(0, self.bytes) };
         }
     }
@@ -201,7 +210,7 @@ mod allocated {
                 return;
             }
             if let Ok(layout) = Layout::from_size_align(self.bytes, CHUNK_BYTES) {
-                // SAFETY: allocated in `map` with this very layout, and dropped once.
+                // SAFETY: `map` allocated it with this layout, and it is dropped once.
                 unsafe { dealloc(self.start.as_ptr(), layout) };
             }
         }
@@ -217,11 +226,11 @@ mod tests {
         for bytes in [1, 4096, CHUNK_BYTES, CHUNK_BYTES + 1] {
             let chunk = Chunk::map(bytes).unwrap();
             assert_eq!(chunk.start().addr().get() % CHUNK_BYTES, 0);
-            // SAFETY: the last byte asked for lies within the chunk.
+            // SAFETY: the last requested byte lies within the chunk.
             let last = unsafe { chunk.start().add(bytes - 1) };
-            // SAFETY: zeroed when mapped.
+            // SAFETY: a mapped chunk is initialised with zeros.
             assert_eq!(unsafe { last.read() }, 0);
-            // SAFETY: owned by `chunk`.
+            // SAFETY: `chunk` owns the byte.
             unsafe { last.write(7) };
         }
     }

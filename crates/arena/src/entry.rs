@@ -1,4 +1,4 @@
-//! One version of a key as it lies in a map's region: header, key, value. Never changes once made.
+//! An entry: one version of a key in the region of an ordered map. Written once, then immutable.
 //!
 //! ```text
 //!  0        8           12           16       16 + key_bytes
@@ -11,11 +11,12 @@ use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::slice;
 
-use base::Trailer;
+use base::limits::KEY_BYTES_MAX;
+use base::{Trailer, invariant};
 
 use crate::region::{Region, RegionOffset, UNIT_BYTES};
 
-/// A version's place in the order of a map: key ascending, then newest first.
+/// The position of an entry in the order of a map: by key, and for one key the newest version first.
 #[derive(Clone, Copy)]
 pub(crate) struct Position<'a> {
     pub(crate) key: &'a [u8],
@@ -50,45 +51,48 @@ struct Header {
     value_bytes: u32,
 }
 
-/// The place of an entry: it was written whole before the place was handed out.
+/// A reference to an entry, as an offset in its region. The entry is complete before a reference exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EntryAt(RegionOffset);
+pub(crate) struct EntryRef(RegionOffset);
 
-impl EntryAt {
-    /// The most bytes an entry takes beyond its key and value.
+impl EntryRef {
+    /// The most bytes of an entry besides its key and value.
     pub(crate) const OVERHEAD_BYTES: usize = size_of::<Header>() + UNIT_BYTES - 1;
 
-    /// Writes an entry into fresh memory of `region`.
+    /// Writes an entry into newly allocated memory of `region`.
     pub(crate) fn write(region: &Region, position: Position<'_>, value: &[u8]) -> Self {
         let key = position.key;
-        let place = region.alloc(size_of::<Header>() + key.len() + value.len());
+        invariant!(
+            key.len() <= KEY_BYTES_MAX && value.len() <= u32::MAX as usize,
+            "keys and values are bounded before they are stored"
+        );
+        let at = region.alloc(size_of::<Header>() + key.len() + value.len());
         let header = Header {
             trailer: position.trailer.word(),
-            // Both are bounded by `base::limits` far below 4 GiB, and so is the allocation.
             key_bytes: key.len() as u32,
             value_bytes: value.len() as u32,
         };
-        let start = region.address(place);
-        // SAFETY: the allocation starts with the header and is aligned to 8 bytes.
+        let start = region.address(at);
+        // SAFETY: the allocation is aligned to 8 bytes and has room for the header.
         unsafe { start.cast::<Header>().write(header) };
         let key_at = offset(start, size_of::<Header>());
-        // SAFETY: the allocation holds the key after the header, and nobody else knows it.
+        // SAFETY: the allocation has room for the key after the header, and no other thread has its offset.
         unsafe { key_at.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len()) };
         let value_at = offset(key_at, key.len());
-        // SAFETY: as above, the value after the key.
+        // SAFETY: as above, for the value after the key.
         unsafe { value_at.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len()) };
-        Self(place)
+        Self(at)
     }
 
-    /// The number that is stored; 0 stands for none.
+    /// The number to store for a reference; 0 for none.
     pub(crate) const fn number(this: Option<Self>) -> u32 {
         match this {
-            Some(Self(place)) => RegionOffset::number(Some(place)),
+            Some(Self(offset)) => RegionOffset::number(Some(offset)),
             None => 0,
         }
     }
 
-    /// The entry of a stored number.
+    /// The reference of a stored number.
     pub(crate) fn of(number: u32) -> Option<Self> {
         RegionOffset::of(number).map(Self)
     }
@@ -98,7 +102,7 @@ impl EntryAt {
     pub(crate) fn position(self, region: &Region) -> Position<'_> {
         let (start, header) = self.header(region);
         let key = offset(start, size_of::<Header>());
-        // SAFETY: `write` put `key_bytes` of key here, before anybody had this place.
+        // SAFETY: `write` stored `key_bytes` bytes of key here before it returned this reference.
         let key = unsafe { slice::from_raw_parts(key.as_ptr(), header.key_bytes as usize) };
         Position { key, trailer: Trailer::from_word(header.trailer) }
     }
@@ -112,33 +116,32 @@ impl EntryAt {
         unsafe { slice::from_raw_parts(value.as_ptr(), header.value_bytes as usize) }
     }
 
-    /// Asks the processor for the entry's first cache line.
+    /// Prefetches the entry's first cache line.
     #[inline]
     pub(crate) fn prefetch(self, region: &Region) {
         crate::prefetch::line(region.address(self.0));
     }
 
-    /// Asks the processor for the rest of the entry, whose first line is there, as far as that is
-    /// worth asking for at once.
+    /// Prefetches the entry's first 512 bytes. Reads the header, so call it after [`EntryRef::prefetch`].
     #[inline]
     pub(crate) fn prefetch_rest(self, region: &Region) {
         let (start, header) = self.header(region);
         let bytes = size_of::<Header>() + (header.key_bytes + header.value_bytes) as usize;
-        crate::prefetch::lines(start, bytes.min(AHEAD_BYTES_MAX));
+        crate::prefetch::lines(start, bytes.min(PREFETCH_BYTES_MAX));
     }
 
     #[inline]
     fn header(self, region: &Region) -> (NonNull<u8>, Header) {
         let start = region.address(self.0);
-        // SAFETY: `write` put a header here, before anybody had this place.
+        // SAFETY: `write` stored a header here before it returned this reference.
         (start, unsafe { start.cast::<Header>().read() })
     }
 }
 
-/// The most that is asked for of one entry: processors follow longer ones by themselves.
-const AHEAD_BYTES_MAX: usize = 512;
+/// The most bytes of one entry to prefetch. The processor itself prefetches the rest of a longer one.
+const PREFETCH_BYTES_MAX: usize = 512;
 
 fn offset(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
-    // SAFETY: the callers stay within one entry's allocation.
+    // SAFETY: the callers stay within the allocation of one entry.
     unsafe { start.add(bytes) }
 }

@@ -1,114 +1,129 @@
-//! Emptying a chunk of frames, to give its 2 MiB back to the operating system.
+//! Evacuation: empties one chunk of frames and gives its 2 MiB back to the operating system.
 //!
-//! The pool picks a chunk and keeps its free frames from being used; the owner of the others, who
-//! finds them by their tags, hands them over one by one. Once all are there, the chunk's memory
-//! goes. Where a frame is pinned, or is taken by another thread meanwhile, the frames that were
-//! gathered go back and the chunk stays as it was.
+//! The pool picks a chunk and takes its free frames. The owner of the frames in use, a cache, finds them by
+//! their tags and hands them over one by one. When the evacuation owns every frame, it discards the chunk's
+//! memory. If one frame is pinned, or another thread allocated it meanwhile, all frames go back to the chunk.
 //!
-//! Concurrency: one evacuation at a time; allocation goes on beside it.
+//! Concurrency: one evacuation at a time; other threads allocate and free frames meanwhile.
 
+use crate::chunk::FRAMES_PER_CHUNK;
 use crate::frame::{Frame, FrameMut};
-use crate::frame_pool::{FRAMES_PER_CHUNK, FrameChunk, FramePool, Pool};
+use crate::frame_chunk::FrameChunk;
+use crate::frame_pool::FramePool;
+use crate::frame_pool_state::{FramePoolState, Growth};
 use crate::frame_set::FrameSet;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering::Relaxed;
 
+use base::invariant;
 use base::limits::PAGE_BYTES;
 
-/// A chunk being emptied.
+/// A chunk that is being emptied.
 pub struct Evacuation<'a> {
-    pool: &'a Pool,
+    pool: &'a FramePoolState,
     chunk: &'a FrameChunk,
-    /// The frames gathered so far: nobody else has them.
+    /// The frames that the evacuation owns; no other thread uses them.
     owned: FrameSet,
-    _one: MutexGuard<'a, ()>,
+    /// Excludes other evacuations.
+    _exclusive: MutexGuard<'a, ()>,
 }
 
-/// Chunks looked at for one without a pinned frame.
-const LOOKED_AT_MAX: usize = 64;
+/// The most chunks that are searched for one without a pinned frame.
+const CANDIDATES_MAX: usize = 64;
 
 impl FramePool {
-    /// Begins to empty a chunk: one that is free as a whole, or else the next in turn that nobody
-    /// holds a page of. `None` where fewer than `least` chunks would stay, or pinned pages are
-    /// everywhere.
+    /// Begins to empty a chunk: one without frames in use, or else the next one, in turn, in which no frame
+    /// has a second handle. `None` if at most `chunks_min` chunks have memory, or if pinned pages are in
+    /// every candidate.
     ///
-    /// Waits for another evacuation to end. [`Evacuation::in_use`] says what is left to move.
+    /// Waits for another evacuation to end. [`Evacuation::in_use`] lists the frames to hand over.
     #[must_use]
-    pub fn evacuate(&self, least: usize) -> Option<Evacuation<'_>> {
+    pub fn evacuate(&self, chunks_min: usize) -> Option<Evacuation<'_>> {
         let pool = &*self.0;
-        let one = pool.begin_evacuation();
+        let exclusive = pool.begin_evacuation();
         let mut growth = pool.growth();
-        let made = growth.chunks.len();
-        if made.saturating_sub(growth.absent.len()) <= least {
+        if growth.charges.len().saturating_sub(growth.without_memory.len()) <= chunks_min {
             return None;
         }
-        let present = |number: &usize| growth.chunks.get(*number).is_some_and(Option::is_some);
-        let whole = match pool.free_frames() >= FRAMES_PER_CHUNK {
-            true => (0..made)
-                .filter(present)
-                .filter_map(|number| pool.chunk(number))
-                .find(|chunk| chunk.free.len() == chunk.frames),
-            false => None,
-        };
-        let in_turn = || {
-            let turn = (0..made).map(|step| (growth.hand + step) % made).filter(present);
-            let looked_at = turn.take(LOOKED_AT_MAX).filter_map(|number| pool.chunk(number));
-            looked_at.into_iter().find(|chunk| chunk.is_unshared())
-        };
-        let chunk = whole.or_else(in_turn)?;
-        growth.hand = chunk.number + 1;
+        let chunk = pool.free_chunk(&growth).or_else(|| pool.next_unshared_chunk(&growth))?;
+        growth.evacuation_hand = chunk.number + 1;
         drop(growth);
-        let mut evacuation = Evacuation { pool, chunk, owned: FrameSet::default(), _one: one };
-        evacuation.gather_free();
+        let owned = FrameSet::default();
+        let mut evacuation = Evacuation { pool, chunk, owned, _exclusive: exclusive };
+        evacuation.take_free();
         Some(evacuation)
     }
 }
 
-impl Evacuation<'_> {
-    fn gather_free(&mut self) {
-        let gathered = self.chunk.free.move_to(&self.owned);
-        self.pool.count_free(-(gathered as i64));
+impl FramePoolState {
+    /// A chunk without frames in use.
+    fn free_chunk(&self, growth: &Growth) -> Option<&FrameChunk> {
+        if self.free_frames() < FRAMES_PER_CHUNK {
+            return None;
+        }
+        let numbers = (0..growth.charges.len()).filter(|number| growth.has_memory(*number));
+        let mut chunks = numbers.filter_map(|number| self.chunk(number));
+        chunks.find(|chunk| chunk.free.len() == chunk.frames)
     }
 
-    /// The tags of the frames that are in use: what their owners marked them with, or `u32::MAX`.
-    /// A hint: another thread may give a frame back, and take it, at any time.
+    /// The next chunk from the hand on in which no frame is pinned by a second handle.
+    fn next_unshared_chunk(&self, growth: &Growth) -> Option<&FrameChunk> {
+        let made = growth.charges.len();
+        let in_turn = (0..made).map(|step| (growth.evacuation_hand + step) % made);
+        let candidates = in_turn.filter(|number| growth.has_memory(*number)).take(CANDIDATES_MAX);
+        candidates.filter_map(|number| self.chunk(number)).find(|chunk| chunk.is_unshared())
+    }
+}
+
+impl Evacuation<'_> {
+    /// Takes the chunk's free frames out of allocation.
+    fn take_free(&mut self) {
+        let taken = self.chunk.free.move_to(&self.owned);
+        self.pool.count_free(-(taken as i64));
+    }
+
+    /// The tags of the chunk's frames in use; `u32::MAX` for a frame without a tag. Only a hint: other
+    /// threads may free and allocate frames of the chunk at any time.
     pub fn in_use(&self) -> impl Iterator<Item = u32> {
-        let slots = (0..self.chunk.frames).filter(|slot| !self.owned.has(*slot));
+        let slots = (0..self.chunk.frames).filter(|slot| !self.owned.contains(*slot));
         slots.map(|slot| self.chunk.header(slot).tag().load(Relaxed))
     }
 
-    /// Whether `frame` is one of the chunk's.
+    /// Whether `frame` belongs to the chunk.
     #[must_use]
-    pub fn is_of(&self, frame: &Frame) -> bool {
+    pub fn contains(&self, frame: &Frame) -> bool {
         frame.chunk().is_some_and(|chunk| std::ptr::eq(chunk, self.chunk))
     }
 
-    /// Takes a frame over; gives it back where it is another chunk's.
+    /// Takes ownership of a frame of the chunk.
     ///
     /// # Errors
-    /// The frame, where it is not one of the chunk's.
+    /// The frame, if it belongs to another chunk.
     pub fn take(&mut self, frame: FrameMut) -> Result<(), FrameMut> {
         if !std::ptr::eq(frame.chunk(), self.chunk) {
             return Err(frame);
         }
-        self.owned.put(frame.withhold());
+        self.owned.insert(frame.withhold());
         Ok(())
     }
 
-    /// Ends it; the bytes given back, 0 where a frame is missing.
+    /// Ends the evacuation. Returns the bytes given back to the operating system; 0, and nothing is given
+    /// back, if a frame is missing.
     #[must_use]
     pub fn finish(mut self) -> usize {
-        self.gather_free();
+        self.take_free();
         if self.owned.len() < self.chunk.frames {
             return 0;
         }
         let mut growth = self.pool.growth();
-        let Some(charge) = growth.chunks.get_mut(self.chunk.number) else { return 0 };
-        // SAFETY: every frame of the chunk is owned here, and goes nowhere.
+        invariant!(growth.has_memory(self.chunk.number), "a chunk that is evacuated has memory");
+        let Some(charge) = growth.charges.get_mut(self.chunk.number) else { return 0 };
+        // SAFETY: the evacuation owns every frame of the chunk, so no other thread uses the memory.
         unsafe { self.chunk.memory.discard() };
-        // After the memory: what is charged is never less than what is taken (I10).
+        // After the memory: the charge is never less than the memory in use (I10).
         *charge = None;
-        growth.absent.push(self.chunk.number);
+        growth.without_memory.push(self.chunk.number);
+        invariant!(growth.frames >= self.chunk.frames, "the frames of every chunk were counted");
         growth.frames -= self.chunk.frames;
         self.owned = FrameSet::default();
         self.chunk.frames * PAGE_BYTES
@@ -116,10 +131,10 @@ impl Evacuation<'_> {
 }
 
 impl Drop for Evacuation<'_> {
-    /// Frees what was gathered.
+    /// Makes the frames that the evacuation still owns free again.
     fn drop(&mut self) {
-        let gathered = self.owned.move_to(&self.chunk.free);
-        self.pool.count_free(gathered as i64);
+        let freed = self.owned.move_to(&self.chunk.free);
+        self.pool.count_free(freed as i64);
     }
 }
 

@@ -1,11 +1,10 @@
-//! Frames: fixed 4 KiB buffers, written once, then shared by count.
+//! Frames: 4 KiB buffers that hold pages. One owner fills a frame, then many readers share it.
 //!
-//! A [`FrameMut`] is alone in using its frame; [`FrameMut::freeze`] makes it a [`Frame`], which is
-//! read-only and cheap to clone. The last clone to go gives the frame back to its pool.
+//! A [`FrameMut`] is the only handle of its frame. [`FrameMut::freeze`] turns it into a [`Frame`], which is
+//! read-only and cheap to clone. Dropping the last clone gives the frame back to its pool.
 //!
-//! Invariant: every byte of a frame is initialised from the start (the operating system's zeros,
-//! later an earlier page). Concurrency: a clone touches the frame's own count and nothing shared
-//! with other frames.
+//! Invariant: every byte of a frame is always initialised, first with zeros by the operating system, later
+//! with the content of an earlier page. Concurrency: any thread; a clone changes only the frame's own count.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,34 +12,33 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge};
+use base::{Account, Charge, broken_invariant};
 use bytes::Bytes;
 
 use crate::chunk::CHUNK_BYTES;
+use crate::frame_chunk::{FrameChunk, FrameId};
 use crate::frame_header::{FrameHeader, FrameName};
-use crate::frame_pool::{FrameChunk, FramePlace};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::atomic::fence;
 
 /// The content of a frame.
 pub type Page = [u8; PAGE_BYTES];
 
-/// One counted handle of a frame of a pool.
+/// One counted handle of a frame in a pool.
 struct Pooled {
     data: NonNull<u8>,
     chunk: NonNull<FrameChunk>,
 }
 
-// SAFETY: the handle owns one count of a frame whose bytes are written only while one handle
-// exists, through `&mut`; the counts are atomic.
+// SAFETY: the handle owns one count of a frame. The frame's bytes are written only through `&mut` of its only
+// handle; the counts are atomic.
 unsafe impl Send for Pooled {}
 // SAFETY: as above; `&Pooled` only reads.
 unsafe impl Sync for Pooled {}
 
 impl Pooled {
     fn chunk(&self) -> &FrameChunk {
-        // SAFETY: this handle holds a strong count of the pool, and a pool never drops a chunk
-        // while it lives.
+        // SAFETY: this handle holds a strong count of the pool, which never drops a chunk before itself.
         unsafe { self.chunk.as_ref() }
     }
 
@@ -54,7 +52,7 @@ impl Pooled {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: a frame is `PAGE_BYTES` initialised bytes, and nobody writes it while shared.
+        // SAFETY: a frame is `PAGE_BYTES` initialised bytes, and nobody writes a shared frame.
         unsafe { self.data.cast::<Page>().as_ref() }
     }
 }
@@ -71,41 +69,41 @@ impl Drop for Pooled {
         if !self.header().drop_handle() {
             return;
         }
-        // Pairs with every other handle's release.
+        // Pairs with the release of every other handle that was dropped.
         fence(Acquire);
         // SAFETY: this was the frame's last handle, and it is being dropped.
         unsafe { FrameChunk::give_back(self.chunk, self.slot()) };
     }
 }
 
-/// A frame that one owner fills.
+/// The only handle of a frame, for filling it.
 pub struct FrameMut(Pooled);
 
 impl FrameMut {
     /// The only handle of a frame.
     ///
     /// # Safety
-    /// - `data` is the frame's place in `chunk`; nobody else uses it.
-    /// - The frame is exclusive, and a strong count of its pool was set aside for it.
+    /// - `data` is the frame's memory in `chunk`; nobody else uses it.
+    /// - The frame is exclusive, and the caller leaked one strong count of the pool for it.
     pub(crate) unsafe fn new(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
         Self(Pooled { data, chunk })
     }
 
-    /// Ends the writing: from here on the frame is shared and read-only.
+    /// Makes the frame shared and read-only.
     #[must_use]
     pub fn freeze(self) -> Frame {
         self.0.header().freeze();
         Frame(FrameMemory::Pooled(self.0))
     }
 
-    /// Says what the frame holds, by which it is found once it is frozen ([`crate::FramePool::find`]).
+    /// Sets the page that the frame holds. [`crate::FramePool::find`] finds the frozen frame by it.
     pub fn set_name(&mut self, name: FrameName) {
         self.0.header().set_name(name);
     }
 
-    /// Takes the block that hangs on the frame.
+    /// Detaches the block from the frame.
     pub fn take_block(&mut self) -> Option<Bytes> {
-        // SAFETY: a `FrameMut` is its frame's only handle, and an exclusive one.
+        // SAFETY: a `FrameMut` is the only handle of an exclusive frame.
         unsafe { self.0.chunk().take_block(self.0.slot()) }
     }
 
@@ -113,12 +111,13 @@ impl FrameMut {
         self.0.chunk()
     }
 
-    /// Ends the handle without making the frame a free one; the frame's place in its chunk.
+    /// Ends the handle without making the frame free. Returns the frame's slot in its chunk. The caller has a
+    /// handle of the pool.
     pub(crate) fn withhold(self) -> usize {
         let pooled = std::mem::ManuallyDrop::new(self.0);
         let slot = pooled.slot();
-        // SAFETY: a `FrameMut` is its frame's only handle, and this one is not dropped. Whoever
-        // withholds frames has a handle of the pool.
+        // SAFETY: a `FrameMut` is the only handle of its frame, and this one is not dropped. The caller, an
+        // evacuation, has a handle of the pool.
         unsafe { pooled.chunk().withhold(slot) };
         slot
     }
@@ -134,7 +133,7 @@ impl Deref for FrameMut {
 
 impl DerefMut for FrameMut {
     fn deref_mut(&mut self) -> &mut Page {
-        // SAFETY: as in `page`, and a `FrameMut` is its frame's only handle.
+        // SAFETY: as in `page`; and a `FrameMut` is the only handle of its frame.
         unsafe { self.0.data.cast::<Page>().as_mut() }
     }
 }
@@ -145,7 +144,7 @@ impl fmt::Debug for FrameMut {
     }
 }
 
-/// A shared, read-only 4 KiB page. Cheap to clone; gives its memory back with the last clone.
+/// A shared, read-only 4 KiB page. Cheap to clone; the last clone frees the memory.
 #[derive(Clone)]
 pub struct Frame(FrameMemory);
 
@@ -160,14 +159,14 @@ struct HeapFrame {
     _charge: Option<Charge>,
 }
 
-// Caches keep millions of these.
+// Caches hold millions of frames.
 const _: () = assert!(size_of::<Frame>() == 16);
 
 impl Frame {
-    /// A copy of `page` outside any pool, for when every frame of a pool is pinned.
+    /// A copy of `page` on the heap, for a read that finds every frame of the pool pinned.
     ///
-    /// Charged to `account` where its budget has room. The rest is what callers hold at once in
-    /// excess of the budget, which the number of their reads in flight bounds.
+    /// It is charged to `account` if the budget has room, and exists uncharged otherwise. The number of reads
+    /// in flight bounds the uncharged memory.
     #[must_use]
     pub fn heap(account: &Account, page: &Page) -> Self {
         let charge = account.try_charge(size_of::<HeapFrame>() as u64);
@@ -181,10 +180,10 @@ impl Frame {
         }
     }
 
-    /// One more handle of a pool's frame.
+    /// Another handle of a frame in a pool.
     ///
     /// # Safety
-    /// `data` is the place of a frame in use in `chunk`, and the handle was counted for it.
+    /// `data` is the memory of a shared frame in `chunk`, and the frame's header counts this handle.
     #[inline]
     pub(crate) unsafe fn shared(data: NonNull<u8>, chunk: NonNull<FrameChunk>) -> Self {
         Self(FrameMemory::Pooled(Pooled { data, chunk }))
@@ -197,36 +196,35 @@ impl Frame {
         }
     }
 
-    /// Where it lies in its pool, if it is of one.
+    /// The frame's id in its pool; `None` on the heap.
     #[must_use]
-    pub fn place(&self) -> Option<FramePlace> {
+    pub fn id(&self) -> Option<FrameId> {
         match &self.0 {
-            FrameMemory::Pooled(pooled) => Some(pooled.chunk().place(pooled.slot())),
+            FrameMemory::Pooled(pooled) => Some(pooled.chunk().frame_id(pooled.slot())),
             FrameMemory::Heap(_) => None,
         }
     }
 
-    /// What it holds, if it is of a pool and was told.
+    /// The page that the frame holds; `None` on the heap.
     #[must_use]
     pub fn name(&self) -> Option<FrameName> {
         self.header().map(FrameHeader::name)
     }
 
-    /// What its owner marked it with, if anything.
+    /// The number that [`Frame::set_tag`] set, `u32::MAX` without one; `None` on the heap.
     #[must_use]
     pub fn tag(&self) -> Option<u32> {
         self.header().map(|header| header.tag().load(Relaxed))
     }
 
-    /// How warm it is: a number that is anybody's to set. None of threads that set it at once is sure to
-    /// have the last word.
+    /// The heat of the page; 0 on the heap. Any holder may set it; of concurrent stores, any may win.
     #[inline]
     #[must_use]
     pub fn heat(&self) -> u32 {
         self.header().map_or(0, |header| header.heat().load(Relaxed))
     }
 
-    /// Says how warm it is.
+    /// Sets the heat of the page. Does nothing on the heap.
     #[inline]
     pub fn set_heat(&self, heat: u32) {
         if let Some(header) = self.header() {
@@ -234,21 +232,21 @@ impl Frame {
         }
     }
 
-    /// The block that hangs on it.
+    /// The block attached to the frame.
     #[inline]
     #[must_use]
     pub fn block(&self) -> Option<&Bytes> {
         match &self.0 {
-            // SAFETY: this handle stays for as long as the block is borrowed.
+            // SAFETY: the borrow of the block keeps this handle.
             FrameMemory::Pooled(pooled) => unsafe { pooled.chunk().block(pooled.slot()) },
             FrameMemory::Heap(_) => None,
         }
     }
 
-    /// Itself as the handle by which the block that hangs on it is used in place.
+    /// Turns the frame into a handle of its attached block.
     ///
     /// # Errors
-    /// Itself where none hangs on it.
+    /// The frame, if no block is attached.
     #[inline]
     pub fn into_block(self) -> Result<FrameBlock, Self> {
         match self.block() {
@@ -260,25 +258,27 @@ impl Frame {
         }
     }
 
-    /// Hangs `block` on it, until it is thawed and the block taken, or it is free; false where it is of no
-    /// pool, has a block, or there is no memory for places of blocks. `block` must not keep the frame.
+    /// Attaches `block` to the frame. It stays until [`FrameMut::take_block`], or until the frame is free.
+    /// Returns false, and drops `block`, if the frame is on the heap or has a block, or if the budget has no
+    /// room. `block` must not hold a handle of the frame, or the frame would never be free.
     pub fn attach(&self, block: Bytes) -> bool {
         match &self.0 {
-            // SAFETY: this handle stays meanwhile.
+            // SAFETY: this handle exists during the call.
             FrameMemory::Pooled(pooled) => unsafe { pooled.chunk().attach(pooled.slot(), block) },
             FrameMemory::Heap(_) => false,
         }
     }
 
-    /// Marks a pool's frame for whoever empties its chunk; it keeps the mark until it is free.
+    /// Sets the number by which the frame's owner finds it in an evacuation ([`crate::Evacuation::in_use`]).
+    /// The frame keeps it until it is free.
     pub fn set_tag(&self, tag: u32) {
         if let Some(header) = self.header() {
             header.tag().store(tag, Relaxed);
         }
     }
 
-    /// Whether nobody else has a clone now: a hint where the frame has a name, by which anybody may find
-    /// it. A caller who holds the only clone, and the only way to it, may rely on the answer.
+    /// Whether no other clone exists now. Only a hint if the frame has a name, because other threads may find
+    /// it by that; exact if the caller holds the only clone and no index leads to the frame.
     #[must_use]
     pub fn is_unique(&self) -> bool {
         match &self.0 {
@@ -287,35 +287,39 @@ impl Frame {
         }
     }
 
-    /// The frame for writing again, where nobody else has a clone and it belongs to a pool.
+    /// Makes the frame writable again, if this is its only clone and it belongs to a pool.
     ///
     /// # Errors
-    /// The frame itself where it is shared or on the heap.
+    /// The frame, if it has other clones or is on the heap.
     pub fn try_thaw(self) -> Result<FrameMut, Self> {
         match self.0 {
             FrameMemory::Pooled(pooled) if pooled.header().thaw() => Ok(FrameMut(pooled)),
-            place => Err(Self(place)),
+            memory => Err(Self(memory)),
         }
     }
 }
 
-/// The block that hangs on a frame, in place: the frame's handle keeps it there, and no other count is
-/// touched.
+/// A block attached to a frame, used in place. It holds a handle of the frame, which keeps the block; the
+/// block's own count does not change.
 pub struct FrameBlock {
     frame: Frame,
     bytes: NonNull<[u8]>,
 }
 
-// SAFETY: as a `Frame` and a shared `Bytes`, which both are; the bytes are only read.
+// SAFETY: `Frame` and `Bytes` are `Send` and `Sync`, and the bytes are only read.
 unsafe impl Send for FrameBlock {}
 // SAFETY: as above.
 unsafe impl Sync for FrameBlock {}
 
 impl FrameBlock {
-    /// The block, to keep whatever becomes of the frame.
+    /// A handle of the block that outlives the frame.
     #[must_use]
     pub fn shared(&self) -> Bytes {
-        self.frame.block().cloned().unwrap_or_default()
+        if let Some(block) = self.frame.block() {
+            return block.clone();
+        }
+        broken_invariant!("a block stays on its frame while the frame has a handle");
+        Bytes::new()
     }
 }
 
@@ -324,8 +328,8 @@ impl Deref for FrameBlock {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a block stays on its frame, and its bytes where they are, for as long as there is a
-        // handle of the frame (`AttachedBlocks`).
+        // SAFETY: a block stays attached, and its bytes do not move, while the frame has a handle
+        // (`AttachedBlocks`).
         unsafe { self.bytes.as_ref() }
     }
 }

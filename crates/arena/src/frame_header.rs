@@ -1,49 +1,59 @@
-//! What is known of a frame beside its content: its handles, its name, its mark, how warm it is.
+//! The header of a frame: its count of handles, the page that it holds, its tag and its heat.
 //!
-//! The count of handles is also the lock of the frame, without waiting. While it is *exclusive* one
-//! owner fills the frame and may change its name; nobody else gets a handle then, nor while there is
-//! none. A handle that was counted by [`FrameHeader::share`] keeps content and name as they are, and sees
-//! what the owner wrote before the frame was shared: so who finds a frame by an index that may be out of
-//! date counts itself first and compares the name then.
+//! The count of handles is also the frame's lock; no thread waits for it. A frame is in one of three states:
+//! - *free*: no handle; the count is 0, or [`EXCLUSIVE`] if the last handle was its owner's.
+//! - *exclusive*: one handle, and its owner fills the frame and sets its name. No other handle can be made.
+//! - *shared*: one handle or more; content and name do not change.
+//!
+//! [`FrameHeader::share`] adds a handle only to a shared frame. The new handle sees all that the owner wrote
+//! before it shared the frame. So a reader that finds a frame through an index, which may be out of date,
+//! first takes a handle and then compares the name.
 //!
 //! Cost: half a cache line a frame.
+
+use base::invariant;
 
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The tag of a frame that nobody tagged.
+/// The tag of a frame that has none.
 const NO_TAG: u32 = u32::MAX;
 
-/// The page of a frame without a name.
+/// The page number of a frame without a name.
 const NO_PAGE: u32 = u32::MAX;
 
-/// Among the count of handles: the only one is its owner's, who writes.
+/// The bit of the count that marks a frame as exclusive.
 const EXCLUSIVE: u32 = 1 << 31;
 
-/// What a frame holds: a page of a file. Page `u32::MAX` is none, and never found.
+/// The page that a frame holds. A name with page `u32::MAX` means no page and is never found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameName {
-    /// What stands for the file.
+    /// The number of the file.
     pub file: u64,
-    /// The page's number in it.
+    /// The number of the page in the file.
     pub page: u32,
 }
 
 #[repr(align(32))]
 pub(crate) struct FrameHeader {
-    /// Handles of the frame; none while it is free.
-    references: AtomicU32,
-    /// What the owner marked the frame with.
+    /// The count of handles, with [`EXCLUSIVE`] as a flag.
+    handles: AtomicU32,
+    /// A number that the owner of the page sets, by which it finds the frame in an evacuation.
     tag: AtomicU32,
     file: AtomicU64,
     page: AtomicU32,
     heat: AtomicU32,
 }
 
+// Two headers fill a cache line.
+#[cfg(not(all(test, feature = "shuttle")))]
+const _: () = assert!(size_of::<FrameHeader>() == 32);
+
 impl FrameHeader {
+    /// The header of a free frame.
     pub(crate) fn free() -> Self {
         Self {
-            references: AtomicU32::new(0),
+            handles: AtomicU32::new(0),
             tag: AtomicU32::new(NO_TAG),
             file: AtomicU64::new(0),
             page: AtomicU32::new(NO_PAGE),
@@ -51,38 +61,41 @@ impl FrameHeader {
         }
     }
 
-    /// Makes a free frame one with an owner.
+    /// Makes a free frame exclusive, without name, tag and heat.
     pub(crate) fn take(&self) {
-        self.references.store(EXCLUSIVE | 1, Relaxed);
+        invariant!(self.handles.load(Relaxed) & !EXCLUSIVE == 0, "a free frame has no handle");
+        self.handles.store(EXCLUSIVE | 1, Relaxed);
         self.tag.store(NO_TAG, Relaxed);
         self.set_name(FrameName { file: 0, page: NO_PAGE });
         self.heat.store(0, Relaxed);
     }
 
-    /// Ends the owner's handle.
+    /// Ends the only handle of an exclusive frame.
     pub(crate) fn clear(&self) {
-        self.references.store(0, Relaxed);
+        invariant!(self.is_exclusive(), "only an exclusive frame is withheld");
+        self.handles.store(0, Relaxed);
     }
 
-    /// The owner has written all it wants to.
+    /// Makes an exclusive frame shared.
     pub(crate) fn freeze(&self) {
-        // Pairs with `share`: who has a handle sees content and name.
-        self.references.store(1, Release);
+        invariant!(self.is_exclusive(), "only the owner of a frame freezes it");
+        // Release pairs with `share`: a new handle sees content and name.
+        self.handles.store(1, Release);
     }
 
-    /// Makes whoever has the only handle its owner; false where there are others.
+    /// Makes a shared frame exclusive, for the caller, who has a handle. False if there are other handles.
     pub(crate) fn thaw(&self) -> bool {
-        // Acquire: pairs with the release of the handles that went.
-        self.references.compare_exchange(1, EXCLUSIVE | 1, Acquire, Relaxed).is_ok()
+        // Acquire pairs with the release of the handles that were dropped.
+        self.handles.compare_exchange(1, EXCLUSIVE | 1, Acquire, Relaxed).is_ok()
     }
 
-    /// Counts another handle, where there is one and that is not its owner's.
+    /// Adds a handle to a shared frame. False if the frame is free or exclusive.
     #[inline]
     pub(crate) fn share(&self) -> bool {
-        let mut seen = self.references.load(Relaxed);
-        // As `Arc`: a count that wraps would free memory in use. So many handles there are not.
+        let mut seen = self.handles.load(Relaxed);
+        // The upper bound keeps the count from wrapping, which would free memory in use (as in `Arc`).
         while seen != 0 && seen < EXCLUSIVE / 2 {
-            match self.references.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed) {
+            match self.handles.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(other) => seen = other,
             }
@@ -90,42 +103,50 @@ impl FrameHeader {
         false
     }
 
-    /// Counts a clone of a handle.
+    /// Adds a handle; the caller has one.
     #[inline]
     pub(crate) fn clone_handle(&self) {
-        // Relaxed, as `Arc` does: the new handle comes from one that already sees the content.
-        if self.references.fetch_add(1, Relaxed) > EXCLUSIVE / 2 {
-            // As `Arc`: a count that wraps would free memory in use.
+        // Relaxed, as in `Arc`: the caller's handle sees the content already.
+        if self.handles.fetch_add(1, Relaxed) > EXCLUSIVE / 2 {
+            // As in `Arc`: a count that wraps would free memory in use.
             std::process::abort();
         }
     }
 
-    /// Counts a handle that goes; whether it was the last.
+    /// Removes a handle. Returns whether it was the last one.
     #[inline]
     pub(crate) fn drop_handle(&self) -> bool {
-        // Release: this handle's reads come before the frame is reused.
-        self.references.fetch_sub(1, Release) & !EXCLUSIVE == 1
+        // Release: this handle's reads happen before the frame is reused.
+        let before = self.handles.fetch_sub(1, Release) & !EXCLUSIVE;
+        debug_assert!(before > 0, "a dropped handle was counted");
+        before == 1
     }
 
-    /// Whether there is one handle; for whoever has it.
+    /// Whether the caller's handle is the only one and the frame is shared.
     pub(crate) fn is_unique(&self) -> bool {
-        // Acquire: pairs with the release of the handles that went.
-        self.references.load(Acquire) == 1
+        // Acquire pairs with the release of the handles that were dropped.
+        self.handles.load(Acquire) == 1
     }
 
-    /// Whether there is no more than one handle now.
+    /// Whether the frame has an owner; exact if the caller is the owner.
+    fn is_exclusive(&self) -> bool {
+        self.handles.load(Relaxed) == EXCLUSIVE | 1
+    }
+
+    /// Whether the frame has at most one handle now.
     pub(crate) fn is_unshared(&self) -> bool {
-        self.references.load(Relaxed) & !EXCLUSIVE <= 1
+        self.handles.load(Relaxed) & !EXCLUSIVE <= 1
     }
 
-    /// What it holds; for whoever has a handle.
+    /// The page that the frame holds. Stable for a caller with a handle.
     #[inline]
     pub(crate) fn name(&self) -> FrameName {
         FrameName { file: self.file.load(Relaxed), page: self.page.load(Relaxed) }
     }
 
-    /// Says what it holds; for its owner.
+    /// Sets the page that the frame holds; only for the owner of an exclusive frame.
     pub(crate) fn set_name(&self, name: FrameName) {
+        invariant!(self.is_exclusive(), "a shared frame keeps its name");
         self.file.store(name.file, Relaxed);
         self.page.store(name.page, Relaxed);
     }
@@ -134,7 +155,7 @@ impl FrameHeader {
         &self.tag
     }
 
-    /// How warm it is: a number that anyone with a handle may change.
+    /// The heat, which every thread with a handle may change.
     pub(crate) const fn heat(&self) -> &AtomicU32 {
         &self.heat
     }

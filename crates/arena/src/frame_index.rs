@@ -1,58 +1,63 @@
-//! The index of named frames: from a hash to the places of frames, read without a lock.
+//! The index of frames: from the hash of a page's name to frame ids, read without a lock.
 //!
-//! Parts, each with a table of its own, changed by one thread at a time: its owner sees to that. A table
-//! is buckets of a cache line: how many entries went past it because it was full, and [`SLOTS`] slots, each
-//! a place and a tag of the hash. An entry lies in the first bucket from its own on that has room, and
-//! never moves, so a search ends at the first bucket that nothing went past (F14 of Folly counts so).
-//! What a search finds is a hint: places are compared by name ([`crate::FramePool::find`]), and an entry
-//! that comes or goes meanwhile is seen or not.
+//! The index has several parts, each a hash table that one thread at a time changes; the caller sees to that.
+//! A table consists of buckets of one cache line: a *passed count* and [`SLOTS`] slots, each with a frame id
+//! and a tag of the hash. An entry is in the first bucket with an empty slot, from its home bucket on, and
+//! never moves. The passed count is the number of entries that passed this bucket because it was full. So a
+//! search ends at the first bucket with a passed count of 0 (as in Folly's F14).
 //!
-//! Cost: a search touches one line, one in ten a second one; 13 B an entry, charged before (I10).
+//! A search returns hints: the caller compares the frame's name ([`crate::FramePool::find`]), and may or may
+//! not see an entry that is inserted or removed meanwhile.
+//!
+//! Cost: a search reads one cache line, and one in ten a second one; 13 B an entry, charged before use (I10).
 
 use std::num::NonZeroU32;
 
-use base::{Account, Charge, Result};
+use base::{Account, Charge, Result, invariant};
 
-use crate::frame_pool::FramePlace;
+use crate::frame_chunk::FrameId;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, lock};
 use crate::words::{WORD_BYTES, Words};
 
-/// Entries of a bucket, and the words of a bucket: the count of what went past, and they.
+/// Slots of a bucket.
 const SLOTS: usize = 7;
+
+/// Words of a bucket: its passed count and its slots.
 const BUCKET_WORDS: usize = SLOTS + 1;
 
-/// There is a bucket for this many entries.
+/// Entries for each bucket, at the target load.
 const LOAD: usize = 5;
 
-/// An index of frames.
+/// An index of frames by hash.
 pub struct FrameIndex {
     words: Words,
     parts: usize,
-    /// The buckets of each part.
+    /// The number of buckets of each part.
     buckets: AtomicUsize,
     charge: Mutex<Charge>,
 }
 
-/// The buckets of a part of `entries` entries.
+/// The number of buckets of a part for `entries` entries.
 const fn buckets_for(entries: usize) -> usize {
     entries.div_ceil(LOAD) + 1
 }
 
-/// What a slot of this hash holds for `place`.
-const fn entry(hash: u64, place: FramePlace) -> u64 {
-    (hash >> 32) << 32 | place.get() as u64
+/// The word of a slot: the upper half of the hash as the tag, and the frame id.
+const fn entry(hash: u64, id: FrameId) -> u64 {
+    (hash >> 32) << 32 | id.get() as u64
 }
 
 impl FrameIndex {
-    /// What an index takes for an entry, at most and but for a bucket a part, bytes.
+    /// The most bytes of an index for an entry, without one more bucket for each part.
     pub const ENTRY_BYTES: usize = (BUCKET_WORDS * WORD_BYTES).div_ceil(LOAD);
 
-    /// An empty index of so many parts of `entries` entries each, in address space for `entries_max`.
+    /// An empty index of `parts` parts for `entries` entries each. It reserves address space to grow to
+    /// `entries_max` entries for each part.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for the buckets, or no address space for them.
+    /// `Retry` if the budget or the address space has no room.
     pub fn new(
         account: &Account,
         parts: usize,
@@ -62,16 +67,25 @@ impl FrameIndex {
         let parts = parts.max(1);
         let charge = account.charge(bytes_of(parts * buckets_for(entries)))?;
         let words = Words::reserve(parts * buckets_for(entries_max.max(entries)) * BUCKET_WORDS)?;
-        let most = words.len() / BUCKET_WORDS / parts;
-        let buckets = AtomicUsize::new(buckets_for(entries).min(most).max(1));
+        let buckets_max = words.len() / BUCKET_WORDS / parts;
+        let buckets = AtomicUsize::new(buckets_for(entries).min(buckets_max).max(1));
         Ok(Self { words, parts, buckets, charge: Mutex::new(charge) })
     }
 
-    /// The buckets of `part` from that of `hash` on, in turn.
+    /// The number of buckets of a part, and the home bucket of `hash` among them.
+    #[inline]
+    fn home_bucket(&self, hash: u64) -> (usize, usize) {
+        let buckets = self.buckets.load(Relaxed);
+        let home = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        debug_assert!(home < buckets, "a part has at least one bucket");
+        (buckets, home)
+    }
+
+    /// The buckets of `part`, from the home bucket of `hash` on.
     #[inline]
     fn buckets_from(&self, part: usize, hash: u64) -> impl Iterator<Item = &[AtomicU64]> {
-        let buckets = self.buckets.load(Relaxed);
-        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        debug_assert!(part < self.parts, "a part belongs to the index");
+        let (buckets, first) = self.home_bucket(hash);
         (0..buckets).map(move |step| {
             let bucket = first + step;
             let bucket = if bucket < buckets { bucket } else { bucket - buckets };
@@ -79,115 +93,120 @@ impl FrameIndex {
         })
     }
 
-    /// Has `look` look at the places whose tag is that of `hash`, until it finds what it looks for.
+    /// Calls `check` with the frame ids with the tag of `hash` until it returns a value; returns that value.
     #[inline]
     pub fn find<T>(
         &self,
         part: usize,
         hash: u64,
-        mut look: impl FnMut(FramePlace) -> Option<T>,
+        mut check: impl FnMut(FrameId) -> Option<T>,
     ) -> Option<T> {
         for bucket in self.buckets_from(part, hash) {
-            let (past, slots) = bucket.split_first()?;
-            // All slots are looked at before any is gone on with: which it is, no processor guesses.
-            let mut like = 0u32;
+            let (passed, slots) = bucket.split_first()?;
+            // All slots are compared before the first match is used: a branch for each slot would be
+            // mispredicted.
+            let mut matches = 0u32;
             for (number, slot) in slots.iter().enumerate() {
-                like |= u32::from(slot.load(Relaxed) >> 32 == hash >> 32) << number;
+                matches |= u32::from(slot.load(Relaxed) >> 32 == hash >> 32) << number;
             }
-            while like != 0 {
-                let slot = slots.get(like.trailing_zeros() as usize)?;
-                like &= like - 1;
-                // Acquire: whatever was written before the entry was.
-                let place = NonZeroU32::new(slot.load(Acquire) as u32);
-                if let Some(found) = place.and_then(&mut look) {
+            while matches != 0 {
+                let slot = slots.get(matches.trailing_zeros() as usize)?;
+                matches &= matches - 1;
+                // Acquire: `check` sees all that was written before the entry was inserted.
+                let id = NonZeroU32::new(slot.load(Acquire) as u32);
+                if let Some(found) = id.and_then(&mut check) {
                     return Some(found);
                 }
             }
-            if past.load(Relaxed) == 0 {
+            if passed.load(Relaxed) == 0 {
                 return None;
             }
         }
         None
     }
 
-    /// Asks the processor for what a search of this hash reads first.
+    /// Prefetches the home bucket of `hash`.
     #[inline]
     pub fn prefetch(&self, part: usize, hash: u64) {
-        let buckets = self.buckets.load(Relaxed);
-        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize;
+        let (buckets, first) = self.home_bucket(hash);
         self.words.prefetch((part * buckets + first) * BUCKET_WORDS);
     }
 
-    /// Adds an entry; false where the part is full. For the part's owner.
-    pub fn insert(&self, part: usize, hash: u64, place: FramePlace) -> bool {
-        let room = |bucket: &[AtomicU64]| {
-            let free = bucket.iter().skip(1).find(|slot| slot.load(Relaxed) == 0);
-            free.map(|slot| slot.store(entry(hash, place), Release)).is_some()
+    /// Inserts an entry. Returns false if the part is full. Only for the thread that owns the part.
+    pub fn insert(&self, part: usize, hash: u64, id: FrameId) -> bool {
+        let insert = |bucket: &[AtomicU64]| {
+            let empty = bucket.iter().skip(1).find(|slot| slot.load(Relaxed) == 0);
+            empty.map(|slot| slot.store(entry(hash, id), Release)).is_some()
         };
-        self.at_first(part, hash, room, 1)
+        self.at_first(part, hash, insert, 1)
     }
 
-    /// Removes an entry; whether it was there. For the part's owner.
-    pub fn remove(&self, part: usize, hash: u64, place: FramePlace) -> bool {
-        let there = |bucket: &[AtomicU64]| {
-            let own = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, place);
-            bucket.iter().skip(1).find(own).map(|slot| slot.store(0, Relaxed)).is_some()
+    /// Removes an entry. Returns whether it existed. Only for the thread that owns the part.
+    pub fn remove(&self, part: usize, hash: u64, id: FrameId) -> bool {
+        let remove = |bucket: &[AtomicU64]| {
+            let matches = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, id);
+            bucket.iter().skip(1).find(matches).map(|slot| slot.store(0, Relaxed)).is_some()
         };
-        self.at_first(part, hash, there, -1)
+        self.at_first(part, hash, remove, -1)
     }
 
-    /// Has an entry lead to another place; whether it was there. For the part's owner.
-    pub fn replace(&self, part: usize, hash: u64, from: FramePlace, to: FramePlace) -> bool {
-        let own = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, from);
+    /// Changes the frame id of an entry. Returns whether the entry existed. Only for the thread that owns the
+    /// part.
+    pub fn replace(&self, part: usize, hash: u64, from: FrameId, to: FrameId) -> bool {
+        let matches = |slot: &&AtomicU64| slot.load(Relaxed) == entry(hash, from);
         self.buckets_from(part, hash).any(|bucket| {
-            let slot = bucket.iter().skip(1).find(own);
+            let slot = bucket.iter().skip(1).find(matches);
             slot.map(|slot| slot.store(entry(hash, to), Release)).is_some()
         })
     }
 
-    /// Does `act` to the first bucket where it does something, and adds `past` to the counts of those
-    /// before it; whether there is one.
+    /// Calls `act` with the buckets from the home bucket on until it returns true, and adds `change` to the
+    /// passed counts of the buckets before that one. Returns false if `act` always did.
     fn at_first(
         &self,
         part: usize,
         hash: u64,
         act: impl Fn(&[AtomicU64]) -> bool,
-        past: i64,
+        change: i64,
     ) -> bool {
         let Some(passed) = self.buckets_from(part, hash).position(act) else { return false };
         for bucket in self.buckets_from(part, hash).take(passed) {
             if let Some(count) = bucket.first() {
-                // Its owner alone changes it.
-                count.store(count.load(Relaxed).wrapping_add_signed(past), Relaxed);
+                // Only the owner of the part changes the count, so a load and a store suffice.
+                let before = count.load(Relaxed);
+                let after = before.checked_add_signed(change);
+                invariant!(after.is_some(), "every entry that passed a bucket was counted there");
+                count.store(after.unwrap_or(0), Relaxed);
             }
         }
         true
     }
 
-    /// How many entries each part has room for.
+    /// The number of entries for which each part has buckets, at the target load.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.buckets.load(Relaxed).saturating_sub(1) * LOAD
     }
 
-    /// Makes room for `entries` entries in each part, as far as there is memory, where there is less;
-    /// whether it did, and is empty now. For whoever owns all parts.
+    /// Grows each part to `entries` entries, limited by the reserved address space, if it is smaller and the
+    /// budget has room. Returns whether it grew; then the index is empty. Only for a thread that owns all
+    /// parts.
     pub fn grow(&self, entries: usize) -> bool {
-        let most = self.words.len() / BUCKET_WORDS / self.parts;
-        let (now, then) = (self.buckets.load(Relaxed), buckets_for(entries).min(most));
-        let missing = bytes_of(self.parts * then.saturating_sub(now));
-        if then <= now || !lock(&self.charge).try_grow(missing) {
+        let buckets_max = self.words.len() / BUCKET_WORDS / self.parts;
+        let (old, new) = (self.buckets.load(Relaxed), buckets_for(entries).min(buckets_max));
+        let missing = bytes_of(self.parts * new.saturating_sub(old));
+        if new <= old || !lock(&self.charge).try_grow(missing) {
             return false;
         }
-        for word in self.words.get(0, self.parts * now * BUCKET_WORDS) {
+        for word in self.words.get(0, self.parts * old * BUCKET_WORDS) {
             word.store(0, Relaxed);
         }
-        self.buckets.store(then, Release);
+        self.buckets.store(new, Release);
         true
     }
 }
 
-/// What `buckets` take, bytes.
+/// The bytes of `buckets` buckets.
 const fn bytes_of(buckets: usize) -> u64 {
     (buckets * BUCKET_WORDS * WORD_BYTES) as u64
 }

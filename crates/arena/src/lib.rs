@@ -1,9 +1,8 @@
-//! Concurrent containers and raw memory: the ordered map of a memtable, the row in which writers
-//! publish, and frames for pages.
+//! Concurrent containers and raw memory: the ordered map of a memtable, the ring that publishes batches in
+//! seqno order, the frames that hold cached pages, and hash indexes of frames and rows.
 //!
-//! Level 1 (docs/ARCHITECTURE.md). `unsafe` is allowed here: raw memory from the operating system,
-//! and structures that threads change at once, live in this crate and nowhere else. All of them
-//! are used through safe interfaces.
+//! Level 1 (docs/ARCHITECTURE.md). This crate may use `unsafe`: it gets raw memory from the operating system
+//! and holds structures that several threads change at the same time. Their public interfaces are safe.
 
 mod attached_blocks;
 mod chunk;
@@ -11,9 +10,11 @@ mod cursor;
 mod entry;
 mod evacuation;
 mod frame;
+mod frame_chunk;
 mod frame_header;
 mod frame_index;
 mod frame_pool;
+mod frame_pool_state;
 mod frame_set;
 mod node;
 mod ordered_map;
@@ -21,6 +22,7 @@ mod prefetch;
 mod publish;
 mod region;
 mod region_pool;
+mod spare_region;
 mod stripe;
 mod sync;
 mod tag_buckets;
@@ -29,9 +31,10 @@ mod words;
 pub use cursor::Cursor;
 pub use evacuation::Evacuation;
 pub use frame::{Frame, FrameBlock, FrameMut, Page};
+pub use frame_chunk::FrameId;
 pub use frame_header::FrameName;
 pub use frame_index::FrameIndex;
-pub use frame_pool::{FramePlace, FramePool};
+pub use frame_pool::FramePool;
 pub use ordered_map::{OrderedMap, ValueRef};
 pub use prefetch::{prefetch, prefetch_all};
 pub use publish::PublishRing;

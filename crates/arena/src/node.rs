@@ -1,26 +1,27 @@
-//! Nodes of the map's tree: sorted slots under a sequence lock.
+//! Nodes of an ordered map's tree: sorted slots under a sequence lock.
 //!
-//! A slot names an entry and holds the eight bytes of its key that tell the node's keys apart, its
-//! *head*: the search of a node reads the node and no key, unless heads are equal. All keys of a
-//! node share the bytes before the head, since they share the bytes in which the node's bounds
-//! agree; those bytes are skipped.
+//! A slot refers to an entry and holds the *head* of its key: the eight bytes that tell the keys of this node
+//! apart. A search compares heads, and reads keys only if heads are equal. All keys of a node share the bytes
+//! before the head, because the node's bounds share them; the search skips those bytes.
 //!
-//! Invariants: slots `0..count` are in the order of [`Position`], all in `low..high`. `low`, `level`
-//! and `first_child` never change; `high` only falls; a node never goes away. An inner node's child
-//! `i` starts at the entry of slot `i - 1`; its first child at the node's own `low`.
+//! Invariants: slots `0..count` are in the order of [`Position`], and all lie in `low..high`. `low`, `level`
+//! and `first_child` never change; `high` only decreases; a node is never freed before its region. In an
+//! inner node, child `i` starts at the entry of slot `i - 1`, and the first child starts at the node's `low`.
 //!
-//! Concurrency: a writer makes `version` odd, changes the node, and makes it even again. A reader
-//! reads whatever is there, then checks that the version is the even one it saw first; if not, it
-//! forgets what it read. All fields are atomic, so a torn read is a wrong answer that is thrown
-//! away, not undefined behaviour; entry and node places are stored with `Release` and loaded with
-//! `Acquire`, so that even a torn read names only entries and nodes that are whole.
+//! Concurrency: a writer makes `version` odd, changes the node, and makes `version` even again. A reader
+//! reads without a lock and then checks that `version` is still the even number that it saw first; otherwise
+//! it discards the result. All fields are atomic, so a torn read is a wrong answer that is discarded and not
+//! undefined behaviour. References to entries and nodes are stored with `Release` and loaded with `Acquire`,
+//! so even a torn read yields only references to complete entries and nodes.
 
 mod lock;
 
-pub(crate) use lock::NodeLock;
+use base::{broken_invariant, invariant};
 
-use crate::entry::{EntryAt, Position};
-use crate::prefetch;
+pub(crate) use lock::{NewNode, NodeLock};
+
+use crate::entry::{EntryRef, Position};
+use crate::prefetch::{self, LINE_BYTES};
 use crate::region::{Region, RegionOffset};
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -29,12 +30,12 @@ use crate::sync::atomic::{
 };
 use crate::sync::{spin_loop, yield_now};
 
-/// Slots of a node. With 40 a leaf is 8 cache lines; fewer make the tree deeper, more make inserts
-/// move more. Small in the tests that cannot afford many entries.
+/// Slots of a node. A leaf with 40 has 8 cache lines. Fewer slots make the tree deeper; more make inserts
+/// move more bytes. Few under Miri and shuttle, in which tests cannot afford many entries.
 pub(crate) const SLOTS: usize =
     if cfg!(any(miri, all(test, feature = "shuttle"))) { 4 } else { 40 };
 
-/// Looks at a locked node before the reader gives its core to the writer.
+/// Checks of a locked node before the reader yields its core to the writer.
 const SPINS: u32 = 100;
 
 #[repr(C, align(64))]
@@ -44,18 +45,18 @@ struct Fields {
     skip: AtomicU32,
     /// 0 for a leaf.
     level: u32,
-    /// The first entry at or after which keys belong here; none in the first node of a level.
+    /// The entry at the inclusive lower bound; 0 in the first node of a level.
     low: u32,
-    /// The entry from which on keys belong further right; none in the last node of a level.
+    /// The entry at the exclusive upper bound; 0 in the last node of a level.
     high: AtomicU32,
-    /// The node to the right.
+    /// The right neighbour; 0 in the last node of a level.
     next: AtomicU32,
     first_child: u32,
     heads: [AtomicU64; SLOTS],
     entries: [AtomicU32; SLOTS],
 }
 
-/// A node above the leaves.
+/// An inner node.
 #[repr(C)]
 struct InnerFields {
     fields: Fields,
@@ -63,17 +64,20 @@ struct InnerFields {
     children: [AtomicU32; SLOTS],
 }
 
-/// The most bytes a node takes, with its alignment.
+// A leaf fills whole cache lines.
+const _: () = assert!(SLOTS != 40 || size_of::<Fields>() == 8 * LINE_BYTES);
+
+/// The most bytes of a leaf, with its alignment.
 pub(crate) const LEAF_BYTES: usize = size_of::<Fields>() + align_of::<Fields>();
-/// As [`LEAF_BYTES`], for a node above the leaves.
+/// The most bytes of an inner node, with its alignment.
 pub(crate) const INNER_BYTES: usize = size_of::<InnerFields>() + align_of::<InnerFields>();
 
-/// Which entries a search passes over.
+/// The entries that a search for a position passes over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// Those before the position.
+    /// The entries before the position.
     Before,
-    /// Those before the position, and the one at it.
+    /// The entries before the position, and the entry at it.
     Through,
 }
 
@@ -86,17 +90,17 @@ impl Bound {
     }
 }
 
-/// The place of a node: it was made whole before the place was handed out.
+/// A reference to a node, as an offset in its region. The node is complete before a reference exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NodeAt(RegionOffset);
+pub(crate) struct NodeRef(RegionOffset);
 
-impl NodeAt {
-    /// The number that is stored.
+impl NodeRef {
+    /// The number to store for this reference; never 0.
     pub(crate) const fn number(self) -> u32 {
         RegionOffset::number(Some(self.0))
     }
 
-    /// The node of a stored number.
+    /// The reference of a stored number; `None` for 0.
     pub(crate) fn of(number: u32) -> Option<Self> {
         RegionOffset::of(number).map(Self)
     }
@@ -104,94 +108,97 @@ impl NodeAt {
     /// The node.
     #[inline]
     pub(crate) fn get(self, region: &Region) -> Node<'_> {
-        // SAFETY: `Node::make` put a node here before anybody had this place, and the region
-        // keeps it. It is only changed through atomics.
+        // SAFETY: `Node::make` stored a node here before it returned this reference, and the region keeps it.
+        // It is changed only through atomics.
         let fields = unsafe { region.address(self.0).cast::<Fields>().as_ref() };
         Node { at: self, region, fields }
     }
 
-    /// Asks the processor for the whole leaf, or the same part of an inner node.
+    /// Prefetches a whole leaf, or the same part of an inner node.
     #[inline]
     pub(crate) fn prefetch(self, region: &Region) {
         prefetch::lines(region.address(self.0), size_of::<Fields>());
     }
 }
 
-/// A version a reader saw; what was read since is good if the node still has it.
+/// A version of a node. Reads since it was taken are consistent if the node still has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version(u32);
 
 /// A node of a region.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
-    at: NodeAt,
+    at: NodeRef,
     region: &'a Region,
     fields: &'a Fields,
 }
 
 impl<'a> Node<'a> {
-    /// Makes an empty node in fresh memory of `region`.
+    /// Makes an empty node in newly allocated memory of `region`.
     pub(crate) fn make(
         region: &Region,
         level: u32,
-        low: Option<EntryAt>,
-        first_child: Option<NodeAt>,
-    ) -> NodeAt {
+        low: Option<EntryRef>,
+        first_child: Option<NodeRef>,
+    ) -> NodeRef {
+        invariant!((level > 0) == first_child.is_some(), "an inner node has a first child");
         let fields = Fields {
             version: AtomicU32::new(0),
             count: AtomicU32::new(0),
             skip: AtomicU32::new(0),
             level,
-            low: EntryAt::number(low),
+            low: EntryRef::number(low),
             high: AtomicU32::new(0),
             next: AtomicU32::new(0),
-            first_child: first_child.map_or(0, NodeAt::number),
+            first_child: first_child.map_or(0, NodeRef::number),
             heads: std::array::from_fn(|_| AtomicU64::new(0)),
             entries: std::array::from_fn(|_| AtomicU32::new(0)),
         };
         if level == 0 {
-            let place = region.alloc_aligned(size_of::<Fields>(), align_of::<Fields>());
-            // SAFETY: the allocation is a leaf's size and alignment, and nobody else's.
-            unsafe { region.address(place).cast::<Fields>().write(fields) };
-            return NodeAt(place);
+            let offset = region.alloc_aligned(size_of::<Fields>(), align_of::<Fields>());
+            // SAFETY: the allocation has a leaf's size and alignment, and no other thread has its offset.
+            unsafe { region.address(offset).cast::<Fields>().write(fields) };
+            return NodeRef(offset);
         }
         let children = std::array::from_fn(|_| AtomicU32::new(0));
-        let place = region.alloc_aligned(size_of::<InnerFields>(), align_of::<InnerFields>());
+        let offset = region.alloc_aligned(size_of::<InnerFields>(), align_of::<InnerFields>());
         let inner = InnerFields { fields, children };
         // SAFETY: as above, for an inner node.
-        unsafe { region.address(place).cast::<InnerFields>().write(inner) };
-        NodeAt(place)
+        unsafe { region.address(offset).cast::<InnerFields>().write(inner) };
+        NodeRef(offset)
     }
 
-    /// A root over `left` and the node to its right, which starts at `low`.
-    pub(crate) fn make_root(left: Node<'_>, (low, right): (EntryAt, NodeAt)) -> NodeAt {
+    /// A root over `left` and its new right neighbour.
+    pub(crate) fn make_root(left: Node<'_>, right: NewNode) -> NodeRef {
         let root = Self::make(left.region, left.level() + 1, None, Some(left.at));
         let node = root.get(left.region);
-        // Nobody else knows the root yet, so the lock is had at once.
-        if let Some(lock) = node.try_lock(node.begin()) {
-            lock.insert(0, low, Some(right));
+        match node.try_lock(node.begin()) {
+            Some(lock) => lock.insert(0, right.low, Some(right.node)),
+            None => {
+                broken_invariant!("no other thread locks a new root");
+            }
         }
         root
     }
 
-    /// The node's place.
+    /// The reference to this node.
     #[inline]
-    pub(crate) fn at(self) -> NodeAt {
+    pub(crate) fn at(self) -> NodeRef {
         self.at
     }
 
-    /// The region the node lies in.
+    /// The region of the node.
     #[inline]
     pub(crate) fn region(self) -> &'a Region {
         self.region
     }
 
-    /// Waits until no writer is at work and returns the version.
+    /// Waits until no writer has the node locked, and returns its version.
     #[inline]
     pub(crate) fn begin(self) -> Version {
         let mut spins = 0;
         loop {
-            // Acquire: what the last writer left is seen.
+            // Acquire: the reader sees the changes of the last writer.
             let version = self.fields.version.load(Acquire);
             if version.is_multiple_of(2) {
                 return Version(version);
@@ -201,18 +208,19 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether nothing changed since `version` was begun.
+    /// Whether the node has not changed since [`Node::begin`] returned `version`.
     #[inline]
     pub(crate) fn unchanged(self, version: Version) -> bool {
-        // The fence keeps the reads before it, and pairs with the one in `try_lock`: a reader that
-        // saw any of a writer's stores sees its odd version, or a later one.
+        // The fence orders the reader's loads before the load of the version. It pairs with the fence in
+        // `try_lock`: a reader that saw any of a writer's stores sees its odd version or a later one.
         fence(Acquire);
         self.fields.version.load(Relaxed) == version.0
     }
 
-    /// Locks the node for writing if nothing changed since `version` was begun.
+    /// Locks the node for writing if it has not changed since [`Node::begin`] returned `version`.
     #[inline]
     pub(crate) fn try_lock(self, Version(version): Version) -> Option<NodeLock<'a>> {
+        debug_assert!(version.is_multiple_of(2), "a reader begins while no writer has the node");
         let odd = version.wrapping_add(1);
         self.fields.version.compare_exchange(version, odd, Acquire, Relaxed).ok()?;
         fence(Release);
@@ -226,32 +234,32 @@ impl<'a> Node<'a> {
 
     #[inline]
     pub(crate) fn count(self) -> usize {
-        // Acquire: every slot below a count that was stored once names an entry.
+        // Acquire: every slot below a count that was ever stored refers to an entry.
         (self.fields.count.load(Acquire) as usize).min(SLOTS)
     }
 
     #[inline]
-    pub(crate) fn high(self) -> Option<EntryAt> {
-        EntryAt::of(self.fields.high.load(Acquire))
+    pub(crate) fn high(self) -> Option<EntryRef> {
+        EntryRef::of(self.fields.high.load(Acquire))
     }
 
     #[inline]
-    pub(crate) fn next(self) -> Option<NodeAt> {
-        NodeAt::of(self.fields.next.load(Acquire))
+    pub(crate) fn next(self) -> Option<NodeRef> {
+        NodeRef::of(self.fields.next.load(Acquire))
     }
 
-    /// The entry of slot `at`.
+    /// The entry of slot `at`; `None` if the slot was never filled.
     #[inline]
-    pub(crate) fn entry(self, at: usize) -> Option<EntryAt> {
-        EntryAt::of(self.fields.entries.get(at)?.load(Acquire))
+    pub(crate) fn entry(self, at: usize) -> Option<EntryRef> {
+        EntryRef::of(self.fields.entries.get(at)?.load(Acquire))
     }
 
-    /// Child `at`, of `count + 1`.
+    /// Child `at` of the `count + 1` children; `None` in a leaf.
     #[inline]
-    pub(crate) fn child(self, at: usize) -> Option<NodeAt> {
+    pub(crate) fn child(self, at: usize) -> Option<NodeRef> {
         match at.checked_sub(1) {
-            None => NodeAt::of(self.fields.first_child),
-            Some(at) => NodeAt::of(self.children().get(at)?.load(Acquire)),
+            None => NodeRef::of(self.fields.first_child),
+            Some(at) => NodeRef::of(self.children().get(at)?.load(Acquire)),
         }
     }
 
@@ -260,12 +268,13 @@ impl<'a> Node<'a> {
         if self.fields.level == 0 {
             return &[];
         }
-        // SAFETY: `make` put an `InnerFields` at the place of every node above the leaves.
+        // SAFETY: `make` stored an `InnerFields` for every node above level 0.
         let inner = unsafe { self.region.address(self.at.0).cast::<InnerFields>().as_ref() };
         &inner.children
     }
 
-    /// How many of the node's slots `bound` passes over. `position` lies within the node's bounds.
+    /// The number of slots that a search for `position` passes over. `position` lies within the node's
+    /// bounds.
     #[inline]
     pub(crate) fn search(self, position: Position<'_>, bound: Bound) -> usize {
         let count = self.count();
@@ -274,7 +283,7 @@ impl<'a> Node<'a> {
         if from == count || self.head(from) != head {
             return from;
         }
-        // Equal heads: the keys decide.
+        // For equal heads, compare the keys.
         let to = partition_point(from, count, |at| self.head(at) == head);
         partition_point(from, to, |at| {
             self.entry(at).is_some_and(|entry| bound.passes(entry.position(self.region), position))
@@ -282,23 +291,26 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a slot is below a count, which is at most SLOTS")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a slot is below the count, which is at most SLOTS"
+    )]
     fn head(self, at: usize) -> u64 {
         self.fields.heads[at].load(Relaxed)
     }
 
-    /// Whether the position lies at or after the node's upper bound.
+    /// Whether the search for `position` must continue in the right neighbour.
     #[inline]
     pub(crate) fn is_beyond(self, position: Position<'_>, bound: Bound) -> bool {
         self.high().is_some_and(|high| match bound {
-            // The last entry before a position may be in this node though the next starts there.
+            // If the right neighbour starts at `position`, the last entry before it is in this node.
             Bound::Before => high.position(self.region) < position,
             Bound::Through => high.position(self.region) <= position,
         })
     }
 }
 
-/// The bytes of `key` after `skip`, as a number that sorts like them; zeros where it ends.
+/// The eight bytes of `key` after the first `skip`, as a number that sorts like them. Zeros pad a short key.
 #[inline]
 fn head_of(key: &[u8], skip: usize) -> u64 {
     let Some(rest) = key.get(skip..) else { return 0 };
@@ -312,7 +324,7 @@ fn head_of(key: &[u8], skip: usize) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// The first of `from..to` that does not pass, where those that pass come first. Branch-free.
+/// The first slot in `from..to` for which `passes` is false; it is true for all slots before. Branch-free.
 #[inline]
 fn partition_point(from: usize, to: usize, passes: impl Fn(usize) -> bool) -> usize {
     let (mut base, mut length) = (from, to - from);

@@ -1,62 +1,63 @@
-//! The ordered map of a memtable: versions by key, newest first, filled by many threads at once.
+//! The ordered map of a memtable: versions sorted by key, newest first, inserted by many threads at once.
 //!
-//! It is a B-link tree (Lehman and Yao, 1981) over entries in one region. Every node knows the node
-//! to its right and where that starts, so a node can be split and its parent told afterwards:
-//! whoever comes to a node too far left moves right. A writer locks one node at a time; readers
-//! lock none, they read and check (see [`crate::node`]). Nothing is removed before the whole map.
+//! The map is a B-link tree (Lehman and Yao, 1981) over entries in one region. Every node links to its right
+//! neighbour and knows the entry at which that starts. So a writer can split a node first and insert the new
+//! node into the parent later: a thread that reaches a node too far left follows the links to the right. A
+//! writer locks one node at a time. Readers take no lock; they read a node and then check its version (see
+//! [`crate::node`]). Nothing is removed before the whole map is dropped.
 //!
-//! Invariants: see [`crate::node`]. Entries never move or change, so what a reader was given stays
-//! good as long as it has the map.
+//! Invariants: see [`crate::node`]. Entries never move or change, so a reader may keep a value as long as it
+//! keeps the map.
 //!
-//! Concurrency: any number of readers and writers. A reader waits only while a writer is inside
-//! the very node it reads. Cost: docs/performance.md. An entry takes 16 B of header and its share of a
-//! leaf, 13 B where leaves are full and twice that where they are half full.
+//! Concurrency: any number of readers and writers. A reader waits only while a writer changes the node that
+//! it reads. Cost: see docs/performance.md. An entry takes a header of 16 B and its share of a leaf: 13 B in
+//! full leaves, and twice that in half full ones.
 
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use base::{Account, Result, Trailer};
+use base::{Account, Result, Trailer, broken_invariant, invariant};
 
 use crate::cursor::Cursor;
-use crate::entry::{EntryAt, Position};
-use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, Node, NodeAt, SLOTS, Version};
+use crate::entry::{EntryRef, Position};
+use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, NewNode, Node, NodeRef, SLOTS, Version};
 use crate::region::Region;
 use crate::region_pool::RegionPool;
 use crate::stripe::{STRIPES, own_stripe};
-use crate::sync::Padded;
+use crate::sync::CachePadded;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// More levels than a region full of entries has.
-const LEVELS_MAX: usize = 32;
+/// More levels than the tree of a full region has.
+const LEVELS_MAX: u32 = 32;
 
-/// What an empty map commits: the first leaf and, on every level, the one node that may be less
+/// The bytes that an empty map commits: the first leaf and, for every level, the one node that may be less
 /// than half full.
-const EMPTY_BYTES: u64 = (LEAF_BYTES + LEVELS_MAX * INNER_BYTES) as u64;
+const EMPTY_BYTES: u64 = (LEAF_BYTES + LEVELS_MAX as usize * INNER_BYTES) as u64;
 
-/// The fewest entries, or children, of a node that is not the last of its level.
+/// The fewest entries, or children, of a node that is not the last one of its level.
 const HALF: usize = SLOTS / 2;
 
-/// The most bytes an entry takes beyond its key and value: its header, its part of a leaf that is
-/// half full, and its part of the nodes above, of which each level has `HALF` times fewer.
-const ENTRY_BYTES_MAX: u64 = (EntryAt::OVERHEAD_BYTES
+/// The most bytes of an entry besides its key and value: its header, its share of a half full leaf, and its
+/// share of the inner nodes, of which each level has `HALF` times fewer than the one below.
+const ENTRY_BYTES_MAX: u64 = (EntryRef::OVERHEAD_BYTES
     + LEAF_BYTES.div_ceil(HALF)
     + INNER_BYTES.div_ceil(HALF * (HALF - 1))) as u64;
 
-/// An ordered concurrent map from (key, trailer) to value.
+/// A concurrent ordered map from (key, trailer) to value.
 pub struct OrderedMap {
     region: Region,
     root: AtomicU32,
-    /// The leftmost leaf: splits only make nodes to the right.
-    first_leaf: NodeAt,
-    counts: [Padded<Count>; STRIPES],
+    /// The leftmost leaf. It never changes, because a split adds a node to the right.
+    first_leaf: NodeRef,
+    counts: [CachePadded<Count>; STRIPES],
 }
 
-/// What the threads of one stripe inserted.
+/// The entries and bytes that the threads of one stripe inserted.
 #[derive(Default)]
 struct Count {
     entries: AtomicU64,
@@ -64,16 +65,16 @@ struct Count {
 }
 
 impl OrderedMap {
-    /// An empty map; charges its first 64 KiB.
+    /// An empty map. Charges the first 64 KiB.
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold them.
+    /// `Retry` if the budget has no room for them.
     pub fn new(account: &Account) -> Result<Arc<Self>> {
         Ok(Self::of(Region::new(account, EMPTY_BYTES)?))
     }
 
-    /// As [`OrderedMap::new`], in memory that `pool` keeps, if there is some, and which the pool gets
-    /// back. `likely` is how many bytes the map will probably charge.
+    /// As [`OrderedMap::new`], with memory from `pool` if that has some; the pool gets the memory when the
+    /// map is dropped. `likely` is the number of bytes that the map will probably charge.
     ///
     /// # Errors
     /// As [`OrderedMap::new`].
@@ -87,54 +88,63 @@ impl OrderedMap {
         Arc::new(Self { region, root, first_leaf, counts: Default::default() })
     }
 
-    /// Charges for `entries` inserts of `bytes` of keys and values in all: after it, they cannot
-    /// fail for want of memory. What is charged for inserts that never come stays charged until
-    /// the map is dropped.
+    /// Charges memory for `entries` inserts with `bytes` bytes of keys and values in total, so that they
+    /// cannot fail for lack of memory. Memory of inserts that do not follow stays charged until the map is
+    /// dropped.
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold them; nothing is charged.
+    /// `Retry` if the budget has no room; nothing is charged.
     pub fn reserve(&self, entries: usize, bytes: usize) -> Result<()> {
         self.region.commit(Self::reserved_bytes(entries, bytes))
     }
 
-    /// What [`OrderedMap::reserve`] charges for, bytes.
+    /// The bytes that [`OrderedMap::reserve`] commits.
     #[must_use]
     pub const fn reserved_bytes(entries: usize, bytes: usize) -> u64 {
         ENTRY_BYTES_MAX.saturating_mul(entries as u64).saturating_add(bytes as u64)
     }
 
-    /// Inserts a version. (key, trailer) must be new to the map, and reserved before.
+    /// Inserts a version. The map does not contain (`key`, `trailer`) yet, and the caller reserved the
+    /// memory.
     ///
     /// # Panics
-    /// Where nothing was reserved for it and the map has reached the largest size of all.
+    /// If no memory was reserved for it and the region is full.
     pub fn insert(&self, key: &[u8], trailer: Trailer, value: &[u8]) {
-        let entry = EntryAt::write(&self.region, Position { key, trailer }, value);
+        let entry = EntryRef::write(&self.region, Position { key, trailer }, value);
         let mut pending = self.put(0, entry, None);
         for level in 1.. {
-            let Some((low, right)) = pending else { break };
-            pending = self.put(level, low, Some(right));
+            let Some(right) = pending else { break };
+            invariant!(
+                level < LEVELS_MAX,
+                "an empty map commits memory for every level of its tree"
+            );
+            pending = self.put(level, right.low, Some(right.node));
         }
-        if let Some(Padded(count)) = self.counts.get(own_stripe()) {
-            count.entries.fetch_add(1, Relaxed);
-            count.data_bytes.fetch_add((key.len() + value.len()) as u64, Relaxed);
-        }
+        let count = self.own_count();
+        count.entries.fetch_add(1, Relaxed);
+        count.data_bytes.fetch_add((key.len() + value.len()) as u64, Relaxed);
     }
 
-    /// Puts `entry` (and the node that starts there) into its node of `level`; if that was split,
-    /// returns what the level above must be told.
-    fn put(&self, level: u32, entry: EntryAt, child: Option<NodeAt>) -> Option<(EntryAt, NodeAt)> {
+    #[expect(clippy::indexing_slicing, reason = "a stripe is a remainder modulo the length")]
+    fn own_count(&self) -> &Count {
+        &self.counts[own_stripe()].0
+    }
+
+    /// Inserts `entry`, and the child that starts there, into its node of `level`. If that splits a node
+    /// which is not the root, returns the new node, to be inserted into the level above.
+    fn put(&self, level: u32, entry: EntryRef, child: Option<NodeRef>) -> Option<NewNode> {
         let position = entry.position(&self.region);
         loop {
             let (node, version) = self.descend(position, Bound::Through, level);
             let at = node.search(position, Bound::Through);
-            // Refused where another writer changed the node first: then that one made progress.
+            // Fails if another writer changed the node first, which thereby made progress.
             let Some(lock) = node.try_lock(version) else { continue };
             if !lock.is_full() {
                 lock.insert(at, entry, child);
                 return None;
             }
             let right = lock.split(at, entry, child);
-            // Only whoever has the root locked replaces it.
+            // Only the thread that has the root locked replaces it.
             if self.root.load(Relaxed) == node.at().number() {
                 self.root.store(Node::make_root(node, right).number(), Release);
                 return None;
@@ -143,7 +153,7 @@ impl OrderedMap {
         }
     }
 
-    /// The newest version of `key` whose trailer is at most `at`.
+    /// The newest version of `key` with a trailer of at most `at`.
     #[must_use]
     pub fn get(&self, key: &[u8], at: Trailer) -> Option<(Trailer, &[u8])> {
         let (trailer, entry) = self.find(key, at)?;
@@ -157,61 +167,64 @@ impl OrderedMap {
         Some((trailer, ValueRef { value: NonNull::from(value), _map: Arc::clone(self) }))
     }
 
-    fn find(&self, key: &[u8], at: Trailer) -> Option<(Trailer, EntryAt)> {
+    fn find(&self, key: &[u8], at: Trailer) -> Option<(Trailer, EntryRef)> {
         let position = Position { key, trailer: at };
         loop {
             let (leaf, version) = self.descend(position, Bound::Through, 0);
             let slot = leaf.search(position, Bound::Before);
-            // Past the last slot, the next entry is the one the next leaf starts at.
-            let entry = if slot < leaf.count() { leaf.entry(slot) } else { leaf.high() };
+            // After the last slot, the next entry is the one at which the right neighbour starts.
+            let is_past_last = slot >= leaf.count();
+            let entry = if is_past_last { leaf.high() } else { leaf.entry(slot) };
             if leaf.unchanged(version) {
+                invariant!(is_past_last || entry.is_some(), "a slot below the count is filled");
                 let entry = entry?;
                 let found = entry.position(&self.region);
+                debug_assert!(found >= position, "a get finds no entry before its target");
                 return (found.key == key).then_some((found.trailer, entry));
             }
         }
     }
 
-    /// A cursor, before the first entry.
+    /// A cursor that is not on an entry yet.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> Cursor {
         Cursor::new(Arc::clone(self))
     }
 
-    /// Versions inserted.
+    /// The number of versions inserted.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.counts.iter().map(|Padded(count)| count.entries.load(Relaxed)).sum()
+        self.counts.iter().map(|CachePadded(count)| count.entries.load(Relaxed)).sum()
     }
 
-    /// Whether nothing was inserted.
+    /// Whether no version was inserted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of keys and values inserted.
+    /// The bytes of all keys and values inserted.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
-        self.counts.iter().map(|Padded(count)| count.data_bytes.load(Relaxed)).sum()
+        self.counts.iter().map(|CachePadded(count)| count.data_bytes.load(Relaxed)).sum()
     }
 
-    /// Bytes charged.
+    /// The bytes charged for the map.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.region.charged()
     }
 
-    /// Takes memory before inserts need it, up to `ahead` bytes in front of what is charged and `most`
-    /// in all, where the map is pooled, no longer small, and the budget holds it. It is charged to
-    /// the pool's account. For a task in the background.
-    pub fn warm(&self, ahead: u64, most: u64) {
-        self.region.warm(ahead, most);
+    /// Prefaults memory before inserts need it: up to `ahead` bytes behind the charged ones and up to `most`
+    /// in all, as far as the budget has room. It is charged to the pool's account. Does nothing if the map
+    /// has no pool or has charged less than 2 MiB. For a background task.
+    pub fn prefault(&self, ahead: u64, most: u64) {
+        self.region.prefault(ahead, most);
     }
 
-    /// Gives back what was taken and is not needed yet.
-    pub fn cool(&self) {
-        self.region.cool();
+    /// Gives back prefaulted memory that inserts have not reached.
+    pub fn release_prefaulted(&self) {
+        self.region.release_prefaulted();
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -222,24 +235,31 @@ impl OrderedMap {
         self.first_leaf.get(&self.region)
     }
 
-    /// The topmost node; it may be on its way to being split.
-    pub(crate) fn root(&self) -> Option<Node<'_>> {
-        // Acquire: a new root is whole.
-        Some(NodeAt::of(self.root.load(Acquire))?.get(&self.region))
+    /// The root. Another thread may have split it and not yet replaced it.
+    pub(crate) fn root(&self) -> Node<'_> {
+        // Acquire: the root is complete.
+        match NodeRef::of(self.root.load(Acquire)) {
+            Some(root) => root.get(&self.region),
+            None => {
+                broken_invariant!("a map has a root");
+                self.first_leaf()
+            }
+        }
     }
 
-    /// The node of `level` in which entries end to be passed over by `bound`, and a version at
-    /// which `position` lay within its bounds.
+    /// The node of `level` in which the search for `position` ends, and a version at which `position` lay
+    /// within the node's bounds.
     pub(crate) fn descend(
         &self,
         position: Position<'_>,
         bound: Bound,
         level: u32,
     ) -> (Node<'_>, Version) {
-        let mut node = self.root().unwrap_or(self.first_leaf());
+        let mut node = self.root();
+        debug_assert!(node.level() >= level, "a split of the root adds the level above");
         let mut version = node.begin();
-        // Where the node ends as far as its parent knows; `position` lies before that. Mostly it is
-        // where the node does end, and then no key need be read to know it.
+        // The upper bound of the node according to its parent; `position` is before it. Usually it equals the
+        // node's own upper bound, and then the search need not read that key.
         let mut upper = None;
         loop {
             let high = node.high();
@@ -267,14 +287,14 @@ impl fmt::Debug for OrderedMap {
     }
 }
 
-/// A value of a map, which it keeps alive. No copy; cheap to clone.
+/// A value in a map, not copied. It keeps the map alive; cheap to clone.
 #[derive(Clone)]
 pub struct ValueRef {
     value: NonNull<[u8]>,
     _map: Arc<OrderedMap>,
 }
 
-// SAFETY: the value never changes, and the map, which is `Sync`, is kept alive.
+// SAFETY: the value never changes, and `_map`, which is `Sync`, keeps its memory.
 unsafe impl Send for ValueRef {}
 // SAFETY: as above.
 unsafe impl Sync for ValueRef {}
@@ -283,7 +303,7 @@ impl Deref for ValueRef {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: entries never move or change while the map lives, and `_map` keeps it.
+        // SAFETY: entries never move or change while the map exists, and `_map` keeps it.
         unsafe { self.value.as_ref() }
     }
 }

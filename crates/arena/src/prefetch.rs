@@ -1,12 +1,12 @@
-//! Asking the processor for memory before it is used: a miss costs 30 to 170 ns, several asked
-//! for at once cost little more than one.
+//! Prefetching cache lines. A cache miss costs 30 to 170 ns; several misses at once cost little more than
+//! one.
 
 use std::ptr::NonNull;
 
 /// The size of a cache line, bytes.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Asks for the line at `address`. Only a hint: it reads nothing and cannot fault.
+/// Prefetches the line at `address`. Only a hint: it reads nothing and cannot fault.
 #[inline]
 pub(crate) fn line(address: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -20,7 +20,7 @@ pub(crate) fn line(address: NonNull<u8>) {
     let _ = address;
 }
 
-/// Asks for the line in which byte `at` of `bytes` lies, where there is one: for who reads on towards it.
+/// Prefetches the line of byte `at` of `bytes`. Does nothing if `at` is past the end.
 #[inline]
 pub fn prefetch(bytes: &[u8], at: usize) {
     if let Some(byte) = bytes.get(at) {
@@ -28,17 +28,17 @@ pub fn prefetch(bytes: &[u8], at: usize) {
     }
 }
 
-/// Asks for all lines of `bytes`, for who writes or reads them all soon.
+/// Prefetches all lines of `bytes`.
 #[inline]
 pub fn prefetch_all(bytes: &[u8]) {
     lines(NonNull::from(bytes).cast(), bytes.len());
 }
 
-/// Asks for every line of the `bytes` from `address`.
+/// Prefetches all lines of the `bytes` from `address` on.
 #[inline]
 pub(crate) fn lines(address: NonNull<u8>, bytes: usize) {
     for offset in (0..bytes).step_by(LINE_BYTES) {
-        // A wrapping step: the address is only hinted at.
+        // The address may lie outside the allocation: it is only a hint.
         line(address.map_addr(|at| at.saturating_add(offset)));
     }
 }

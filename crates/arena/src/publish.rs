@@ -1,86 +1,91 @@
-//! The row in which writers publish: batches are applied in any order and become visible in order.
+//! The publish ring: batches are applied in any order and become visible to readers in seqno order.
 //!
-//! A writer that has applied its batch calls [`PublishRing::publish`]; readers take
-//! [`PublishRing::visible`] as their sequence number.
+//! A writer that has applied its batch calls [`PublishRing::publish`]. Readers use [`PublishRing::visible`]
+//! as their read sequence number.
 //!
-//! Invariant I2: the visible seqno only grows, and is always the last seqno of a batch whose whole
-//! row before it is applied. Half of I1: what a writer stored before `publish` is seen by whoever
-//! sees its seqno visible.
+//! Invariant I2: the visible seqno only grows, and is always the last seqno of a batch such that this batch
+//! and all earlier ones are applied. The ring also keeps the second half of I1: a thread that sees a seqno
+//! visible sees all that its writer stored before `publish`.
 //!
-//! Concurrency: a batch's last seqno is stored in the slot of its first, then whoever finds the
-//! slot after the visible seqno filled moves the visible seqno over it. Either the writer at the
-//! head sees the batches behind it, or they see that they are at the head: the stores and loads
-//! involved are `SeqCst`, so both cannot miss. A batch enters the ring when its first seqno lies
-//! within one ring of the visible one, so no two batches in the ring share a slot.
+//! Algorithm: a writer stores its batch's last seqno in the slot of the batch's first seqno. Then any thread
+//! that finds the slot after the visible seqno filled advances the visible seqno over that batch. Either the
+//! writer of the next batch sees the later batches in their slots, or their writers see that the visible
+//! seqno has reached them: all these stores and loads are `SeqCst`, so not both sides can miss. A batch
+//! enters the ring once its first seqno is at most one ring length after the visible seqno, so two batches in
+//! the ring never share a slot.
 //!
-//! Waiting is a short spin, yields ([`base::Backoff`]), then a park on one of several condition variables;
-//! only those who wait for the batches just passed are woken. Cost at the head: two atomic exchanges.
+//! Concurrency: any number of threads. A waiter spins and yields ([`base::Backoff`]), then sleeps on one of
+//! several condition variables; an advance wakes only the waiters of the batches that it passed. Cost for the
+//! next batch in order: two atomic exchanges.
 
 use std::fmt;
 
-use base::Seqno;
+use base::{Seqno, invariant};
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use crate::sync::{Backoff, Condvar, Mutex, Padded, lock};
+use crate::sync::{Backoff, CachePadded, Condvar, Mutex, lock};
 
-/// How far, in seqnos, a batch's first may lie after the visible one.
+/// The number of slots: how many seqnos a batch's first one may lie after the visible one.
 const SLOTS: usize = if cfg!(any(miri, all(test, feature = "shuttle"))) { 8 } else { 4096 };
 
-/// Condition variables; with more waiters than this some are woken in vain.
-const PARKS: usize = 32;
+/// Wait queues of batches. With more waiters than this, some are woken in vain.
+const WAIT_QUEUES: usize = 32;
 
-/// Orders the publication of batches.
+/// Makes batches visible in seqno order.
 pub struct PublishRing {
-    visible: Padded<AtomicU64>,
-    /// Slot `first % SLOTS` holds the last seqno of the batch that starts at `first`, once that is
-    /// applied; anything not above the visible seqno is of a batch passed before.
+    visible: CachePadded<AtomicU64>,
+    /// Slot `first % SLOTS` holds the last seqno of the batch that starts at `first`, once that batch is
+    /// applied. A value up to the visible seqno belongs to a batch that is published already.
     slots: Box<[AtomicU64]>,
-    /// Where the writers of applied batches wait, by first seqno.
-    parks: Box<[Padded<Park>]>,
-    /// Where those wait who watch the visible seqno: writers for their batch to fit in the ring,
-    /// others for a seqno that is not theirs.
-    full: Park,
+    /// Writers of applied batches wait here until their batches are visible, by first seqno.
+    wait_queues: Box<[CachePadded<WaitQueue>]>,
+    /// Woken at every change of the visible seqno: writers wait here until their batch fits in the ring, and
+    /// other threads until a seqno of another writer is visible.
+    advanced: WaitQueue,
 }
 
 impl PublishRing {
-    /// A ring in which everything up to `visible` is published.
+    /// A ring in which all seqnos up to `visible` are published.
     #[must_use]
     pub fn new(visible: Seqno) -> Self {
         Self {
-            visible: Padded(AtomicU64::new(visible.get())),
+            visible: CachePadded(AtomicU64::new(visible.get())),
             slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
-            parks: (0..PARKS).map(|_| Padded::default()).collect(),
-            full: Park::default(),
+            wait_queues: (0..WAIT_QUEUES).map(|_| CachePadded::default()).collect(),
+            advanced: WaitQueue::default(),
         }
     }
 
-    /// The last seqno that readers may use. Whoever reads it sees everything its batch, and every
-    /// batch before it, stored before being published.
+    /// The visible seqno: the largest one that readers may use. A thread that reads it sees all that the
+    /// writers of this batch and of all earlier batches stored before they called `publish`.
     #[must_use]
     pub fn visible(&self) -> Seqno {
         // At least `Acquire`: pairs with the exchange in `advance`.
         Seqno::new(self.visible.0.load(SeqCst))
     }
 
-    /// Publishes the applied batch `[first, first + count)`; returns once it is visible.
+    /// Publishes the applied batch `[first, first + count)`. Returns once it is visible.
     ///
-    /// Each seqno after the one given to [`PublishRing::new`] must be published exactly once, or
-    /// every later writer waits for ever. An empty batch is visible already.
+    /// Each seqno after the one given to [`PublishRing::new`] must be published exactly once; if one is left
+    /// out, every later writer waits forever. An empty batch returns at once.
     pub fn publish(&self, first: Seqno, count: u64) {
         let (Some(before), true) = (first.get().checked_sub(1), count > 0) else { return };
         let last = before + count;
-        self.full.wait(|| self.visible.0.load(SeqCst) + SLOTS as u64 > before);
-        self.slot(first.get()).store(last, SeqCst);
+        invariant!(last <= Seqno::MAX.get(), "a seqno has 56 bits");
+        invariant!(self.visible.0.load(SeqCst) <= before, "a seqno is published once");
+        self.advanced.wait(|| self.visible.0.load(SeqCst) + SLOTS as u64 > before);
+        let earlier = self.slot(first.get()).swap(last, SeqCst);
+        invariant!(earlier <= before, "two batches in the ring never share a slot");
         self.advance();
-        self.park(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
+        self.wait_queue(first.get()).wait(|| self.visible.0.load(SeqCst) >= last);
     }
 
-    /// Returns once `seqno` is visible. It must have been given out.
+    /// Returns once `seqno` is visible. A writer must have it, or this waits forever.
     pub fn wait_until_visible(&self, seqno: Seqno) {
-        self.full.wait(|| self.visible.0.load(SeqCst) >= seqno.get());
+        self.advanced.wait(|| self.visible.0.load(SeqCst) >= seqno.get());
     }
 
-    /// Moves the visible seqno over every applied batch that follows it.
+    /// Advances the visible seqno over every applied batch that follows it.
     fn advance(&self) {
         let mut visible = self.visible.0.load(SeqCst);
         loop {
@@ -89,16 +94,19 @@ impl PublishRing {
             if last < first {
                 return;
             }
-            // Fails where another writer passed this batch: then it goes on from there, and so
-            // does this one, since the other may have looked before this one's store. The slot may
-            // be a later batch's by then, but the visible seqno never comes back.
+            // Fails if another thread advanced over this batch. This thread goes on from there, because the
+            // other one may have read the next slot before this thread stored into it. The slot just read may
+            // hold a later batch by then; the exchange fails, because the visible seqno never repeats.
             match self.visible.0.compare_exchange(visible, last, SeqCst, SeqCst) {
                 Ok(_) => {
-                    self.park(first).wake();
-                    self.full.wake();
+                    self.wait_queue(first).wake();
+                    self.advanced.wake();
                     visible = last;
                 }
-                Err(now) => visible = now,
+                Err(now) => {
+                    invariant!(now > visible, "the visible seqno only grows");
+                    visible = now;
+                }
             }
         }
     }
@@ -109,8 +117,8 @@ impl PublishRing {
     }
 
     #[expect(clippy::indexing_slicing, reason = "a remainder modulo the length")]
-    fn park(&self, first: u64) -> &Park {
-        &self.parks[first as usize % PARKS].0
+    fn wait_queue(&self, first: u64) -> &WaitQueue {
+        &self.wait_queues[first as usize % WAIT_QUEUES].0
     }
 }
 
@@ -120,24 +128,25 @@ impl fmt::Debug for PublishRing {
     }
 }
 
-/// A place to wait for a condition on atomics.
+/// Threads that wait for a condition on atomics.
 #[derive(Default)]
-struct Park {
-    /// Threads parked or about to be. Raised before the last look at the condition, read after the
-    /// condition changes, both `SeqCst`: the waiter sees the change or the waker sees the waiter.
+struct WaitQueue {
+    /// Threads that sleep or are about to. A waiter increments it before its last check of the condition; a
+    /// waker reads it after changing the condition. Both are `SeqCst`, so the waiter sees the change or the
+    /// waker sees the waiter.
     waiting: AtomicU32,
     mutex: Mutex<()>,
     changed: Condvar,
 }
 
-impl Park {
+impl WaitQueue {
     fn wait(&self, ready: impl Fn() -> bool) {
-        let mut patience = Backoff::default();
+        let mut backoff = Backoff::default();
         loop {
             if ready() {
                 return;
             }
-            if !patience.wait() {
+            if !backoff.wait() {
                 break;
             }
         }
@@ -150,10 +159,10 @@ impl Park {
         self.waiting.fetch_sub(1, SeqCst);
     }
 
-    /// Wakes whoever waits, after the condition changed.
+    /// Wakes all waiters. Call it after changing the condition.
     fn wake(&self) {
         if self.waiting.load(SeqCst) > 0 {
-            // Taken and released so that a waiter is either before its look or asleep.
+            // Locked once so that each waiter is either before its check or asleep, and misses no wake-up.
             drop(lock(&self.mutex));
             self.changed.notify_all();
         }

@@ -1,53 +1,48 @@
-//! A region: address space that fills up with memory from its start, and is given back whole.
+//! A region: the memory of one ordered map. Allocations fill it from its start; it is freed as a whole.
 //!
-//! Memory is charged when it is committed (I10), in steps of 64 KiB up to 2 MiB and of 2 MiB after,
-//! and taken when allocations touch it; the region never allocates past what is committed unless a
-//! caller broke its word. Places are numbers of 8-byte units, so that four bytes name any of them.
+//! A region is 16 GiB of address space. [`Region::commit`] charges memory (I10), in steps of 64 KiB up to 2
+//! MiB and of 2 MiB after that; [`Region::alloc`] takes it. Allocations stay within the committed bytes
+//! unless a caller commits too little. Offsets count units of 8 bytes, so that four bytes name any place.
 //!
-//! A region of a [`RegionPool`] begins in the memory of one that is gone, and may be told to take
-//! memory ahead: that part is *warm*, charged too, and can be given back.
+//! A region of a [`RegionPool`] starts with the memory of an earlier one. A background task may *prefault*
+//! memory behind the charged bytes, so that writers do not wait for the kernel; prefaulted memory is charged
+//! to the pool's account and may be given back.
 //!
-//! Concurrency: committing and allocating are one atomic addition each. Nothing is ever freed
-//! before the whole region.
+//! Concurrency: any thread may commit and allocate; each is one atomic addition. Lock order: `prefaulting`,
+//! then `charges`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result};
+use base::{Account, Charge, Error, Result, invariant};
 
 use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::region_pool::{RegionPool, Spare};
+use crate::region_pool::RegionPool;
+use crate::spare_region::SpareRegion;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, Padded, lock};
+use crate::sync::{CachePadded, Mutex, lock};
 
-/// The unit of places, bytes; allocations are aligned to it.
+/// The unit of offsets, bytes; allocations are aligned to it.
 pub(crate) const UNIT_BYTES: usize = 8;
 
-/// The size of a region, bytes of address space: what 31 bits of places reach, far above any
-/// memtable, so that filling one up is not a normal event.
-const REGION_BYTES: usize = if cfg!(miri) { 2 << 20 } else { 16 << 30 };
-
-/// The size below which reserving is not tried again: the address space is as good as full.
-const REGION_BYTES_MIN: usize = 1 << 20;
-
-/// The step in which a small region is charged, bytes.
+/// The step in which the first 2 MiB of a region are charged, bytes.
 const SMALL_STEP_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 64 << 10 };
 
-/// A place in a region, in units from its start. Never 0.
+/// The offset of an allocation from the start of its region, in units. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RegionOffset(u32);
 
 impl RegionOffset {
-    /// The number that is stored; 0 stands for no place.
+    /// The number to store for an offset; 0 for none.
     pub(crate) const fn number(this: Option<Self>) -> u32 {
         match this {
-            Some(place) => place.0,
+            Some(offset) => offset.0,
             None => 0,
         }
     }
 
-    /// The place of a stored number.
+    /// The offset of a stored number.
     pub(crate) const fn of(number: u32) -> Option<Self> {
         if number == 0 { None } else { Some(Self(number)) }
     }
@@ -56,35 +51,32 @@ impl RegionOffset {
 pub(crate) struct Region {
     chunk: Chunk,
     capacity: u64,
-    /// Units allocated. Changed by every allocation, so it has a line of its own.
-    used: Padded<AtomicU64>,
-    /// Bytes that allocations may reach.
-    committed: Padded<AtomicU64>,
-    /// Bytes charged: `committed` rounded up to whole steps.
+    /// Units allocated. Every allocation changes it, so it has its own cache line.
+    used: CachePadded<AtomicU64>,
+    /// Bytes that allocations may use.
+    committed: CachePadded<AtomicU64>,
+    /// Bytes charged: `committed` rounded up to whole steps. Equals `charges.charge`; readable without the
+    /// lock.
     charged: AtomicU64,
-    books: Mutex<Books>,
-    /// Held while memory is taken ahead or that is given back, which writers need not wait for.
-    warming: Mutex<()>,
-    /// Who has the memory next.
+    charges: Mutex<Charges>,
+    /// Held while memory is prefaulted or given back, which takes long; writers do not wait for it.
+    prefaulting: Mutex<()>,
+    /// Gets the memory when the region is dropped.
     pool: Option<Arc<RegionPool>>,
 }
 
-/// What a region charges: the bytes up to `charged`, and behind them those that are warm.
+/// The memory of a region: first the bytes of `charge`, then those of `prefaulted`.
 #[derive(Debug)]
-struct Books {
+struct Charges {
     charge: Charge,
-    /// Memory taken before it is needed, charged to the pool's account.
-    warm: Option<Charge>,
+    /// Memory allocated before it is needed, charged to the pool's account. Empty without a pool.
+    prefaulted: Charge,
 }
 
-impl Books {
-    fn warm_bytes(&self) -> u64 {
-        self.warm.as_ref().map_or(0, Charge::bytes)
-    }
-
-    /// Where memory ends that was taken.
+impl Charges {
+    /// The end of the allocated memory.
     fn end(&self) -> u64 {
-        self.charge.bytes() + self.warm_bytes()
+        self.charge.bytes() + self.prefaulted.bytes()
     }
 }
 
@@ -92,69 +84,49 @@ impl Region {
     /// An empty region with `bytes` committed.
     ///
     /// # Errors
-    /// `Retry` where the budget or the address space does not hold it.
+    /// `Retry` if the budget or the address space has no room.
     pub(crate) fn new(account: &Account, bytes: u64) -> Result<Self> {
-        let (chunk, capacity) = Self::reserve()?;
-        Self::of(chunk, capacity, account, None, None, bytes)
+        Self::of(SpareRegion::reserve(account.empty_charge())?, account, None, bytes)
     }
 
-    /// The address space of a region, and how many bytes it is.
-    ///
-    /// # Errors
-    /// `Retry` where there is none.
-    pub(crate) fn reserve() -> Result<(Chunk, u64)> {
-        let mut capacity = REGION_BYTES;
-        // An operating system that counts address space may refuse the full size.
-        loop {
-            match Chunk::reserve(capacity) {
-                Ok(chunk) => return Ok((chunk, capacity as u64)),
-                Err(error) if capacity <= REGION_BYTES_MIN => return Err(error),
-                Err(_) => capacity /= 2,
-            }
-        }
-    }
-
-    /// As [`Region::new`], in memory that another region had, if there is some, and to be given back
-    /// to `pool`. `likely` is how many bytes it will probably take.
+    /// As [`Region::new`], with memory from `pool` if that has some, and given back to `pool` on drop.
+    /// `likely` is the number of bytes that the region will probably charge.
     pub(crate) fn pooled(
         pool: &Arc<RegionPool>,
         account: &Account,
         likely: u64,
         bytes: u64,
     ) -> Result<Self> {
-        let Some(Spare { chunk, capacity, warm }) = pool.take(likely) else {
-            let mut region = Self::new(account, bytes)?;
-            lock(&region.books).warm = Some(pool.account().empty_charge());
-            region.pool = Some(Arc::clone(pool));
-            return Ok(region);
+        let spare = match pool.take(likely) {
+            Some(spare) => spare,
+            None => SpareRegion::reserve(pool.account().empty_charge())?,
         };
-        Self::of(chunk, capacity, account, Some(warm), Some(Arc::clone(pool)), bytes)
+        Self::of(spare, account, Some(Arc::clone(pool)), bytes)
     }
 
     fn of(
-        chunk: Chunk,
-        capacity: u64,
+        spare: SpareRegion,
         account: &Account,
-        warm: Option<Charge>,
         pool: Option<Arc<RegionPool>>,
         bytes: u64,
     ) -> Result<Self> {
+        let SpareRegion { chunk, capacity, prefaulted } = spare;
         let region = Self {
             chunk,
             capacity,
-            // RegionOffset 0 is no place.
-            used: Padded(AtomicU64::new(1)),
-            committed: Padded(AtomicU64::new(UNIT_BYTES as u64)),
+            // Offset 0 means none.
+            used: CachePadded(AtomicU64::new(1)),
+            committed: CachePadded(AtomicU64::new(UNIT_BYTES as u64)),
             charged: AtomicU64::new(0),
-            books: Mutex::new(Books { charge: account.empty_charge(), warm }),
-            warming: Mutex::new(()),
+            charges: Mutex::new(Charges { charge: account.empty_charge(), prefaulted }),
+            prefaulting: Mutex::new(()),
             pool,
         };
         region.commit(bytes)?;
         Ok(region)
     }
 
-    /// Bytes charged for what was committed.
+    /// Bytes charged for committed bytes.
     pub(crate) fn charged(&self) -> u64 {
         self.charged.load(Relaxed)
     }
@@ -162,7 +134,7 @@ impl Region {
     /// Charges for `bytes` more, so that allocating them cannot fail.
     ///
     /// # Errors
-    /// `Retry` where the budget or the region does not hold them; nothing is committed.
+    /// `Retry` if the budget or the region has no room; nothing is committed.
     pub(crate) fn commit(&self, bytes: u64) -> Result<()> {
         let committed = self.committed.0.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if committed <= self.charged() {
@@ -173,6 +145,7 @@ impl Region {
         })
     }
 
+    /// Charges at least the first `bytes` of the region.
     #[cold]
     fn charge_to(&self, bytes: u64) -> Result<()> {
         let step = if bytes > CHUNK_BYTES as u64 { CHUNK_BYTES as u64 } else { SMALL_STEP_BYTES };
@@ -182,15 +155,15 @@ impl Region {
                 .got(bytes));
         }
         let rounded = bytes.next_multiple_of(step);
-        let mut books = lock(&self.books);
-        if let Some(more @ 1..) = rounded.checked_sub(books.charge.bytes()) {
-            // What is warm changes from one account to the other.
-            let (end, warm) = (books.end(), books.warm_bytes());
-            if let Some(charge) = &mut books.warm {
-                charge.shrink_to(warm.saturating_sub(more));
-            }
-            if let Err(error) = books.charge.grow(more) {
-                self.discard_warm(&mut books, end);
+        let mut charges = lock(&self.charges);
+        let charged = charges.charge.bytes();
+        invariant!(charged == self.charged(), "a region's charge changes under its lock");
+        if let Some(more @ 1..) = rounded.checked_sub(charged) {
+            // Prefaulted bytes move from the pool's account to the region's.
+            let (end, prefaulted) = (charges.end(), charges.prefaulted.bytes());
+            charges.prefaulted.shrink_to(prefaulted.saturating_sub(more));
+            if let Err(error) = charges.charge.grow(more) {
+                self.discard_prefaulted(&mut charges, end);
                 return Err(error);
             }
             self.charged.store(rounded, Relaxed);
@@ -198,102 +171,112 @@ impl Region {
         Ok(())
     }
 
-    /// Takes memory before it is needed, up to `ahead` bytes in front of what is charged and up to
-    /// `most` bytes in all, as far as the budget holds it. For a task in the background: taking a
-    /// huge page is 0.1 ms of a good day, and tens of milliseconds where the kernel, or the host of
-    /// a virtual machine, has to find one.
-    pub(crate) fn warm(&self, ahead: u64, most: u64) {
-        let Ok(_warming) = self.warming.try_lock() else { return };
-        let step = CHUNK_BYTES as u64;
-        loop {
-            let from = {
-                let mut books = lock(&self.books);
-                let (charged, from) = (books.charge.bytes(), books.end());
-                // The first pages are small ones; what is small may stay so.
-                let to = charged.saturating_add(ahead).min(most).min(self.capacity);
-                if charged < step || from.saturating_add(step) > to {
-                    return;
-                }
-                if !books.warm.as_mut().is_some_and(|warm| warm.try_grow(step)) {
-                    return;
-                }
-                from
-            };
-            // Without the lock: a writer that gets there meanwhile takes the page itself.
+    /// Allocates memory before it is needed: up to `ahead` bytes behind the charged bytes and up to `most`
+    /// bytes in all, as far as the budget has room. Does nothing without a pool, or before the first 2 MiB
+    /// are charged.
+    ///
+    /// For a background task: a huge page usually takes 0.1 ms, and tens of milliseconds if the kernel or the
+    /// host of a virtual machine must find one first.
+    pub(crate) fn prefault(&self, ahead: u64, most: u64) {
+        let Ok(_prefaulting) = self.prefaulting.try_lock() else { return };
+        while let Some(from) = self.charge_prefaulted(ahead, most) {
+            // Without `charges`: a writer that reaches this memory meanwhile makes the kernel allocate it.
             self.chunk.populate(from as usize, CHUNK_BYTES);
-            let mut books = lock(&self.books);
-            if books.end() < from + step {
-                // Given up meanwhile, before it was there (I10).
-                self.discard_warm(&mut books, from + step);
+            let end = from + CHUNK_BYTES as u64;
+            let mut charges = lock(&self.charges);
+            if charges.end() < end {
+                // `charge_to` gave the charge up before the memory was there (I10).
+                self.discard_prefaulted(&mut charges, end);
                 return;
             }
         }
     }
 
-    /// Gives memory back that was taken before it was needed.
-    pub(crate) fn cool(&self) {
-        let Ok(_warming) = self.warming.try_lock() else { return };
-        let mut books = lock(&self.books);
-        let end = books.end();
-        if books.warm_bytes() > 0 {
-            self.discard_warm(&mut books, end);
+    /// Charges the next chunk to prefault to the pool's account. Returns its offset, or `None` if there is
+    /// none.
+    fn charge_prefaulted(&self, ahead: u64, most: u64) -> Option<u64> {
+        self.pool.as_ref()?;
+        let step = CHUNK_BYTES as u64;
+        let mut charges = lock(&self.charges);
+        let (charged, from) = (charges.charge.bytes(), charges.end());
+        let to = charged.saturating_add(ahead).min(most).min(self.capacity);
+        // The first 2 MiB consist of small pages, and most regions that small stay small.
+        let fits = charged >= step && from.saturating_add(step) <= to;
+        (fits && charges.prefaulted.try_grow(step)).then_some(from)
+    }
+
+    /// Gives back the prefaulted memory.
+    pub(crate) fn release_prefaulted(&self) {
+        let Ok(_prefaulting) = self.prefaulting.try_lock() else { return };
+        let mut charges = lock(&self.charges);
+        let end = charges.end();
+        if charges.prefaulted.bytes() > 0 {
+            self.discard_prefaulted(&mut charges, end);
         }
     }
 
-    /// Gives back what is behind the charged bytes, up to `end`, and charges it no more.
-    fn discard_warm(&self, books: &mut Books, end: u64) {
-        // Where a caller committed too little, allocations reach farther than the charge. One that is
-        // under way waits for the books before it uses its place.
+    /// Gives back the memory from the end of the charged bytes up to `end`, and its charge.
+    fn discard_prefaulted(&self, charges: &mut Charges, end: u64) {
+        invariant!(end <= self.capacity, "a region's memory lies within its address space");
+        // If a caller committed too little, allocations go beyond the charge. A concurrent allocation of that
+        // kind waits for `charges` before it uses its memory.
         let used = self.used.0.load(Relaxed) * UNIT_BYTES as u64;
-        let from = books.charge.bytes().max(used.next_multiple_of(PAGE_BYTES as u64));
+        let from = charges.charge.bytes().max(used.next_multiple_of(PAGE_BYTES as u64));
         self.chunk.discard_within(from as usize, end.saturating_sub(from) as usize);
-        if let Some(warm) = &mut books.warm {
-            warm.shrink_to(0);
-        }
+        charges.prefaulted.shrink_to(0);
     }
 
-    /// Allocates `bytes`, aligned to a unit. The memory is the caller's alone, and holds anything.
+    /// Allocates `bytes`, aligned to a unit. The memory belongs to the caller alone; its content is
+    /// arbitrary.
     ///
     /// # Panics
-    /// Where nothing was committed for it and the region is full.
+    /// If nothing was committed for it and the region is full.
     pub(crate) fn alloc(&self, bytes: usize) -> RegionOffset {
         let units = bytes.div_ceil(UNIT_BYTES) as u64;
-        let place = self.used.0.fetch_add(units, Relaxed);
-        let end = (place + units) * UNIT_BYTES as u64;
+        let offset = self.used.0.fetch_add(units, Relaxed);
+        let end = (offset + units) * UNIT_BYTES as u64;
         if end > self.charged() {
             assert!(end <= self.capacity, "memory is committed before it is allocated");
-            // The caller committed too little. The memory is there, so only the books are wrong:
-            // they are put right where the budget has room.
+            // The caller committed too little. The memory exists, only its charge is missing: charge it now
+            // if the budget has room.
             let _ = self.charge_to(end);
         }
-        RegionOffset(place as u32)
+        RegionOffset(offset as u32)
     }
 
-    /// Allocates `bytes` at a multiple of `align`; commit `align` more bytes for it.
+    /// Allocates `bytes` at a multiple of `align`, a power of two of at least a unit. Commit `align` bytes
+    /// more for it.
     pub(crate) fn alloc_aligned(&self, bytes: usize, align: usize) -> RegionOffset {
-        let RegionOffset(place) = self.alloc(bytes + align - UNIT_BYTES);
-        RegionOffset(place.next_multiple_of((align / UNIT_BYTES) as u32))
+        debug_assert!(align.is_power_of_two() && align >= UNIT_BYTES, "units divide alignments");
+        let RegionOffset(offset) = self.alloc(bytes + align - UNIT_BYTES);
+        RegionOffset(offset.next_multiple_of((align / UNIT_BYTES) as u32))
     }
 
-    /// The address of an allocated place, valid as long as the region.
+    /// The address of an allocation, valid as long as the region.
     #[inline]
-    pub(crate) fn address(&self, RegionOffset(place): RegionOffset) -> NonNull<u8> {
-        // SAFETY: a place is only made by `alloc`, which keeps it within the chunk.
-        unsafe { self.chunk.start().add(place as usize * UNIT_BYTES) }
+    pub(crate) fn address(&self, RegionOffset(offset): RegionOffset) -> NonNull<u8> {
+        debug_assert!(
+            (offset as usize * UNIT_BYTES) < self.capacity as usize,
+            "an offset belongs to the region that allocated it"
+        );
+        // SAFETY: only `alloc` makes offsets, and keeps them within the chunk.
+        unsafe { self.chunk.start().add(offset as usize * UNIT_BYTES) }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         let Some(pool) = self.pool.take() else { return };
-        let chunk = std::mem::replace(&mut self.chunk, Chunk::none());
-        let mut books = lock(&self.books);
-        let Some(mut warm) = books.warm.take() else { return };
-        // From one account to the other; where another takes it first, the memory goes.
-        let charged = books.charge.bytes();
-        books.charge.shrink_to(0);
-        if warm.try_grow(charged) {
-            pool.keep(Spare { chunk, capacity: self.capacity, warm });
+        let chunk = std::mem::replace(&mut self.chunk, Chunk::empty());
+        let mut charges = lock(&self.charges);
+        let mut prefaulted =
+            std::mem::replace(&mut charges.prefaulted, pool.account().empty_charge());
+        // The bytes move to the pool's account. If another thread charges them in between, the memory is
+        // freed.
+        let charged = charges.charge.bytes();
+        charges.charge.shrink_to(0);
+        if prefaulted.try_grow(charged) {
+            pool.keep(SpareRegion { chunk, capacity: self.capacity, prefaulted });
         }
     }
 }

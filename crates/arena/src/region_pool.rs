@@ -1,82 +1,72 @@
-//! Memory of regions that are gone, kept for the next ones.
+//! The region pool: keeps the memory of dropped regions for the next ones.
 //!
-//! A store seals a memtable, flushes it and fills the next: the same memory, again and again. Given
-//! back and taken anew, every huge page of it is zeroed by the kernel (0.1 ms), and where the kernel
-//! takes another one than it was given, a virtual machine's host may have to find it first: 5 ms, at
-//! worst 45 ms, were measured for pages that the guest had never used (docs/performance.md). Writers
-//! would wait for that.
+//! A store seals a memtable, flushes it and fills the next one, so it needs the same memory again and again.
+//! If the memory went back to the operating system in between, the kernel would zero each huge page anew (0.1
+//! ms). If the kernel then picks another page, the host of a virtual machine may have to find that first:
+//! pages that the guest had never used took 5 ms, at worst 45 ms (docs/performance.md). Writers would wait.
 //!
-//! Invariants: what is kept is charged (I10), is at most `bytes_max`, and goes when others need the
-//! memory, or when it was not asked for during [`LOOKS_MAX`] looks. What a region is given holds
-//! what the last one wrote: nobody reads a place of a region before writing it.
+//! Invariants: kept memory is charged (I10) and is at most `bytes_max`, rounded up to 2 MiB. It is given back
+//! when others need it, and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from
+//! the pool contains the bytes of the last one: no code reads an offset of a region before it writes there.
+//!
+//! Concurrency: any thread; one short lock. Cost: a take or keep sorts the kept regions, which are few.
 
 use std::sync::Arc;
 
-use base::{Account, Charge, Reclaim};
+use base::{Account, Reclaim, invariant};
 
-use crate::chunk::{CHUNK_BYTES, Chunk};
-use crate::region::Region;
+use crate::chunk::CHUNK_BYTES;
+use crate::spare_region::SpareRegion;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 
-/// Looks between which nothing is asked for, after which nothing is kept.
-const LOOKS_MAX: u32 = 50;
+/// Consecutive idle checks without a request after which the pool gives back everything.
+const IDLE_CHECKS_MAX: u32 = 50;
 
-/// Memory of a region that is gone: the first `warm` bytes of the chunk were taken.
-pub(crate) struct Spare {
-    pub(crate) chunk: Chunk,
-    pub(crate) capacity: u64,
-    pub(crate) warm: Charge,
-}
-
-impl Spare {
-    /// Gives back what is behind the first `bytes`, whole chunks.
-    fn trim(&mut self, bytes: u64) {
-        let (keep, end) = (bytes.next_multiple_of(CHUNK_BYTES as u64), self.warm.bytes());
-        if let Some(less @ 1..) = end.checked_sub(keep) {
-            self.chunk.discard_within(keep as usize, less as usize);
-            self.warm.shrink_to(keep);
-        }
-    }
-}
-
-/// Keeps memory for the regions to come. Shared by the memtables of all stores of a process.
+/// Keeps memory for future regions. The memtables of all stores of a process share it.
 pub struct RegionPool {
     account: Account,
-    spares: Mutex<Vec<Spare>>,
+    /// Spare regions, the largest last.
+    spares: Mutex<Vec<SpareRegion>>,
     bytes_max: AtomicU64,
-    /// Whether nothing was left when something was asked for last. Only a hint: `Relaxed`.
-    is_wanting: AtomicBool,
-    /// Looks since something was asked for. Only a number: `Relaxed`.
-    looks: AtomicU32,
+    /// Whether the last request left no spare region. Only a hint, so `Relaxed`.
+    was_emptied: AtomicBool,
+    /// Idle checks since the last request. Only a counter, so `Relaxed`.
+    idle_checks: AtomicU32,
 }
 
 impl RegionPool {
-    /// An empty pool, which charges what it keeps to `account` and keeps at most `bytes_max`.
+    /// An empty pool that keeps at most `bytes_max` bytes and charges them to `account`.
     #[must_use]
     pub fn new(account: Account, bytes_max: u64) -> Arc<Self> {
-        let (bytes_max, looks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
-        let is_wanting = AtomicBool::new(false);
-        Arc::new(Self { account, spares: Mutex::new(Vec::new()), bytes_max, is_wanting, looks })
+        let (bytes_max, idle_checks) = (AtomicU64::new(bytes_max), AtomicU32::new(0));
+        let was_emptied = AtomicBool::new(false);
+        Arc::new(Self {
+            account,
+            spares: Mutex::new(Vec::new()),
+            bytes_max,
+            was_emptied,
+            idle_checks,
+        })
     }
 
-    /// Bytes kept, and those that living regions took ahead.
+    /// Bytes kept, and bytes that regions of this pool have prefaulted.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.account.used()
     }
 
-    /// Keeps at most `bytes` from now on.
+    /// Changes the most bytes kept, and gives back the excess.
     pub fn set_bytes_max(&self, bytes: u64) {
         self.bytes_max.store(bytes, Relaxed);
         self.fit(&mut lock(&self.spares));
     }
 
-    /// To be called now and then while nobody writes: what was not asked for in a while is given
-    /// back. Whether there is none left.
-    pub fn look(&self) -> bool {
-        let looks = self.looks.fetch_add(1, Relaxed).saturating_add(1);
-        if looks < LOOKS_MAX {
+    /// An idle check, to be called from time to time while there are no writes. Gives back all kept memory if
+    /// no region asked for memory during the last 50 checks. Returns whether it did.
+    pub fn release_when_idle(&self) -> bool {
+        let idle_checks = self.idle_checks.fetch_add(1, Relaxed).saturating_add(1);
+        if idle_checks < IDLE_CHECKS_MAX {
             return false;
         }
         lock(&self.spares).clear();
@@ -87,15 +77,16 @@ impl RegionPool {
         &self.account
     }
 
-    /// Memory for a region that will take `likely` bytes: no more of it than that.
-    pub(crate) fn take(&self, likely: u64) -> Option<Spare> {
-        self.looks.store(0, Relaxed);
+    /// The largest spare region, cut to the `likely` size of the new region; `None` if there is none, or if
+    /// `likely` is less than a chunk.
+    pub(crate) fn take(&self, likely: u64) -> Option<SpareRegion> {
+        self.idle_checks.store(0, Relaxed);
         if likely < CHUNK_BYTES as u64 {
             return None;
         }
         let mut spares = lock(&self.spares);
         let spare = spares.pop();
-        self.is_wanting.store(spares.is_empty(), Relaxed);
+        self.was_emptied.store(spares.is_empty(), Relaxed);
         drop(spares);
         spare.map(|mut spare| {
             spare.trim(likely);
@@ -103,41 +94,44 @@ impl RegionPool {
         })
     }
 
-    /// Has the beginning of a region there where the last one was taken, as far as the budget holds it.
-    /// For a task in the background: taking address space waits for every thread of the process that
-    /// has a page fault.
+    /// Makes a spare region with its first chunk prefaulted, if the last request left none and the budget has
+    /// room. For a background task: reserving address space waits for all threads of the process that are in
+    /// a page fault.
     pub fn prepare(&self) {
         const BYTES: u64 = CHUNK_BYTES as u64;
-        if !self.is_wanting.swap(false, Relaxed)
+        if !self.was_emptied.swap(false, Relaxed)
             || self.bytes_max.load(Relaxed) < BYTES
             || !lock(&self.spares).is_empty()
         {
             return;
         }
-        let mut warm = self.account.empty_charge();
-        if !warm.try_grow(BYTES) {
-            return;
-        }
-        let Ok((chunk, capacity)) = Region::reserve() else { return };
-        chunk.populate(0, CHUNK_BYTES);
-        self.keep(Spare { chunk, capacity, warm });
+        let Some(charge) = self.account.try_charge(BYTES) else { return };
+        // Without address space there is no spare region: the next region reports the error.
+        let Ok(spare) = SpareRegion::reserve(charge) else { return };
+        spare.chunk.populate(0, CHUNK_BYTES);
+        self.keep(spare);
     }
 
-    pub(crate) fn keep(&self, spare: Spare) {
-        if spare.warm.bytes() < CHUNK_BYTES as u64 {
+    /// Keeps a spare region, if it has a whole chunk of memory.
+    pub(crate) fn keep(&self, spare: SpareRegion) {
+        if spare.bytes() < CHUNK_BYTES as u64 {
             return;
         }
         let mut spares = lock(&self.spares);
         spares.push(spare);
-        // The largest is asked for first.
-        spares.sort_by_key(|spare| spare.warm.bytes());
+        spares.sort_by_key(SpareRegion::bytes);
         self.fit(&mut spares);
     }
 
-    /// Has the smallest go until the rest is few enough, and one fewer if that is too much.
-    fn fit(&self, spares: &mut Vec<Spare>) {
+    /// Frees the smallest spare regions until the rest fits into `bytes_max`; trims the last one if that
+    /// alone is too large.
+    fn fit(&self, spares: &mut Vec<SpareRegion>) {
         let most = self.bytes_max.load(Relaxed);
-        let bytes = |spares: &[Spare]| spares.iter().map(|spare| spare.warm.bytes()).sum::<u64>();
+        invariant!(
+            spares.is_sorted_by_key(SpareRegion::bytes),
+            "the smallest spare region is first"
+        );
+        let bytes = |spares: &[SpareRegion]| spares.iter().map(SpareRegion::bytes).sum::<u64>();
         while spares.len() > 1 && bytes(spares) > most {
             spares.remove(0);
         }
@@ -145,18 +139,22 @@ impl RegionPool {
             spare.trim(most);
             most > 0
         });
+        invariant!(
+            bytes(spares) <= most.next_multiple_of(CHUNK_BYTES as u64),
+            "a pool keeps at most bytes_max"
+        );
     }
 }
 
 impl Reclaim for RegionPool {
     fn reclaim(&self, bytes: u64) -> u64 {
-        // Whoever holds the lock may be the one who asks.
+        // The charging thread itself may hold the lock.
         let Ok(mut spares) = self.spares.try_lock() else { return 0 };
         let mut came_back = 0;
         while came_back < bytes
             && let Some(spare) = spares.pop()
         {
-            came_back += spare.warm.bytes();
+            came_back += spare.bytes();
         }
         came_back
     }

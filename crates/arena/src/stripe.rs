@@ -1,9 +1,9 @@
-//! Which of several equal things a thread uses, so that threads seldom meet.
+//! Stripes: structures with several equal parts, of which each thread uses its own to avoid contention.
 
-/// How many; more threads than this share.
+/// The number of stripes. With more threads, some share a stripe.
 pub(crate) const STRIPES: usize = 8;
 
-/// The stripe of the calling thread: the same each time, dealt out in turn.
+/// The stripe of the calling thread, the same at every call. Threads get stripes in turn.
 pub(crate) fn own_stripe() -> usize {
     base::thread_number() % STRIPES
 }

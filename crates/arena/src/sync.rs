@@ -1,7 +1,7 @@
-//! The synchronisation words of this crate, from `std` or from shuttle.
+//! Atomics, locks and yields of this crate, from `std` or from shuttle.
 //!
-//! Tests built with the feature `shuttle` run the same code on shuttle's scheduler, which picks
-//! every interleaving. Everything else runs on `std`. Whatever threads share goes through here.
+//! Tests with the feature `shuttle` run on shuttle's scheduler, which picks every interleaving. All other
+//! builds use `std`. Every access to memory that threads share must use these types.
 
 use std::sync::PoisonError;
 
@@ -23,7 +23,7 @@ pub(crate) use shuttle::{
     thread::yield_now,
 };
 
-/// As [`base::Backoff`], over shuttle's scheduler: a look again, then sleep.
+/// As [`base::Backoff`], on shuttle's scheduler: the first wait yields, the second says to sleep.
 #[cfg(all(test, feature = "shuttle"))]
 #[derive(Default)]
 pub(crate) struct Backoff(bool);
@@ -36,23 +36,23 @@ impl Backoff {
     }
 }
 
-/// Locks; a panic elsewhere does not poison, since no critical section here can panic half-way.
+/// Locks `mutex`, and ignores poisoning: no critical section of this crate panics with the data half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value alone on its cache line, so that writers of its neighbours do not slow its readers.
+/// A value with its own cache line, so that writes to its neighbours do not slow its readers.
 #[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
-/// Runs `test` under many random interleavings, some with few, well-placed switches.
+/// Runs `test` under `runs` random interleavings, then under `runs` with few preemptions (PCT).
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) fn explore(runs: usize, test: impl Fn() + Send + Sync + Clone + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
     let mut config = shuttle::Config::new();
-    // A chunk's headers pass over the stack, and shuttle's atomics are large.
+    // The headers of a chunk are built on the stack, and shuttle's atomics are large.
     config.stack_size = 1 << 20;
     shuttle::Runner::new(RandomScheduler::new(runs), config.clone()).run(test.clone());
     shuttle::Runner::new(PctScheduler::new(3, runs), config).run(test);

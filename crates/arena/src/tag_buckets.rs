@@ -1,45 +1,49 @@
-//! Buckets of tags: a hash index from keys that lie elsewhere to their places, whose readers take
-//! no lock and whose changes tell late writers that they are late.
+//! Tag buckets: a hash index from keys, which are stored elsewhere, to positions. Readers take no lock.
 //!
-//! A bucket is one cache line: a version and [`SLOTS`] slots, each a place, a tag of the hash and a
-//! heat. The version is a sequence lock: odd while the bucket is changed, another even number after
-//! each change. A reader looks at what the slots name and counts it for nothing unless the version
-//! stayed ([`TagBuckets::find`]); what lies at a place may only be overwritten once no slot names it.
-//! The version is also the bucket's *generation*: who made something out of data that it read after
-//! it took [`TagBuckets::bucket`] inserts it only if nothing changed since
-//! ([`TagBuckets::insert`]), and who changes the data says so by [`TagBuckets::forget`]. What is forgotten
-//! is *stale*: no reader finds it, but its slot and heat stay, until it is renewed ([`TagBuckets::renew`]),
-//! another entry takes the slot, or it is removed. A stale entry may also stand for one that there was
-//! none of yet ([`TagBuckets::expect`]): whoever has it to give can tell that it is wanted.
+//! A bucket is one cache line: a version and [`SLOTS`] slots. A slot holds the position of an entry, a *tag*
+//! (bits of the key's hash) and a heat. The version is a sequence lock: odd while a writer changes the
+//! bucket, and a new even number after each change. A reader inspects the data at the positions whose tags
+//! match, and discards the result if the version changed meanwhile ([`TagBuckets::find`]). The data at a
+//! position may be overwritten only after no slot refers to it.
 //!
-//! Buckets are as many as entries need: one is split in two at a time (linear hashing: Litwin, 1980),
-//! under its own lock. A full bucket loses its coldest entry to a new one. Bits of the hash above the
-//! least number of buckets are the tag, so a split needs no key.
+//! The version also detects late inserts. A thread that computes an entry from other data takes
+//! [`TagBuckets::bucket`] before it reads that data; [`TagBuckets::insert`] refuses if the bucket has changed
+//! since. A writer that changes the data calls [`TagBuckets::invalidate`], which changes the version and
+//! makes the key's entry *stale*: no reader finds it, but its slot and heat stay. A stale entry ends when it
+//! is renewed ([`TagBuckets::renew`]), when another entry takes its slot, or when it is removed. A stale
+//! entry may also be a *miss note*, which has no position ([`TagBuckets::note_miss`]): it tells a later
+//! writer of the key that readers want it.
 //!
-//! Concurrency: `find` is loads alone, and one compare-exchange where an entry gets warmer; the
-//! rest locks one bucket for some stores. Memory is charged in steps before it is used (I10).
-//! Cost: a cache line for 2.5 entries. Buckets that are not split yet have up to twice as many as
-//! those that are, and one entry in a hundred finds its bucket full.
+//! The number of buckets follows the number of entries: [`TagBuckets::grow`] splits one bucket at a time
+//! (linear hashing: Litwin, 1980), under that bucket's lock. The tag contains the bits of the hash that a
+//! split needs. An insert into a full bucket replaces its coldest entry.
+//!
+//! Concurrency: `find` only loads, plus one compare-exchange if it raises a heat; all other operations lock
+//! one bucket for a few stores. Memory is charged in steps before it is used (I10). Cost: a cache line for
+//! 2.5 entries at the target load. Buckets that are not split yet have up to twice the load of the others,
+//! and one insert in a hundred finds its bucket full.
 
 mod slot;
-mod waiting;
+mod stale;
 
-use base::{Account, Charge, Result};
+use base::{Account, Charge, Result, invariant};
 
 use slot::Slot;
 pub use slot::{Awaited, Heat, Position, TagEntry};
 
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, fence};
-use crate::sync::{Mutex, Padded, lock, spin_loop, yield_now};
+use crate::sync::{CachePadded, Mutex, lock, spin_loop, yield_now};
 use crate::words::{WORD_BYTES, Words};
 
-/// Entries of a bucket, and the words of a bucket: its version and they.
+/// Slots of a bucket.
 const SLOTS: usize = 7;
+
+/// Words of a bucket: its version and its slots.
 const BUCKET_WORDS: usize = SLOTS + 1;
 
-/// The least number of buckets, as a power of two; its bits of a hash are in no tag. Few under Miri, to which
-/// each look into one is one at all.
+/// Log2 of the smallest number of buckets. The tag omits that many low bits of the hash. Few under Miri, for
+/// which a reference to one bucket is one to all.
 const LEVEL_MIN: u32 = match (cfg!(all(test, feature = "shuttle")), cfg!(miri)) {
     (true, _) => 0,
     (false, true) => 4,
@@ -47,59 +51,64 @@ const LEVEL_MIN: u32 = match (cfg!(all(test, feature = "shuttle")), cfg!(miri)) 
 };
 const BUCKETS_MIN: usize = 1 << LEVEL_MIN;
 
-/// The most buckets: beyond it a tag would not tell how to split them.
+/// The most buckets: with more, a tag would lack the bit of the hash that a split needs.
 const BUCKETS_MAX: usize = 1 << 30;
 
-/// There are buckets enough for this many entries each, times two.
+// Under shuttle the index stays small.
+const _: () = assert!(
+    BUCKETS_MAX.ilog2() <= LEVEL_MIN + slot::TAG_BITS || cfg!(all(test, feature = "shuttle"))
+);
+
+/// Twice the entries for each bucket above which the index grows.
 const HALF_LOAD: usize = 5;
 
-/// Buckets charged at a time.
+/// The number of buckets that are charged at once.
 const STEP: usize = BUCKETS_MIN;
 
-/// Looks of a reader at a bucket that keeps changing before it goes without.
+/// Tries of a reader on a bucket that keeps changing; then it finds nothing.
 const TRIES: usize = 4;
 
-/// Looks at a locked bucket before the core is given away.
+/// Checks of a locked bucket before the thread yields its core.
 const SPINS: u32 = 64;
 
-/// An index of tags. Shared by any number of threads.
+/// A hash index of tags. Any number of threads share it.
 pub struct TagBuckets {
     words: Words,
-    /// How many buckets there are. Changed under the lock of the bucket that is split.
+    /// The number of buckets. Changed under the lock of the bucket that is split.
     count: AtomicUsize,
-    /// Entries that are found, about.
-    len: Padded<AtomicU64>,
-    /// Stale ones, about.
-    stale: Padded<AtomicU64>,
-    /// One bucket is split at a time.
+    /// Valid entries, approximately.
+    len: CachePadded<AtomicU64>,
+    /// Stale entries and miss notes, approximately.
+    stale: CachePadded<AtomicU64>,
+    /// Charge of the buckets. Locked during a split: one at a time.
     growth: Mutex<Charge>,
     buckets_max: usize,
 }
 
-/// A bucket at one moment.
+/// A bucket and its version at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     number: usize,
     version: u64,
 }
 
-/// What [`TagBuckets::remove`] removed.
+/// The kind of entry that [`TagBuckets::remove`] removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// There was none.
+    /// There was no entry at the position.
     Nothing,
-    /// One that was forgotten.
+    /// A stale entry.
     Stale,
-    /// One that would have been found; its bucket from then on.
+    /// A valid entry. Holds the bucket with its version after the removal.
     Entry(Bucket),
 }
 
-/// The tag of a hash: the bits above those that name one of the least buckets.
+/// The tag of a hash: bits above those that select one of the [`BUCKETS_MIN`] first buckets.
 const fn tag_of(hash: u64) -> u64 {
     slot::tag_of(hash, LEVEL_MIN)
 }
 
-/// A bucket locked for changes; `version` is the even one from before.
+/// A locked bucket; `version` is the even one before the lock. Dropping it unlocks the bucket.
 struct Locked<'a> {
     words: &'a [AtomicU64],
     version: u64,
@@ -123,10 +132,10 @@ impl Drop for Locked<'_> {
 }
 
 impl TagBuckets {
-    /// An empty index of at most about `entries_max` entries.
+    /// An empty index for up to about `entries_max` entries.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for the least number of buckets, or no address space.
+    /// `Retry` if the budget or the address space has no room for the smallest number of buckets.
     pub fn new(account: &Account, entries_max: usize) -> Result<Self> {
         let buckets_max = (entries_max.saturating_mul(2) / HALF_LOAD)
             .next_multiple_of(STEP)
@@ -137,43 +146,45 @@ impl TagBuckets {
         Ok(Self {
             words,
             count: AtomicUsize::new(BUCKETS_MIN),
-            len: Padded::default(),
-            stale: Padded::default(),
+            len: CachePadded::default(),
+            stale: CachePadded::default(),
             growth: Mutex::new(charge),
             buckets_max,
         })
     }
 
-    /// Entries that are found, about: other threads are adding and removing some.
+    /// The number of valid entries; approximate while other threads change entries.
     #[must_use]
     pub fn len(&self) -> usize {
         (self.len.0.load(Relaxed) as i64).max(0) as usize
     }
 
-    /// Stale entries, about.
+    /// The number of stale entries and miss notes; approximate as [`TagBuckets::len`].
     #[must_use]
     pub fn stale_len(&self) -> usize {
         (self.stale.0.load(Relaxed) as i64).max(0) as usize
     }
 
-    /// Whether none is found, about.
+    /// Whether there is no valid entry; approximate as [`TagBuckets::len`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory it takes, bytes.
+    /// The bytes charged for the index.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         lock(&self.growth).bytes()
     }
 
-    /// The bucket that `hash` is in while there are `count`.
+    /// The number of the bucket of `hash` if there are `count` buckets.
     #[inline]
     fn number_in(hash: u64, count: usize) -> usize {
         let level = 1usize << count.ilog2();
         let number = hash as usize & (2 * level - 1);
-        if number < count { number } else { number & (level - 1) }
+        let number = if number < count { number } else { number & (level - 1) };
+        debug_assert!(number < count, "a hash selects an existing bucket");
+        number
     }
 
     #[inline]
@@ -183,43 +194,44 @@ impl TagBuckets {
 
     #[inline]
     fn words_of(&self, number: usize) -> &[AtomicU64] {
+        debug_assert!(number < self.buckets_max, "every bucket lies within the address space");
         self.words.get(number * BUCKET_WORDS, BUCKET_WORDS)
     }
 
-    /// Asks the processor for the bucket of `hash`.
+    /// Prefetches the bucket of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.words.prefetch(self.number(hash) * BUCKET_WORDS);
     }
 
-    /// Shows `ask` the places of entries whose tag is that of `hash`: a hint, for who will look for one
-    /// soon.
+    /// Calls `visit` with the positions of the valid entries with the tag of `hash`. Only a hint, for
+    /// prefetching.
     #[inline]
-    pub fn places(&self, hash: u64, ask: impl FnMut(Position)) {
+    pub fn positions(&self, hash: u64, visit: impl FnMut(Position)) {
         let tag = tag_of(hash);
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let slots = slots.map(|word| Slot(word.load(Relaxed)));
-        slots.filter_map(|slot| slot.found_by(tag)).for_each(ask);
+        slots.filter_map(|slot| slot.valid_position(tag)).for_each(visit);
     }
 
-    /// The bucket of `hash` now: to be taken before the data is read that an insert is made of.
-    /// `None` while it is changed.
+    /// The bucket of `hash` with its current version. Take it before reading the data from which an entry to
+    /// insert is computed. `None` while a writer changes the bucket.
     #[inline]
     #[must_use]
     pub fn bucket(&self, hash: u64) -> Option<Bucket> {
         let number = self.number(hash);
         let version = self.words_of(number).first()?.load(Acquire);
-        (version.is_multiple_of(2)).then_some(Bucket { number, version })
+        version.is_multiple_of(2).then_some(Bucket { number, version })
     }
 
-    /// Has `look` look at the places of entries whose tag is that of `hash`, until it finds what it
-    /// looks for; an entry that is found gets warmer.
+    /// Calls `read` with the positions of valid entries with the tag of `hash` until it returns a value,
+    /// returns that value, and raises the entry's heat.
     ///
-    /// What lies at a place may be anything, and may change while it is looked at: `look` must
-    /// tell by its key, take any bytes, and may be called again. What it found counts only where
-    /// this returns it.
+    /// The data at a position may be arbitrary bytes, and may change while `read` reads it. So `read` must
+    /// accept any bytes, must compare the key, and may be called again for the same position. Only a value
+    /// that `find` returns is valid.
     #[inline]
-    pub fn find<T>(&self, hash: u64, mut look: impl FnMut(Position) -> Option<T>) -> Option<T> {
+    pub fn find<T>(&self, hash: u64, mut read: impl FnMut(Position) -> Option<T>) -> Option<T> {
         let tag = tag_of(hash);
         for _ in 0..TRIES {
             let (version, slots) = self.words_of(self.number(hash)).split_first()?;
@@ -231,24 +243,24 @@ impl TagBuckets {
             let mut found = None;
             for word in slots {
                 let slot = Slot(word.load(Relaxed));
-                let Some(place) = slot.found_by(tag) else { continue };
-                if let Some(what) = look(place) {
-                    found = Some((what, word, slot));
+                let Some(position) = slot.valid_position(tag) else { continue };
+                if let Some(value) = read(position) {
+                    found = Some((value, word, slot));
                     break;
                 }
             }
-            // Pairs with the fence of `lock`: who saw a byte that was written after a change also
-            // sees the version of that change.
+            // Pairs with the fence in `lock`: a reader that saw a byte written after a change of the bucket
+            // also sees the version of that change.
             fence(Acquire);
             if version.load(Relaxed) != before {
                 continue;
             }
-            let (what, word, slot) = found?;
+            let (value, word, slot) = found?;
             if let Some(warmer) = slot.warmer() {
-                // Where the slot changed meanwhile there is nothing to warm.
+                // Fails if the slot changed meanwhile: then there is no heat to raise.
                 let _ = word.compare_exchange(slot.0, warmer.0, Relaxed, Relaxed);
             }
-            return Some(what);
+            return Some(value);
         }
         None
     }
@@ -263,8 +275,8 @@ impl TagBuckets {
             if seen.is_multiple_of(2)
                 && version.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed).is_ok()
             {
-                // The odd version is there before anything that is changed under it, and before
-                // what is written where it removes an entry.
+                // Orders the odd version before the changes of the slots, and before later stores at
+                // positions that these changes free.
                 fence(Release);
                 return Some(Locked { words, version: seen, changed: false });
             }
@@ -278,35 +290,36 @@ impl TagBuckets {
         loop {
             let number = self.number(hash);
             let locked = self.lock(number)?;
-            // A bucket is split under its own lock: it is the right one for as long as this is.
+            // A bucket is split under its own lock, so from here on `number` stays the bucket of `hash`.
             if self.number(hash) == number {
                 return Some(locked);
             }
         }
     }
 
-    /// Inserts the entry at `place`, where nothing changed in its bucket since `bucket` was taken;
-    /// whether it did. An entry of the same tag gives way, and in a full bucket the coldest one.
+    /// Inserts the entry at `position` if its bucket has not changed since `bucket` was taken. Returns
+    /// whether it did. It replaces an entry with the same tag, or else, in a full bucket, a miss note or the
+    /// coldest entry.
     ///
-    /// What lies at `place` was written by this thread, and is not written again while it is in.
-    pub fn insert(&self, hash: u64, bucket: Bucket, place: Position, heat: Heat) -> bool {
+    /// This thread wrote the data at `position`, and nobody overwrites it while a slot refers to it.
+    pub fn insert(&self, hash: u64, bucket: Bucket, position: Position, heat: Heat) -> bool {
         let Some(mut locked) = self.lock_unchanged(hash, bucket) else { return false };
         let words = locked.words;
         let tag = tag_of(hash);
         let rank = |word: &AtomicU64| {
             let slot = Slot(word.load(Relaxed));
-            match slot.place() {
+            match slot.position() {
                 Some(_) if slot.tag() == tag => 0,
                 None => 1,
-                Some(_) if slot.is_expected() => 2,
+                Some(_) if slot.is_miss_note() => 2,
                 Some(_) => 3 + slot.heat(),
             }
         };
         let Some(word) = words.iter().skip(1).min_by_key(|word| rank(word)) else { return false };
         let old = Slot(word.load(Relaxed));
-        locked.set(word, Slot::new(place, tag, heat).0);
+        locked.set(word, Slot::new(position, tag, heat).0);
         drop(locked);
-        if old.place().is_none() || old.is_stale() {
+        if old.position().is_none() || old.is_stale() {
             self.len.0.fetch_add(1, Relaxed);
         }
         if old.is_stale() {
@@ -315,8 +328,12 @@ impl TagBuckets {
         true
     }
 
-    /// Locks the bucket of `hash`, where nothing changed in it since `bucket` was taken.
+    /// Locks `bucket` if it has not changed since it was taken and still is the bucket of `hash`.
     fn lock_unchanged(&self, hash: u64, bucket: Bucket) -> Option<Locked<'_>> {
+        debug_assert!(
+            bucket.version.is_multiple_of(2),
+            "a bucket is taken while nobody changes it"
+        );
         let words = self.words_of(bucket.number);
         let version = words.first()?;
         version.compare_exchange(bucket.version, bucket.version + 1, Acquire, Relaxed).ok()?;
@@ -325,22 +342,22 @@ impl TagBuckets {
         (self.number(hash) == bucket.number).then_some(locked)
     }
 
-    /// Has what has the tag of `hash` be found no more, and has every insert refused whose bucket was
-    /// taken before; how many entries became stale.
+    /// Makes the valid entries with the tag of `hash` stale, and makes every insert fail for which
+    /// [`TagBuckets::bucket`] was called before. Returns the number of entries that became stale.
     ///
-    /// Whoever changes the data says so before readers can see the change, and after readers that
-    /// take their bucket from then on can find out that it is there.
-    pub fn forget(&self, hash: u64) -> usize {
+    /// A writer that changes the data of a key calls this after its change can be detected by a thread that
+    /// takes the bucket, and before readers use the changed data.
+    pub fn invalidate(&self, hash: u64) -> usize {
         let tag = tag_of(hash);
-        let is_it = |word: &AtomicU64| Slot(word.load(Relaxed)).found_by(tag).is_some();
+        let matches = |word: &AtomicU64| Slot(word.load(Relaxed)).valid_position(tag).is_some();
         loop {
             let number = self.number(hash);
             let Some((version, slots)) = self.words_of(number).split_first() else { return 0 };
             let before = version.load(Acquire);
-            if !before.is_multiple_of(2) || slots.iter().any(is_it) {
+            if !before.is_multiple_of(2) || slots.iter().any(matches) {
                 break;
             }
-            // Nothing to forget: another version is all that it takes.
+            // No entry to make stale: changing the version is enough.
             let bumped = version.compare_exchange(before, before + 2, AcqRel, Relaxed).is_ok();
             if bumped && self.number(hash) == number {
                 return 0;
@@ -348,29 +365,29 @@ impl TagBuckets {
         }
         let Some(mut locked) = self.lock_of(hash) else { return 0 };
         locked.changed = true;
-        let mut gone = 0;
-        for word in locked.words.iter().skip(1).filter(|word| is_it(word)) {
+        let mut invalidated = 0;
+        for word in locked.words.iter().skip(1).filter(|word| matches(word)) {
             word.store(Slot(word.load(Relaxed)).stale().0, Relaxed);
-            gone += 1;
+            invalidated += 1;
         }
         drop(locked);
-        self.len.0.fetch_sub(gone as u64, Relaxed);
-        self.stale.0.fetch_add(gone as u64, Relaxed);
-        gone
+        self.len.0.fetch_sub(invalidated, Relaxed);
+        self.stale.0.fetch_add(invalidated, Relaxed);
+        invalidated as usize
     }
 
-    /// The entry at `place`; `None` where there is none.
+    /// The entry at `position`, valid or stale.
     #[must_use]
-    pub fn entry(&self, hash: u64, place: Position) -> Option<TagEntry> {
+    pub fn entry(&self, hash: u64, position: Position) -> Option<TagEntry> {
         let slots = self.words_of(self.number(hash)).iter().skip(1);
         let mut slots = slots.map(|word| Slot(word.load(Relaxed)));
-        let slot = slots.find(|slot| slot.place() == Some(place))?;
+        let slot = slots.find(|slot| slot.position() == Some(position))?;
         Some(TagEntry { heat: slot.heat(), is_stale: slot.is_stale() })
     }
 
-    /// Moves the entry at `from` to `to`, stale or not; whether there was one. From then on no reader counts
-    /// what it sees at `from`.
-    pub fn replace(&self, hash: u64, from: Position, (to, heat): (Position, Heat)) -> bool {
+    /// Moves the entry at `from`, valid or stale, to `to`. Returns false if there is none. After this call no
+    /// reader returns data that it reads at `from`.
+    pub fn replace(&self, hash: u64, from: Position, to: Position, heat: Heat) -> bool {
         let Some((mut locked, word)) = self.lock_entry(hash, from) else { return false };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
         let new = Slot::new(to, tag_of(hash), heat);
@@ -378,7 +395,7 @@ impl TagBuckets {
         true
     }
 
-    /// Removes the entry at `from`. From then on no reader counts what it sees there.
+    /// Removes the entry at `from`. After this call no reader returns data that it reads there.
     pub fn remove(&self, hash: u64, from: Position) -> Removed {
         let Some((mut locked, word)) = self.lock_entry(hash, from) else { return Removed::Nothing };
         let is_stale = Slot(word.load(Relaxed)).is_stale();
@@ -390,22 +407,21 @@ impl TagBuckets {
         if is_stale { Removed::Stale } else { Removed::Entry(after) }
     }
 
-    /// Whether nothing changed in the bucket of `hash` since it was `bucket`.
+    /// Whether the bucket of `hash` has not changed since `bucket` was taken.
     #[must_use]
     pub fn is_unchanged(&self, hash: u64, bucket: Bucket) -> bool {
         self.bucket(hash) == Some(bucket)
     }
 
-    /// Locks the bucket of the entry at `place`; none where there is none.
-    fn lock_entry(&self, hash: u64, place: Position) -> Option<(Locked<'_>, &AtomicU64)> {
+    /// Locks the bucket of the entry at `position`; `None` if there is no such entry.
+    fn lock_entry(&self, hash: u64, position: Position) -> Option<(Locked<'_>, &AtomicU64)> {
         let locked = self.lock_of(hash)?;
-        let is_it = |word: &&AtomicU64| Slot(word.load(Relaxed)).place() == Some(place);
-        let word = locked.words.iter().skip(1).find(is_it)?;
+        let matches = |word: &&AtomicU64| Slot(word.load(Relaxed)).position() == Some(position);
+        let word = locked.words.iter().skip(1).find(matches)?;
         Some((locked, word))
     }
 
-    /// Splits a bucket or two where there are more entries than buckets are for, and memory for
-    /// more of them.
+    /// Splits up to two buckets if the load is above the target, as far as the budget has room.
     pub fn grow(&self) {
         for _ in 0..2 {
             let count = self.count.load(Relaxed);
@@ -425,14 +441,20 @@ impl TagBuckets {
         {
             return;
         }
+        invariant!(
+            bytes_of(count + 1) <= charge.bytes(),
+            "a bucket is charged before it is used (I10)"
+        );
         let level = count.ilog2();
         let Some(mut old) = self.lock(count & !(1 << level)) else { return };
         let Some(mut new) = self.lock(count) else { return };
-        // The bit of the hash that tells the two apart, where the tag has it.
+        // The bit of the hash by which the two buckets differ, as a bit of the tag.
         let bit = 1u64 << (level - LEVEL_MIN);
+        let is_empty = new.words.iter().skip(1).all(|word| word.load(Relaxed) == 0);
+        invariant!(is_empty, "a new bucket is empty");
         for (from, to) in old.words.iter().zip(new.words).skip(1) {
             let slot = Slot(from.load(Relaxed));
-            if slot.place().is_some() && slot.tag() & bit != 0 {
+            if slot.position().is_some() && slot.tag() & bit != 0 {
                 new.set(to, slot.0);
                 old.set(from, 0);
             }
@@ -441,7 +463,7 @@ impl TagBuckets {
     }
 }
 
-/// What `buckets` take, bytes.
+/// The bytes of `buckets` buckets.
 const fn bytes_of(buckets: usize) -> u64 {
     (buckets * BUCKET_WORDS * WORD_BYTES) as u64
 }

@@ -1,10 +1,10 @@
-//! Address space read and written a word at a time by any number of threads.
+//! An array of words in reserved address space, which any number of threads read and write.
 //!
-//! What lies here may be overwritten while it is read: whoever reads checks afterwards, by a count
-//! of changes kept elsewhere, whether what it saw was whole ([`crate::TagBuckets`]). So every access
-//! is a relaxed atomic one, and none is ever out of place: the address space stays for as long as
-//! the [`Words`] do. Memory comes when a word is touched and goes by [`Words::discard`], a chunk of
-//! 2 MiB at a time; what went reads as zeros. The owner charges it before it touches it (I10).
+//! Words may be overwritten while they are read. So every access is a relaxed atomic one, and a reader checks
+//! afterwards, by a version kept elsewhere ([`crate::TagBuckets`]), whether the words that it saw belong
+//! together. Every access is valid, because the address space stays reserved as long as the [`Words`] exist.
+//! Memory is allocated when a word is touched, and given back by [`Words::discard`] in chunks of 2 MiB;
+//! discarded words read as zeros. The owner charges memory before it touches it (I10).
 
 use base::{Error, Result};
 
@@ -14,19 +14,19 @@ use crate::sync::atomic::AtomicU64;
 /// The size of a word, bytes.
 pub const WORD_BYTES: usize = size_of::<u64>();
 
-/// The words of a chunk.
+/// The number of words in a chunk.
 pub const CHUNK_WORDS: usize = if SMALL { 64 } else { CHUNK_BYTES / WORD_BYTES };
 
-/// Under test schedulers a chunk is small, so that all of it is used.
+/// Under Miri and shuttle a chunk is small, so that tests use all of it.
 const SMALL: bool = cfg!(any(miri, all(test, feature = "shuttle")));
 
-/// The words of a cache line.
+/// The number of words in a cache line.
 const LINE_WORDS: usize = 8;
 
-/// The least address space worth having, words: a chunk.
+/// The smallest reservation, words: one chunk.
 const WORDS_MIN: usize = CHUNK_WORDS;
 
-/// Words in one piece of address space, zero at first.
+/// Words in one piece of address space, initially zero.
 pub struct Words {
     #[cfg(not(any(miri, all(test, feature = "shuttle"))))]
     memory: crate::chunk::Chunk,
@@ -36,11 +36,11 @@ pub struct Words {
 }
 
 impl Words {
-    /// Address space for `words` words, rounded up to whole chunks, or for half as many, and so on,
-    /// where the process may not have that much. It takes no memory before it is touched.
+    /// Reserves address space for `words` words, rounded up to whole chunks. If the process may not have that
+    /// much, reserves half of it, and so on. It uses no memory before a word is touched.
     ///
     /// # Errors
-    /// `Retry` where there is not even a chunk of it.
+    /// `Retry` if the process may not even reserve one chunk.
     pub fn reserve(words: usize) -> Result<Self> {
         let mut len = words.max(WORDS_MIN).next_multiple_of(CHUNK_WORDS);
         loop {
@@ -65,13 +65,13 @@ impl Words {
         Ok(Self { memory: (0..len).map(|_| AtomicU64::new(0)).collect(), len })
     }
 
-    /// How many there are.
+    /// The number of words.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none; there always are.
+    /// Whether there are no words; always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -82,15 +82,15 @@ impl Words {
         #[cfg(not(any(miri, all(test, feature = "shuttle"))))]
         {
             let start = self.memory.start().cast::<AtomicU64>();
-            // SAFETY: the mapping is `len` words long, aligned to a chunk, zeroed by the operating
-            // system and valid for as long as `self`; it is only ever accessed as atomic words.
+            // SAFETY: the mapping has `len` words, is aligned to a chunk, zeroed by the operating system and
+            // valid as long as `self`. It is accessed only as atomic words.
             unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
         }
         #[cfg(any(miri, all(test, feature = "shuttle")))]
         &self.memory
     }
 
-    /// The `count` words from `at` on; fewer where they end before.
+    /// The `count` words from `at` on; fewer at the end of the array.
     #[inline]
     #[must_use]
     pub fn get(&self, at: usize, count: usize) -> &[AtomicU64] {
@@ -99,7 +99,7 @@ impl Words {
         self.all().get(start..end).unwrap_or_default()
     }
 
-    /// Asks the processor for the cache line of word `at`.
+    /// Prefetches the cache line of word `at`.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         if let Some(word) = self.all().get(at) {
@@ -107,7 +107,7 @@ impl Words {
         }
     }
 
-    /// Asks the processor for every cache line of the `count` words from `at` on but the first.
+    /// Prefetches all cache lines but the first of the `count` words from `at` on.
     #[inline]
     pub fn prefetch_lines(&self, at: usize, count: usize) {
         for line in self.get(at, count).chunks(LINE_WORDS).skip(1) {
@@ -115,8 +115,8 @@ impl Words {
         }
     }
 
-    /// Gives the memory of chunk number `chunk` back to the operating system: to every thread it is
-    /// as if zeros were stored in its words, one by one.
+    /// Gives the memory of chunk number `chunk` back to the operating system. To other threads this looks as
+    /// if zeros were stored in its words, one by one.
     pub fn discard(&self, chunk: usize) {
         let from = chunk.saturating_mul(CHUNK_WORDS);
         #[cfg(not(any(miri, all(test, feature = "shuttle"))))]
@@ -140,7 +140,7 @@ mod tests {
     use crate::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn words_are_zero_until_written_and_after_their_chunk_went() {
+    fn words_are_zero_until_written_and_after_their_chunk_is_discarded() {
         let words = Words::reserve(3 * CHUNK_WORDS - 1).unwrap();
         assert_eq!(words.len(), 3 * CHUNK_WORDS);
         let edge = words.get(CHUNK_WORDS - 1, 2);
@@ -157,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri fills all that is asked for, for minutes")]
-    fn more_than_there_is_becomes_less() {
+    #[cfg_attr(miri, ignore = "Miri fills the whole reservation, which takes minutes")]
+    fn reserve_halves_a_request_that_is_too_large() {
         let words = Words::reserve(usize::MAX / 16).unwrap();
         assert!(words.len() >= CHUNK_WORDS);
     }

@@ -1,36 +1,38 @@
-//! Memory accounts: a component's share of a [`crate::Budget`], and charges that give back on
-//! drop.
+//! Memory accounts: each component charges its memory to an [`Account`] of a [`crate::Budget`].
 //!
-//! Invariant I10: memory is charged before it is taken. A charge that would pass the budget's
-//! limit after everybody was asked to give back, or the account's own cap, is refused with `Retry`
-//! and takes nothing.
+//! A [`Charge`] is memory reserved in an account; dropping it gives the bytes back.
+//!
+//! Invariant I10: memory is charged before it is allocated. A charge that exceeds the budget's limit, after
+//! reclaimers were asked, or the account's own cap, is refused with `Retry` and charges nothing.
+//!
+//! Concurrency: any thread may charge; an account has no lock. Cost: three atomic operations a charge.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use crate::budget::BudgetState;
-use crate::{AccountUsage, Budget, Error, Result, format_bytes};
+use crate::{AccountUsage, Budget, Error, Result, format_bytes, invariant};
 
-/// One component's share of the budget. Shared; cheap to clone.
+/// The memory of one component, a part of a budget. Shared; cheap to clone.
 #[derive(Clone)]
 pub struct Account(Arc<AccountState>);
 
 pub(crate) struct AccountState {
     name: &'static str,
-    /// Takes only what nobody needs.
-    spare: bool,
+    /// Whether this is a spare account, which charges only memory that no other account needs.
+    is_spare: bool,
     used: AtomicU64,
     peak: AtomicU64,
     cap: AtomicU64,
-    // Weak: the budget lists its accounts. A budget that is gone bounds nothing any more.
+    /// Weak, because the budget lists its accounts. A dropped budget limits nothing any more.
     budget: Weak<BudgetState>,
 }
 
 impl AccountState {
-    pub(crate) fn new(name: &'static str, spare: bool, budget: Weak<BudgetState>) -> Self {
+    pub(crate) fn new(name: &'static str, is_spare: bool, budget: Weak<BudgetState>) -> Self {
         let (used, peak, cap) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { name, spare, used, peak, cap, budget }
+        Self { name, is_spare, used, peak, cap, budget }
     }
 }
 
@@ -39,7 +41,7 @@ impl Account {
         Self(Arc::new(state))
     }
 
-    /// An account of a budget of its own without a limit; for tools and tests.
+    /// An account of its own budget, which has no limit; for tools and tests.
     #[must_use]
     pub fn unlimited(name: &'static str) -> Self {
         Budget::new(u64::MAX).account(name)
@@ -51,19 +53,19 @@ impl Account {
         self.0.name
     }
 
-    /// Charged now, bytes.
+    /// Bytes charged now.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.0.used.load(Relaxed)
     }
 
-    /// The most ever charged at once, bytes.
+    /// The most bytes ever charged at once.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.0.peak.load(Relaxed)
     }
 
-    /// The most it may charge, bytes; what is above it already stays charged.
+    /// Sets the most bytes that the account may charge. Bytes already charged above it stay charged.
     pub fn set_cap(&self, bytes: u64) {
         self.0.cap.store(bytes, Relaxed);
     }
@@ -73,48 +75,49 @@ impl Account {
         AccountUsage { name: self.0.name, used: self.used(), peak: self.peak(), cap }
     }
 
-    /// Charges `bytes`, given back when the charge is dropped. Where the budget has less left,
-    /// others are asked to give back what they can do without.
+    /// Charges `bytes` until the charge is dropped. If the budget has too little left, it first asks
+    /// reclaimers to give memory back.
     ///
     /// # Errors
-    /// `Retry` where the budget or the account's cap has less left all the same; nothing is
+    /// `Retry` if the account's cap, or the budget after reclaiming, leaves less than `bytes`; nothing is
     /// charged.
     pub fn charge(&self, bytes: u64) -> Result<Charge> {
-        self.take(bytes)?;
+        self.reserve(bytes)?;
         Ok(Charge { account: self.clone(), bytes })
     }
 
-    /// A charge of nothing, to be grown.
+    /// A charge of 0 bytes, to be grown.
     #[must_use]
     pub fn empty_charge(&self) -> Charge {
         Charge { account: self.clone(), bytes: 0 }
     }
 
-    /// As [`Account::charge`], for what can also do without: a refusal costs nothing but the
-    /// looking, and counts as none.
+    /// As [`Account::charge`], for callers that can do without the memory: a refusal builds no error and is
+    /// not counted in [`crate::BudgetUsage::refused`].
     #[must_use]
     pub fn try_charge(&self, bytes: u64) -> Option<Charge> {
-        let taken = self.take_cap(bytes) && self.take_budget(bytes);
-        taken.then(|| Charge { account: self.clone(), bytes })
+        let reserved = self.reserve_in_cap(bytes) && self.reserve_in_budget(bytes);
+        reserved.then(|| Charge { account: self.clone(), bytes })
     }
 
-    /// Whether a charge of `bytes` would have room now, nobody being asked to give back.
+    /// Whether a charge of `bytes` fits now without asking reclaimers.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         if self.used().saturating_add(bytes) > self.0.cap.load(Relaxed) {
             return false;
         }
-        self.0.budget.upgrade().is_none_or(|budget| match self.0.spare {
-            true => budget.is_spare(bytes),
-            false => budget.is_free(bytes),
+        self.0.budget.upgrade().is_none_or(|budget| match self.0.is_spare {
+            true => budget.has_spare_room(bytes),
+            false => budget.has_room(bytes),
         })
     }
 
-    fn take(&self, bytes: u64) -> Result<()> {
-        if !self.take_cap(bytes) {
+    /// Counts `bytes` in the account and in the budget, or in neither.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        if !self.reserve_in_cap(bytes) {
             return Err(self.refuse(bytes, self.0.cap.load(Relaxed), self.used()));
         }
-        if !self.take_budget(bytes) {
+        if !self.reserve_in_budget(bytes) {
             let budget = self.0.budget.upgrade();
             let (limit, used) = budget.map_or((0, 0), |budget| (budget.limit(), budget.used()));
             return Err(self.refuse(bytes, limit, used));
@@ -124,43 +127,49 @@ impl Account {
 
     fn refuse(&self, bytes: u64, limit: u64, used: u64) -> Error {
         if let Some(budget) = self.0.budget.upgrade() {
-            budget.refused();
+            budget.count_refusal();
         }
         Error::retry(format!("memory for {}", self.0.name))
             .expected(format_args!("at most {}", format_bytes(limit)))
             .got(format_args!(
-                "{} in use and {} asked for",
+                "{} in use and {} more requested",
                 format_bytes(used),
                 format_bytes(bytes)
             ))
     }
 
-    /// Takes `bytes` of the account's own part.
-    fn take_cap(&self, bytes: u64) -> bool {
+    /// Counts `bytes` in the account if its cap allows them.
+    fn reserve_in_cap(&self, bytes: u64) -> bool {
         let cap = self.0.cap.load(Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
         self.0.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Takes `bytes`, which the account counts already, of the budget; where it has none left, the
-    /// account counts them no more.
-    fn take_budget(&self, bytes: u64) -> bool {
-        let taken = self.0.budget.upgrade().is_none_or(|budget| match self.0.spare {
-            true => budget.take_spare(bytes),
-            false => budget.take_needed(bytes),
+    /// Counts `bytes`, which the account counts already, in the budget. If the budget refuses them, removes
+    /// them from the account again.
+    fn reserve_in_budget(&self, bytes: u64) -> bool {
+        let reserved = self.0.budget.upgrade().is_none_or(|budget| match self.0.is_spare {
+            true => budget.reserve_spare(bytes),
+            false => budget.reserve_needed(bytes),
         });
-        match taken {
-            true => self.0.peak.fetch_max(self.used(), Relaxed),
-            false => self.0.used.fetch_sub(bytes, Relaxed),
-        };
-        taken
+        if reserved {
+            self.0.peak.fetch_max(self.used(), Relaxed);
+        } else {
+            self.remove(bytes);
+        }
+        reserved
     }
 
     fn give_back(&self, bytes: u64) {
-        self.0.used.fetch_sub(bytes, Relaxed);
+        self.remove(bytes);
         if let Some(budget) = self.0.budget.upgrade() {
-            budget.give_back(bytes, self.0.spare);
+            budget.give_back(bytes, self.0.is_spare);
         }
+    }
+
+    fn remove(&self, bytes: u64) {
+        let before = self.0.used.fetch_sub(bytes, Relaxed);
+        invariant!(before >= bytes, "an account gives back no more than it charged");
     }
 }
 
@@ -184,27 +193,27 @@ impl Charge {
         self.bytes
     }
 
-    /// Charges `more` bytes on top.
+    /// Charges `more` bytes in addition.
     ///
     /// # Errors
     /// As [`Account::charge`]; the charge stays as it was.
     pub fn grow(&mut self, more: u64) -> Result<()> {
-        self.account.take(more)?;
+        self.account.reserve(more)?;
         self.bytes += more;
         Ok(())
     }
 
-    /// As [`Charge::grow`], for what can also do without; whether there was room.
+    /// As [`Charge::grow`], for callers that can do without the memory. Returns whether the charge grew.
     pub fn try_grow(&mut self, more: u64) -> bool {
-        let taken = self.account.take_cap(more) && self.account.take_budget(more);
-        self.bytes += if taken { more } else { 0 };
-        taken
+        let reserved = self.account.reserve_in_cap(more) && self.account.reserve_in_budget(more);
+        self.bytes += if reserved { more } else { 0 };
+        reserved
     }
 
-    /// Gives back all but `bytes`; no effect where no more is charged.
+    /// Gives back all but `bytes`. Does nothing if the charge is not greater.
     pub fn shrink_to(&mut self, bytes: u64) {
-        if let Some(less) = self.bytes.checked_sub(bytes) {
-            self.account.give_back(less);
+        if let Some(excess) = self.bytes.checked_sub(bytes) {
+            self.account.give_back(excess);
             self.bytes = bytes;
         }
     }

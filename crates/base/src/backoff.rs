@@ -1,33 +1,35 @@
-//! How long a thread looks again before it sleeps.
+//! Backoff: a thread that waits for another one spins, then yields its core, then sleeps.
 //!
-//! What writers wait for in one another takes about a microsecond; to sleep and be woken takes both sides far
-//! longer, and whoever is behind them waits too. So a waiter spins for a moment, then gives its core
-//! away and looks again, as long as cores come back at once: then nobody else wants them. Where they do not,
-//! or it takes long, it is time to sleep.
+//! Writers wait for one another for about a microsecond. Sleeping and being woken costs both threads far
+//! more, and the threads queued behind them wait too. So a waiter first spins for a microsecond or two, then
+//! yields its core between checks. It goes on while each yield returns at once, because then no other thread
+//! wants the core. It stops, and the caller sleeps, after several slow yields or after 100 us.
+//!
+//! Reads the machine's clock directly and not [`crate::Clock`]: only real time tells whether a core is busy.
 
 use std::hint::spin_loop;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// Looks before the core is given away: a microsecond or two.
+/// Checks before the first yield; they take a microsecond or two.
 const SPINS: u32 = 50;
-/// A core that comes back later was wanted by another.
-const SLOW: Duration = Duration::from_micros(5);
-/// So often, and this one should not ask for it again.
-const SLOW_MAX: u32 = 3;
-/// The longest that cores are held by looking.
-const MOST: Duration = Duration::from_micros(100);
+/// A yield that takes longer than this gave the core to another thread.
+const SLOW_YIELD: Duration = Duration::from_micros(5);
+/// Slow yields after which the waiter sleeps.
+const SLOW_YIELDS_MAX: u32 = 3;
+/// The longest time from the first yield until the waiter sleeps.
+const YIELDING_MAX: Duration = Duration::from_micros(100);
 
-/// One wait for what is likely to be there soon. Call [`Backoff::wait`] between two looks.
+/// One wait for a condition that probably holds soon. Call [`Backoff::wait`] between two checks.
 #[derive(Debug, Default)]
 pub struct Backoff {
     spins: u32,
-    slow: u32,
-    since: Option<Instant>,
+    slow_yields: u32,
+    first_yield: Option<Instant>,
 }
 
 impl Backoff {
-    /// Waits for a moment. False once it is time to sleep until woken.
+    /// Spins or yields once. False means that the caller should sleep until it is woken.
     #[inline]
     pub fn wait(&mut self) -> bool {
         if self.spins < SPINS {
@@ -35,17 +37,17 @@ impl Backoff {
             spin_loop();
             return true;
         }
-        self.give_way()
+        self.yield_core()
     }
 
     #[cold]
-    fn give_way(&mut self) -> bool {
+    fn yield_core(&mut self) -> bool {
         let before = Instant::now();
-        let since = *self.since.get_or_insert(before);
+        let first_yield = *self.first_yield.get_or_insert(before);
         yield_now();
         let after = Instant::now();
-        self.slow += u32::from(after - before > SLOW);
-        self.slow < SLOW_MAX && after - since < MOST
+        self.slow_yields += u32::from(after - before > SLOW_YIELD);
+        self.slow_yields < SLOW_YIELDS_MAX && after - first_yield < YIELDING_MAX
     }
 }
 
@@ -54,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends() {
-        let mut patience = Backoff::default();
-        let looks = (0..10_000_000).take_while(|_| patience.wait()).count();
-        assert!((SPINS as usize..10_000_000).contains(&looks), "{looks} looks");
-        assert!(!patience.wait(), "and stays at its end");
+    fn backoff_stops_spinning_within_a_bound() {
+        let mut backoff = Backoff::default();
+        let waits = (0..10_000_000).take_while(|_| backoff.wait()).count();
+        assert!((SPINS as usize..10_000_000).contains(&waits), "{waits} waits");
+        assert!(!backoff.wait(), "a finished backoff stays finished");
     }
 }

@@ -1,19 +1,17 @@
-//! The memory of one process's stores: one limit, accounts that charge it, and whom to ask for
-//! memory back.
+//! The memory limit of a process: accounts charge a [`Budget`], and reclaimers give memory back.
 //!
-//! Accounts are of two kinds. *Needs* (write buffers, table metadata, reads, jobs) may charge up to
-//! the limit; where it is reached, reclaimers are asked to give back what is missing, and the
-//! charge is tried again. *Spare* accounts (the page cache) take what no need takes, never make
-//! anybody give anything back, and are the first to be asked.
+//! A budget has two kinds of accounts. *Needed* accounts (write buffers, table metadata, reads, jobs) may
+//! charge up to the limit; when they reach it, the budget asks its reclaimers for the missing bytes and
+//! tries again. *Spare* accounts (the page cache) use the memory that no needed account uses: their charges
+//! never start a reclaim, and caches are the first that a reclaim asks.
 //!
-//! What needs took at most lately stays out of the reach of spare accounts (`wanted`), so that
-//! memory does not go to and fro between a cache that refills and a write buffer that fills up and
-//! is flushed. That mark sinks with the charges that it refused, counted, not timed: an idle store
-//! changes nothing, and a cache that misses all the time gets the memory soon.
+//! Spare accounts also leave free the most that needed accounts used recently (`reserved_for_needed`).
+//! Otherwise memory would move back and forth between a cache that refills and a write buffer that fills
+//! up and is flushed. `reserved_for_needed` decreases with the number of spare charges that it refused, not
+//! with time: it stays in an idle store, and falls quickly while a cache keeps missing.
 //!
-//! Concurrency: charging is atomic additions, no lock. Reclaimers run on the thread that charges,
-//! with none of the budget's locks held; one that charges meanwhile has nobody asked (no
-//! recursion). Cost: a charge is three atomic operations.
+//! Concurrency: a charge is three atomic operations and no lock. Reclaimers run on the charging thread and
+//! without the budget's locks. A reclaimer that charges memory itself starts no further reclaim.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,97 +21,98 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::account::{Account, AccountState};
-use crate::format_bytes;
+use crate::{format_bytes, invariant};
 
-/// The memory of one process's stores, bytes. Shared; cheap to clone.
+/// The memory that the stores of one process may use. Shared; cheap to clone.
 #[derive(Clone)]
 pub struct Budget(Arc<BudgetState>);
 
 pub(crate) struct BudgetState {
-    // Counters only: no other memory is published through them, so `Relaxed` suffices.
+    // Counters that publish no other memory: `Relaxed` suffices.
     limit: AtomicU64,
     used: AtomicU64,
     /// The part of `used` that spare accounts charge.
     spare: AtomicU64,
-    /// The most that needs took lately.
-    wanted: AtomicU64,
-    /// Charges of spare accounts that `wanted` refused since it last sank.
+    /// Bytes kept free of spare charges: the most that needed accounts used recently.
+    reserved_for_needed: AtomicU64,
+    /// Spare charges that `reserved_for_needed` refused since it last decreased.
     refused_spare: AtomicU64,
-    /// Bytes that reclaimers gave back, and charges refused all the same.
+    /// Bytes that reclaimers gave back.
     reclaimed: AtomicU64,
+    /// Charges that were refused.
     refused: AtomicU64,
     accounts: Mutex<Vec<Account>>,
     reclaimers: Mutex<Arc<[Reclaimer]>>,
 }
 
-/// Someone who can give memory back, in the order of asking.
+/// A component that can give memory back, and its turn.
 type Reclaimer = (ReclaimOrder, Weak<dyn Reclaim>);
 
-/// Holds memory that it can do without.
+/// A component that can give back memory that it charged, such as a cache.
 ///
-/// `reclaim` runs inside a charge of whoever needs the memory, under any lock but its own: it must
-/// not wait for locks that are held while charging, and does a bounded amount of work.
+/// `reclaim` runs on the thread that charges, which may hold any lock of the engine. So `reclaim` must not
+/// wait for a lock that some thread holds while it charges, and does a bounded amount of work.
 pub trait Reclaim: Send + Sync {
-    /// Gives back about `bytes`, or what there is; how much it gave back. Memory that comes back
-    /// later, after a flush say, is set going and not counted.
+    /// Gives back about `bytes`, or all it can if that is less. Returns the bytes given back already: memory
+    /// that comes back later, for example after a flush that this call starts, does not count.
     fn reclaim(&self, bytes: u64) -> u64;
 }
 
-/// Who is asked first.
+/// The order in which reclaimers are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReclaimOrder {
-    /// Caches: losing it costs a read.
+    /// Cached pages and rows: losing one costs a read.
     Cache,
-    /// What is kept to save making it again.
+    /// Memory kept so that it need not be allocated or computed again.
     Optional,
-    /// Write buffers: they are flushed early.
+    /// Write buffers: reclaiming flushes them early.
     Buffers,
 }
 
-/// How often a charge that was refused is tried again: what one thread had given back, another may
-/// take first.
-const ROUNDS: usize = 4;
+/// Tries of one charge. More than one, because another thread may charge the bytes that this thread's
+/// reclaim freed.
+const TRIES: usize = 4;
 
-/// Refused pages for each chunk that spare accounts may take back.
+/// Spare charges that `reserved_for_needed` refuses before it decreases by the size of one.
 ///
-/// A page cache is refused a chunk once for every page that pushes another out: after eight times
-/// the pages of a chunk of 2 MiB it has earned it.
-const PATIENCE: u64 = 4096;
+/// A page cache asks for a chunk of 2 MiB (512 pages) each time a page evicts another. So it gets the chunk
+/// after eight times as many evictions as the chunk has pages.
+const REFUSALS_PER_DECREASE: u64 = 4096;
 
 thread_local! {
-    /// Whether this thread is asking reclaimers.
+    /// Whether this thread is inside a reclaim.
     static RECLAIMING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the accounts of a budget hold and did.
+/// The use of a budget, in total and by account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUsage {
     /// The limit, bytes.
     pub limit: u64,
-    /// Charged by all accounts, bytes.
+    /// Bytes that all accounts charge.
     pub used: u64,
-    /// The part of `used` that nobody needs: it is given back when asked for.
+    /// The part of `used` that spare accounts charge: it is given back when a needed account needs it.
     pub spare: u64,
-    /// Bytes given back because others asked.
+    /// Bytes that reclaimers gave back.
     pub reclaimed: u64,
-    /// Charges refused, by the limit or an account's cap.
+    /// Charges refused by the limit or by an account's cap, without those of `try_charge` and `try_grow`.
     pub refused: u64,
-    /// Every account.
+    /// Every account, in order of creation.
     pub accounts: Vec<AccountUsage>,
 }
 
-/// What one account holds.
+/// The use of one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccountUsage {
     /// The component's name.
     pub name: &'static str,
-    /// Charged now, bytes.
+    /// Bytes charged now.
     pub used: u64,
-    /// The most ever charged at once, bytes.
+    /// The most bytes ever charged at once.
     pub peak: u64,
-    /// The most it may charge, bytes, where that is less than the limit.
+    /// The most bytes that the account may charge; `None` if only the budget limits it.
     pub cap: Option<u64>,
 }
 
@@ -126,7 +125,7 @@ impl Budget {
             limit: AtomicU64::new(limit),
             used: zero(),
             spare: zero(),
-            wanted: zero(),
+            reserved_for_needed: zero(),
             refused_spare: zero(),
             reclaimed: zero(),
             refused: zero(),
@@ -141,44 +140,45 @@ impl Budget {
         self.0.limit()
     }
 
-    /// Charged now by all accounts, bytes.
+    /// Bytes that all accounts charge now.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.0.used.load(Relaxed)
     }
 
-    /// Changes the limit and asks for what is charged above it. How many bytes still are: nothing
-    /// is charged until they, too, were given back.
+    /// Changes the limit and asks reclaimers for the bytes charged above it. Returns how many bytes are
+    /// still above it: new charges are refused until those are given back, too.
     pub fn set_limit(&self, limit: u64) -> u64 {
         self.0.limit.store(limit, Relaxed);
         self.0.reclaim_for(0);
         self.used().saturating_sub(limit)
     }
 
-    /// The account called `name`: the existing one, or a new one for something that is needed.
+    /// The account called `name`: the existing one, or else a new needed account.
     #[must_use]
     pub fn account(&self, name: &'static str) -> Account {
         self.account_of(name, false)
     }
 
-    /// The account called `name`: the existing one, or a new one for memory that nobody needs. Its
-    /// charges leave free what others took lately.
+    /// The account called `name`: the existing one, or else a new spare account. Its charges leave free the
+    /// memory that needed accounts used recently.
     #[must_use]
     pub fn spare_account(&self, name: &'static str) -> Account {
         self.account_of(name, true)
     }
 
-    fn account_of(&self, name: &'static str, spare: bool) -> Account {
+    fn account_of(&self, name: &'static str, is_spare: bool) -> Account {
         let mut accounts = self.0.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == name) {
             return account.clone();
         }
-        let account = Account::of(AccountState::new(name, spare, Arc::downgrade(&self.0)));
+        let account = Account::of(AccountState::new(name, is_spare, Arc::downgrade(&self.0)));
         accounts.push(account.clone());
         account
     }
 
-    /// Has `reclaimer` asked for memory when a charge would be refused, for as long as it lives.
+    /// Registers `reclaimer`: the budget asks it for memory before it refuses a charge of a needed account,
+    /// until it is dropped.
     pub fn add_reclaimer(&self, order: ReclaimOrder, reclaimer: Weak<dyn Reclaim>) {
         let mut reclaimers = self.0.reclaimers.lock();
         let living = reclaimers.iter().filter(|(_, entry)| entry.strong_count() > 0).cloned();
@@ -187,7 +187,7 @@ impl Budget {
         *reclaimers = entries.into();
     }
 
-    /// What is charged, by account.
+    /// The bytes charged, in total and by account.
     #[must_use]
     pub fn usage(&self) -> BudgetUsage {
         let state = &*self.0;
@@ -211,16 +211,16 @@ impl BudgetState {
         self.used.load(Relaxed)
     }
 
-    pub(crate) fn refused(&self) {
+    pub(crate) fn count_refusal(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Charges `bytes` for something needed; whether there is room, now or after asking.
-    pub(crate) fn take_needed(&self, bytes: u64) -> bool {
-        for _ in 0..ROUNDS {
-            if self.take_up_to(bytes, self.limit()) {
-                let needs = self.used().saturating_sub(self.spare.load(Relaxed));
-                self.wanted.fetch_max(needs, Relaxed);
+    /// Counts `bytes` of a needed account; false if there is no room even after a reclaim.
+    pub(crate) fn reserve_needed(&self, bytes: u64) -> bool {
+        for _ in 0..TRIES {
+            if self.reserve(bytes) {
+                let needed = self.used().saturating_sub(self.spare.load(Relaxed));
+                self.reserved_for_needed.fetch_max(needed, Relaxed);
                 return true;
             }
             if !self.reclaim_for(bytes) {
@@ -230,53 +230,65 @@ impl BudgetState {
         false
     }
 
-    /// Charges `bytes` of what nobody needs; whether there are.
-    pub(crate) fn take_spare(&self, bytes: u64) -> bool {
-        let taken = self.is_spare(bytes) && self.take_up_to(bytes, self.limit());
-        if taken {
+    /// Counts `bytes` of a spare account; false if they do not fit.
+    pub(crate) fn reserve_spare(&self, bytes: u64) -> bool {
+        let reserved = self.has_spare_room(bytes) && self.reserve(bytes);
+        if reserved {
             self.spare.fetch_add(bytes, Relaxed);
         }
-        taken
+        reserved
     }
 
-    /// Whether spare accounts may take `bytes`; a refusal brings them a little nearer to it.
-    pub(crate) fn is_spare(&self, bytes: u64) -> bool {
+    /// Whether a spare account may charge `bytes`. A refusal counts towards the next decrease of
+    /// `reserved_for_needed`.
+    pub(crate) fn has_spare_room(&self, bytes: u64) -> bool {
         let (limit, spare) = (self.limit(), self.spare.load(Relaxed));
-        let free_of = |needs: u64| spare.saturating_add(needs).saturating_add(bytes) <= limit;
-        let wanted = self.wanted.load(Relaxed);
-        if free_of(wanted) {
+        let fits_beside = |needed: u64| spare.saturating_add(needed).saturating_add(bytes) <= limit;
+        let reserved = self.reserved_for_needed.load(Relaxed);
+        if fits_beside(reserved) {
             return true;
         }
-        let needs = self.used().saturating_sub(spare);
-        if free_of(needs) && self.refused_spare.fetch_add(1, Relaxed) + 1 >= PATIENCE {
+        let needed = self.used().saturating_sub(spare);
+        if fits_beside(needed)
+            && self.refused_spare.fetch_add(1, Relaxed) + 1 >= REFUSALS_PER_DECREASE
+        {
             self.refused_spare.store(0, Relaxed);
-            self.wanted.store(needs.max(wanted.saturating_sub(bytes)), Relaxed);
+            let decreased = needed.max(reserved.saturating_sub(bytes));
+            self.reserved_for_needed.store(decreased, Relaxed);
         }
         false
     }
 
-    /// Whether a need may take `bytes` without asking anybody.
-    pub(crate) fn is_free(&self, bytes: u64) -> bool {
+    /// Whether a needed account may charge `bytes` without a reclaim.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.used().saturating_add(bytes) <= self.limit()
     }
 
-    fn take_up_to(&self, bytes: u64, limit: u64) -> bool {
+    /// Counts `bytes` if the limit allows them.
+    fn reserve(&self, bytes: u64) -> bool {
+        let limit = self.limit();
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    pub(crate) fn give_back(&self, bytes: u64, spare: bool) {
-        // The part first: `used` less `spare` never falls below what needs hold.
-        if spare {
-            self.spare.fetch_sub(bytes, Relaxed);
+    pub(crate) fn give_back(&self, bytes: u64, is_spare: bool) {
+        // `spare` before `used`: `used - spare` is never less than the bytes that needed accounts charge.
+        if is_spare {
+            let before = self.spare.fetch_sub(bytes, Relaxed);
+            invariant!(before >= bytes, "spare accounts give back no more than they charged");
         }
-        self.used.fetch_sub(bytes, Relaxed);
+        let before = self.used.fetch_sub(bytes, Relaxed);
+        invariant!(before >= bytes, "accounts give back no more than the budget counts");
     }
 
-    /// Asks for memory until `bytes` fit, in order; whether any came back.
+    /// Asks reclaimers in order until `bytes` fit. Returns whether they fit or any bytes came back.
     fn reclaim_for(&self, bytes: u64) -> bool {
-        let Some(_asking) = Asking::begin() else { return false };
+        let Some(_reclaiming) = Reclaiming::begin() else { return false };
         let reclaimers = Arc::clone(&self.reclaimers.lock());
+        invariant!(
+            reclaimers.is_sorted_by_key(|(order, _)| *order),
+            "caches are asked for memory before write buffers"
+        );
         let missing = || self.used().saturating_add(bytes).saturating_sub(self.limit());
         let mut came_back = 0;
         for (_, reclaimer) in reclaimers.iter() {
@@ -293,17 +305,18 @@ impl BudgetState {
     }
 }
 
-/// Marks this thread as one that asks; only the outermost of several.
-struct Asking;
+/// Marks the current thread as inside a reclaim, until dropped.
+struct Reclaiming;
 
-impl Asking {
+impl Reclaiming {
+    /// `None` if this thread is inside a reclaim already.
     fn begin() -> Option<Self> {
-        // Lazily: an `Asking` that is made and not wanted would end the outer one.
+        // `then` and not `then_some`: dropping an unused `Reclaiming` would end the outer reclaim.
         (!RECLAIMING.replace(true)).then(|| Self)
     }
 }
 
-impl Drop for Asking {
+impl Drop for Reclaiming {
     fn drop(&mut self) {
         RECLAIMING.set(false);
     }

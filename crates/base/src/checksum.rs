@@ -1,4 +1,4 @@
-//! Checksums and hashes. Their outputs are stored: changing one is a format change.
+//! Checksums and hashes. Files store their results, so a change to any of them changes the file format.
 
 use twox_hash::XxHash3_64;
 
@@ -10,13 +10,13 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of the bytes whose CRC is `crc`, followed by `bytes`.
+/// Extends `crc`, the CRC-32C of the preceding bytes, by `bytes`.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The hash of a key that filters and hashed tables store: XXH3-64.
+/// The hash of a key that filters store: XXH3-64.
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
@@ -28,10 +28,10 @@ pub fn hash64(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The identity that seeds the checksums of one table's pages.
+/// The ids of a store and a table, with which the checksums of that table's pages are seeded.
 ///
-/// A page's checksum is XXH3-64 seeded with XXH3-64 of (store, table, page number), so that a
-/// misdirected, stale or wrong-slot read fails it just as flipped bits do (I8).
+/// A page's checksum is XXH3-64 of its bytes, seeded with XXH3-64 of (store, table, page number). A read
+/// that returns another page, or a page of another table, thus fails the checksum as flipped bits do (I8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSeed {
     store: StoreId,
@@ -39,13 +39,13 @@ pub struct PageSeed {
 }
 
 impl PageSeed {
-    /// The seed of `table` in `store`.
+    /// The seed for `table` of `store`.
     #[must_use]
     pub const fn new(store: StoreId, table: TableId) -> Self {
         Self { store, table }
     }
 
-    /// The table.
+    /// The table that the seed belongs to.
     #[must_use]
     pub const fn table(self) -> TableId {
         self.table
@@ -57,8 +57,8 @@ impl PageSeed {
         self.page(page).checksum(bytes)
     }
 
-    /// What the checksum of page `page` is made with, for who writes the content next: made after that, it
-    /// would wait for the last byte written to reach the cache (0.8 us where merges fill large buffers).
+    /// The seed for the content of page `page`. Compute it before writing the content: computed afterwards,
+    /// it waits for the last byte written to reach the CPU cache (0.8 us when merges fill large buffers).
     #[must_use]
     pub fn page(self, page: u32) -> ContentSeed {
         let mut identity = [0; 28];
@@ -71,7 +71,7 @@ impl PageSeed {
     }
 }
 
-/// What stands for the place of one page in its checksum.
+/// The checksum seed of one page: a hash of its store, table and page number.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentSeed(u64);
 
@@ -87,7 +87,7 @@ impl ContentSeed {
 mod tests {
     use super::*;
 
-    /// Stored values: these numbers may never change.
+    /// Files store these numbers, so they may never change.
     #[test]
     fn stored_hashes_are_stable() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_knows_its_identity() {
+    fn a_page_checksum_depends_on_store_table_and_page_number() {
         let one = PageSeed::new(StoreId(1), TableId(2));
         let sum = one.checksum(3, b"page");
         assert_ne!(sum, one.checksum(4, b"page"));

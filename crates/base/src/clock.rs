@@ -1,14 +1,14 @@
-//! The time seam. Nothing but `SystemClock` reads the machine's clocks.
+//! Time. The engine reads time through a [`Clock`], so that tests and the simulator control it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where time comes from.
+/// A source of monotonic and wall-clock time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Time since an arbitrary start; never goes back.
+    /// Time since an arbitrary start; never decreases.
     fn monotonic(&self) -> Duration;
-    /// Milliseconds since the Unix epoch; may jump either way.
+    /// Milliseconds since the Unix epoch; may jump forward or backward.
     fn unix_millis(&self) -> u64;
 }
 
@@ -19,7 +19,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts now.
+    /// A clock with a monotonic time that starts now.
     #[must_use]
     pub fn new() -> Self {
         Self { start: Instant::now() }
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved; for tests and simulation.
+/// A clock that only moves when told to; for tests and simulation.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     micros: AtomicU64,
@@ -58,14 +58,14 @@ impl ManualClock {
         Self { micros: AtomicU64::new(0), unix_millis: AtomicU64::new(unix_millis) }
     }
 
-    /// Moves both clocks forward.
+    /// Moves monotonic and wall-clock time forward by `by`.
     pub fn advance(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::SeqCst);
         self.unix_millis.fetch_add(micros / 1000, Ordering::SeqCst);
     }
 
-    /// Sets the wall clock, backwards too.
+    /// Sets the wall clock, forward or backward; monotonic time stays.
     pub fn set_unix_millis(&self, unix_millis: u64) {
         self.unix_millis.store(unix_millis, Ordering::SeqCst);
     }

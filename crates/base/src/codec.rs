@@ -1,7 +1,7 @@
-//! The byte codec: little-endian fixed integers and LEB128 varints, written to a `Vec<u8>`, read
-//! through a [`Cursor`] that never panics.
+//! The byte codec: little-endian fixed-size integers and LEB128 varints. Encoders append to a `Vec<u8>`;
+//! a [`Cursor`] decodes bytes from outside, checks every length and never panics.
 
-use crate::{Error, Result};
+use crate::{Error, Result, invariant};
 
 /// Appends a `u16`.
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
@@ -23,41 +23,45 @@ pub fn put_u128(out: &mut Vec<u8>, value: u128) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends `value` in 1 to 10 bytes, seven bits each, least significant first.
+/// Appends `value` as a LEB128 varint: 1 to 10 bytes of seven bits each, least significant first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    let end = out.len() + varint_len(value);
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
     out.push(value as u8);
+    debug_assert_eq!(out.len(), end, "varint_len predicts the encoded length");
 }
 
-/// The bytes [`put_varint`] takes for `value`.
+/// The number of bytes that [`put_varint`] appends for `value`.
 #[must_use]
 pub const fn varint_len(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-/// Appends a varint length, then the bytes.
+/// Appends the length of `bytes` as a varint, then `bytes`.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads bytes from outside, front to back. Every read is checked; an error names what was read
-/// and the offset.
+/// Decodes bytes from outside, front to back. Every read is checked; an error names the structure that was
+/// decoded and the offset.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
-    what: &'static str,
+    /// The name of the decoded structure, for errors.
+    subject: &'static str,
     bytes: &'a [u8],
+    /// The offset of the next byte; at most `bytes.len()`.
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads `bytes`, which are `what` (named in errors).
+    /// A cursor at the start of `bytes`. Errors call the decoded structure `subject`.
     #[must_use]
-    pub const fn new(what: &'static str, bytes: &'a [u8]) -> Self {
-        Self { what, bytes, at: 0 }
+    pub const fn new(subject: &'static str, bytes: &'a [u8]) -> Self {
+        Self { subject, bytes, at: 0 }
     }
 
     /// The offset of the next byte.
@@ -69,10 +73,11 @@ impl<'a> Cursor<'a> {
     /// The bytes not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
+        invariant!(self.at <= self.bytes.len(), "a cursor stays within its bytes");
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// True where every byte was read.
+    /// Whether every byte was read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
@@ -81,7 +86,7 @@ impl<'a> Cursor<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// `Corrupt` where fewer are left; the same for every read below.
+    /// `Corrupt` if fewer than `len` bytes are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         match self.at.checked_add(len).and_then(|end| self.bytes.get(self.at..end)) {
@@ -95,7 +100,7 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     fn short(&self, len: usize) -> Error {
-        Error::corrupt(self.what)
+        Error::corrupt(self.subject)
             .at(format_args!("byte {}", self.at))
             .expected(format_args!("{len} more bytes"))
             .got(self.bytes.len().saturating_sub(self.at))
@@ -108,7 +113,7 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// A byte.
+    /// One byte.
     ///
     /// # Errors
     /// As [`Cursor::take`].
@@ -152,11 +157,10 @@ impl<'a> Cursor<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A varint. Only the shortest form of a value is accepted, so that equal content has equal
-    /// bytes.
+    /// A varint. Only the shortest encoding of a value is accepted, so that equal values have equal bytes.
     ///
     /// # Errors
-    /// As [`Cursor::take`]; `Corrupt` too where it is over 64 bits or not in its shortest form.
+    /// As [`Cursor::take`]; also `Corrupt` if the value exceeds 64 bits or its encoding is not the shortest.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let start = self.at;
@@ -174,7 +178,7 @@ impl<'a> Cursor<'a> {
                 return Ok(value);
             }
         }
-        Err(Error::corrupt(self.what)
+        Err(Error::corrupt(self.subject)
             .at(format_args!("byte {start}"))
             .expected("a varint of at most 64 bits in its shortest form"))
     }
@@ -182,13 +186,13 @@ impl<'a> Cursor<'a> {
     /// A varint length of at most `max`.
     ///
     /// # Errors
-    /// As [`Cursor::varint`]; `Corrupt` too where the length is over `max`.
+    /// As [`Cursor::varint`]; also `Corrupt` if the length exceeds `max`.
     pub fn length(&mut self, max: usize) -> Result<usize> {
         let start = self.at;
         let value = self.varint()?;
         match usize::try_from(value) {
             Ok(length) if length <= max => Ok(length),
-            _ => Err(Error::corrupt(self.what)
+            _ => Err(Error::corrupt(self.subject)
                 .at(format_args!("byte {start}"))
                 .expected(format_args!("a length of at most {max}"))
                 .got(value)),
@@ -204,17 +208,17 @@ impl<'a> Cursor<'a> {
         self.take(length)
     }
 
-    /// Checks that nothing is left.
+    /// Checks that every byte was read.
     ///
     /// # Errors
-    /// `Corrupt` where something is.
+    /// `Corrupt` if bytes are left.
     pub fn finish(self) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        Err(Error::corrupt(self.what)
+        Err(Error::corrupt(self.subject)
             .at(format_args!("byte {}", self.at))
-            .expected("the end")
+            .expected("end of data")
             .got(format_args!("{} more bytes", self.bytes.len() - self.at)))
     }
 }
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn long_and_truncated_varints_are_refused() {
+    fn truncated_overlong_and_too_large_varints_are_refused() {
         for bytes in [&[0x80][..], &[0x80, 0], &[0xff; 10], &[0xff; 11]] {
             assert!(Cursor::new("varint", bytes).varint().is_err(), "{bytes:?}");
         }
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_offset() {
+    fn a_short_read_reports_subject_and_offset() {
         let mut cursor = Cursor::new("record", &[1, 2, 3]);
         cursor.u16().unwrap();
         assert_eq!(

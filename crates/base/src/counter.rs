@@ -1,4 +1,4 @@
-//! A counter many threads add to without sharing a cache line.
+//! A counter to which many threads add without contention: each thread adds to one of several cache lines.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,20 +11,24 @@ const STRIPES: usize = 16;
 #[repr(align(64))]
 struct Stripe(AtomicU64);
 
-/// Counts up; a read sums the stripes and may miss what is being added meanwhile.
+/// A sum over stripes, each on its own cache line. A read may miss concurrent additions.
 #[derive(Default)]
 pub struct Counter([Stripe; STRIPES]);
 
 impl Counter {
-    #[inline]
     /// Adds `count`.
+    #[inline]
     pub fn add(&self, count: u64) {
-        if let Some(Stripe(counter)) = self.0.get(thread_number() % STRIPES) {
-            counter.fetch_add(count, Relaxed);
-        }
+        self.own_stripe().fetch_add(count, Relaxed);
     }
 
-    /// The sum of what was added.
+    #[expect(clippy::indexing_slicing, reason = "a remainder modulo the length")]
+    #[inline]
+    fn own_stripe(&self) -> &AtomicU64 {
+        &self.0[thread_number() % STRIPES].0
+    }
+
+    /// The sum of all additions.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
@@ -42,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up() {
+    fn additions_of_all_threads_are_summed() {
         let counter = Counter::default();
         std::thread::scope(|scope| {
             for _ in 0..20 {

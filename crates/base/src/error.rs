@@ -1,30 +1,31 @@
-//! The error type. Few kinds, each a prescription; the rest says what, where, expected and got.
+//! The error type of all crates. The kind says what the caller should do; the other parts name the subject,
+//! the place, the expected and the actual value, and the cause.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The result of everything that can fail.
+/// The result of a fallible operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What the caller should do about an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Nothing is wrong with the request or the store: try again later.
+    /// A temporary condition, such as a full memory limit: try again later.
     Retry,
-    /// The caller's mistake: change the request, the settings or the environment.
+    /// The request, a setting or the environment is wrong: change it.
     Invalid,
-    /// Stored bytes are damaged or unreadable: run `terrace check`, restore what it names.
+    /// Stored bytes are damaged or unreadable: run `terrace check` and restore the files that it names.
     Corrupt,
     /// The device is full: free space, then write again.
     NoSpace,
-    /// An earlier failure makes further writes unsafe: reads go on, reopen to write.
+    /// An earlier failure makes further writes unsafe. Reads still work; reopen the store to write.
     Poisoned,
-    /// The store or keyspace is closed or gone.
+    /// The store or the keyspace is closed or dropped.
     Closed,
-    /// Another write came between what a transaction read and its commit: run the transaction
-    /// again, from its first read.
+    /// Another write changed a key that a transaction had read before it committed: run the whole
+    /// transaction again.
     Conflict,
 }
 
@@ -32,7 +33,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Retry => "try again",
-            Self::Invalid => "the caller's mistake",
+            Self::Invalid => "invalid",
             Self::Corrupt => "corrupt",
             Self::NoSpace => "no space",
             Self::Poisoned => "poisoned",
@@ -42,16 +43,17 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error: its kind, what it concerns, where, what was expected and what was found instead.
+/// An error: its kind, its subject, the place, the expected and the actual value, and the cause.
 ///
-/// Cheap to clone: a poisoned writer hands its first error to every later caller.
+/// Displayed as `kind: subject at place: expected .., got .. (cause)`. Cheap to clone, because a poisoned
+/// writer returns its first error to every later caller.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    what: Cow<'static, str>,
+    subject: Cow<'static, str>,
     place: Option<String>,
     expected: Option<String>,
     got: Option<String>,
@@ -59,66 +61,74 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` about `what`.
+    /// An error of `kind` about `subject`.
     #[must_use]
-    pub fn new(kind: ErrorKind, what: impl Into<Cow<'static, str>>) -> Self {
-        let what = what.into();
-        Self(Arc::new(Inner { kind, what, place: None, expected: None, got: None, source: None }))
+    pub fn new(kind: ErrorKind, subject: impl Into<Cow<'static, str>>) -> Self {
+        let subject = subject.into();
+        Self(Arc::new(Inner {
+            kind,
+            subject,
+            place: None,
+            expected: None,
+            got: None,
+            source: None,
+        }))
     }
 
-    /// [`ErrorKind::Retry`].
+    /// An error of kind [`ErrorKind::Retry`] about `subject`.
     #[must_use]
-    pub fn retry(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Retry, what)
+    pub fn retry(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Retry, subject)
     }
 
-    /// [`ErrorKind::Invalid`].
+    /// An error of kind [`ErrorKind::Invalid`] about `subject`.
     #[must_use]
-    pub fn invalid(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Invalid, what)
+    pub fn invalid(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, subject)
     }
 
-    /// [`ErrorKind::Corrupt`].
+    /// An error of kind [`ErrorKind::Corrupt`] about `subject`.
     #[must_use]
-    pub fn corrupt(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Corrupt, what)
+    pub fn corrupt(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, subject)
     }
 
-    /// [`ErrorKind::NoSpace`].
+    /// An error of kind [`ErrorKind::NoSpace`] about `subject`.
     #[must_use]
-    pub fn no_space(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::NoSpace, what)
+    pub fn no_space(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::NoSpace, subject)
     }
 
-    /// [`ErrorKind::Closed`].
+    /// An error of kind [`ErrorKind::Closed`] about `subject`.
     #[must_use]
-    pub fn closed(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Closed, what)
+    pub fn closed(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Closed, subject)
     }
 
-    /// [`ErrorKind::Conflict`].
+    /// An error of kind [`ErrorKind::Conflict`] about `subject`.
     #[must_use]
-    pub fn conflict(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorKind::Conflict, what)
+    pub fn conflict(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Conflict, subject)
     }
 
-    /// The error every later write gets after `first` made further writes unsafe.
+    /// The `Poisoned` error of every write after `first`, which made further writes unsafe.
     #[must_use]
-    pub fn poisoned_by(what: impl Into<Cow<'static, str>>, first: &Self) -> Self {
-        Self::new(ErrorKind::Poisoned, what).caused_by(first.clone())
+    pub fn poisoned_by(subject: impl Into<Cow<'static, str>>, first: &Self) -> Self {
+        Self::new(ErrorKind::Poisoned, subject).caused_by(first.clone())
     }
 
-    /// An operating system's error on `what` at `place`.
+    /// An error of the operating system about `subject` at `place`.
     ///
-    /// A full device is `NoSpace`, an unreadable sector `Corrupt`, an interruption or a shortage
-    /// `Retry`, anything else (permissions, missing paths) `Invalid`.
+    /// A full device or quota is `NoSpace`; an unreadable sector or a short file is `Corrupt`; an
+    /// interruption or a lack of memory or file descriptors is `Retry`; anything else, such as missing
+    /// permissions or paths, is `Invalid`.
     #[must_use]
     pub fn io(
-        what: impl Into<Cow<'static, str>>,
+        subject: impl Into<Cow<'static, str>>,
         place: impl fmt::Display,
         error: std::io::Error,
     ) -> Self {
-        // Linux errno values; std's ErrorKind has no stable name for some of them.
+        // errno values of Linux; `std::io::ErrorKind` has no stable name for some of them.
         const EIO: i32 = 5;
         const EAGAIN: i32 = 11;
         const ENOMEM: i32 = 12;
@@ -136,7 +146,7 @@ impl Error {
                 _ => ErrorKind::Invalid,
             },
         };
-        Self::new(kind, what).at(place).caused_by(error)
+        Self::new(kind, subject).at(place).caused_by(error)
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -144,81 +154,81 @@ impl Error {
         self
     }
 
-    /// Adds where: a file and offset, a page, a setting. The innermost place stands first; one that
-    /// the last one names already is not said again.
+    /// Adds a place: a file and offset, a page, a setting. Places are listed innermost first. A place that
+    /// equals the last one, or the last word of it, is not repeated.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
         let place = place.to_string();
         let is_named = |known: &String| {
-            let before = known.strip_suffix(&*place);
-            before.is_some_and(|before| before.is_empty() || before.ends_with(' '))
+            let prefix = known.strip_suffix(&*place);
+            prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(' '))
         };
         if self.0.place.as_ref().is_some_and(is_named) {
             return self;
         }
         self.edit(|inner| match &mut inner.place {
             Some(inner_place) => *inner_place = format!("{inner_place}, {place}"),
-            none => *none = Some(place),
+            absent => *absent = Some(place),
         })
     }
 
-    /// Without `place` where it is the last one: for a report that names it beside the error.
+    /// Removes `place` if it is the last (outermost) one, for a report that names it next to the error.
     #[must_use]
-    pub fn not_at(self, place: &str) -> Self {
-        let rest = |known: &String| Some(known.strip_suffix(place)?.to_owned());
-        let Some(rest) = self.0.place.as_ref().and_then(rest) else { return self };
-        match (rest.strip_suffix(", "), rest.is_empty()) {
+    pub fn without_place(self, place: &str) -> Self {
+        let prefix = |known: &String| Some(known.strip_suffix(place)?.to_owned());
+        let Some(prefix) = self.0.place.as_ref().and_then(prefix) else { return self };
+        match (prefix.strip_suffix(", "), prefix.is_empty()) {
             (Some(inner_place), _) => self.edit(|inner| inner.place = Some(inner_place.to_owned())),
             (None, true) => self.edit(|inner| inner.place = None),
-            // A longer name that ends the same.
+            // The last place is a longer name with the same end.
             (None, false) => self,
         }
     }
 
-    /// Adds what should have been there.
+    /// Adds the expected value or condition.
     #[must_use]
     pub fn expected(self, expected: impl fmt::Display) -> Self {
         self.edit(|inner| inner.expected = Some(expected.to_string()))
     }
 
-    /// Adds what was there.
+    /// Adds the actual value.
     #[must_use]
     pub fn got(self, got: impl fmt::Display) -> Self {
         self.edit(|inner| inner.got = Some(got.to_string()))
     }
 
-    /// Adds the error underneath.
+    /// Adds the error that caused this one.
     #[must_use]
     pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// What to do about it.
+    /// The kind, which says what the caller should do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What it concerns.
+    /// The subject.
     #[must_use]
     pub fn what(&self) -> &str {
-        &self.0.what
+        &self.0.subject
     }
 
-    /// Where it was met, innermost place first.
+    /// The places, innermost first, separated by commas.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         self.0.place.as_deref()
     }
 
-    /// True where the same request may succeed later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Retry
     }
 
-    /// True where a transaction met another's write: the same commit never succeeds, the
-    /// transaction run again may.
+    /// Whether a transaction conflicts with another write. The same commit never succeeds; the whole
+    /// transaction, run again, may.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.0.kind == ErrorKind::Conflict
@@ -227,8 +237,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, what, place, expected, got, source } = &*self.0;
-        write!(f, "{kind}: {what}")?;
+        let Inner { kind, subject, place, expected, got, source } = &*self.0;
+        write!(f, "{kind}: {subject}")?;
         if let Some(place) = place {
             write!(f, " at {place}")?;
         }
@@ -258,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_where_expected_and_got() {
+    fn display_shows_kind_subject_places_expected_and_got() {
         let error =
             Error::corrupt("page checksum").at("page 7").at("table 3").expected("0x1").got("0x2");
         assert_eq!(
@@ -269,26 +279,27 @@ mod tests {
     }
 
     #[test]
-    fn no_place_is_said_twice() {
-        let told = |error: Error| error.to_string();
+    fn a_repeated_place_is_listed_once_and_without_place_removes_the_last() {
+        let text = |error: Error| error.to_string();
         let error = || Error::corrupt("length").at("7.table");
-        assert_eq!(told(error().at("7.table").at("store")), "corrupt: length at 7.table, store");
+        assert_eq!(text(error().at("7.table").at("store")), "corrupt: length at 7.table, store");
         let page = Error::corrupt("checksum").at("page 3 of 7.table");
-        assert_eq!(told(page.at("7.table")), "corrupt: checksum at page 3 of 7.table");
-        assert_eq!(told(error().at("table")), "corrupt: length at 7.table, table");
-        assert_eq!(told(error().not_at("7.table")), "corrupt: length");
-        assert_eq!(told(error().not_at("table")), "corrupt: length at 7.table");
+        assert_eq!(text(page.at("7.table")), "corrupt: checksum at page 3 of 7.table");
+        assert_eq!(text(error().at("table")), "corrupt: length at 7.table, table");
+        assert_eq!(text(error().without_place("7.table")), "corrupt: length");
+        assert_eq!(text(error().without_place("table")), "corrupt: length at 7.table");
         let within = Error::corrupt("entry").at("byte 3").at("7.table");
-        assert_eq!(told(within.not_at("7.table")), "corrupt: entry at byte 3");
-        assert_eq!(told(Error::corrupt("entry").not_at("7.table")), "corrupt: entry");
+        assert_eq!(text(within.without_place("7.table")), "corrupt: entry at byte 3");
+        assert_eq!(text(Error::corrupt("entry").without_place("7.table")), "corrupt: entry");
     }
 
     #[test]
-    fn operating_system_errors_become_prescriptions() {
-        let of = |code| Error::io("write", "f", std::io::Error::from_raw_os_error(code)).kind();
-        assert_eq!(of(28), ErrorKind::NoSpace);
-        assert_eq!(of(5), ErrorKind::Corrupt);
-        assert_eq!(of(13), ErrorKind::Invalid);
-        assert_eq!(of(11), ErrorKind::Retry);
+    fn errno_values_map_to_error_kinds() {
+        let kind_of =
+            |code| Error::io("write", "f", std::io::Error::from_raw_os_error(code)).kind();
+        assert_eq!(kind_of(28), ErrorKind::NoSpace);
+        assert_eq!(kind_of(5), ErrorKind::Corrupt);
+        assert_eq!(kind_of(13), ErrorKind::Invalid);
+        assert_eq!(kind_of(11), ErrorKind::Retry);
     }
 }

@@ -1,11 +1,14 @@
-//! The executor seam: all background work runs as tasks that take one bounded step at a time.
+//! Executors: all background work runs as tasks, one bounded step at a time.
 //!
-//! [`Threads`] runs the steps on a fixed number of threads. [`Stepper`] runs one step when asked,
-//! picked by a seeded generator, so that a simulator decides every interleaving. Both share one
-//! [`Pool`]: a queue of runnable tasks and the timers of sleeping ones.
+//! [`Threads`] runs steps on a fixed number of threads. [`Stepper`] runs one step per call, of a task that a
+//! seeded generator picks, so that a simulator decides every interleaving. Both use a [`Pool`]: the queue of
+//! ready tasks, and the timers of sleeping tasks.
 //!
-//! A task is in exactly one place: queued, asleep, running, or finished. A wake during a step is
-//! remembered and queues the task again after it.
+//! Invariants: a task is in exactly one [`RunState`]. A `Queued` task is in the ready queue once, until a
+//! thread takes it from there to run it; only that thread ends the state `Running`. A wake during a step is
+//! recorded and queues the task again after the step. Lock order: a task's `run`, then the pool's `queues`.
+//!
+//! Any thread may spawn, wake and join. Cost: two short lock holds a step, and a scan of all timers.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,41 +18,41 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Clock, Error, Result, Rng};
+use crate::{Clock, Error, Result, Rng, broken_invariant, invariant};
 
-/// What a task wants after a step.
+/// When a task wants its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Another step as soon as possible.
+    /// As soon as possible.
     Again,
-    /// A step once woken.
+    /// Once woken.
     Idle,
-    /// A step once woken, or after this long.
+    /// Once woken, or after this time.
     IdleFor(Duration),
-    /// No further step; the task is dropped.
+    /// Never: the task is finished, and the executor drops it.
     Done,
 }
 
-/// Background work. Owned by the executor from spawn to `Done`.
+/// Background work. The executor owns it from `spawn` until it is `Done`.
 pub trait Task: Send {
     /// Does one bounded piece of the work.
     fn step(&mut self) -> Progress;
 }
 
-/// Where background work runs.
+/// Runs background work.
 pub trait Executor: Send + Sync + fmt::Debug {
-    /// Takes over `task`, called `name` in reports, and queues its first step.
+    /// Takes ownership of `task`, which reports call `name`, and queues its first step.
     fn spawn(&self, name: &'static str, task: Box<dyn Task>) -> TaskHandle;
 
-    /// Runs one step on the calling thread if this executor has no threads of its own; whether a
-    /// step ran. Whoever waits for background work calls it in the waiting loop.
+    /// Runs one step on the calling thread if this executor has no threads. Returns whether a step ran.
+    /// Code that waits for background work calls this in its waiting loop.
     fn help(&self) -> bool;
 
-    /// The clock the timers follow.
+    /// The clock of the timers.
     fn clock(&self) -> &Arc<dyn Clock>;
 }
 
-/// A spawned task, seen from outside. Dropping it leaves the task running.
+/// A handle of a spawned task. Dropping it does not stop the task.
 #[derive(Clone)]
 pub struct TaskHandle {
     pool: Arc<Pool>,
@@ -62,32 +65,31 @@ impl TaskHandle {
         self.pool.wake(&self.task);
     }
 
-    /// True once the task is done.
+    /// Whether the task is finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.task.place.lock().0, RunState::Finished { .. })
+        matches!(self.task.run.lock().state, RunState::Finished { .. })
     }
 
-    /// Waits until the task is done, stepping `executor` if it has no threads.
+    /// Waits until the task is finished. Runs steps of `executor` meanwhile if that has no threads.
     ///
     /// # Errors
-    /// `Poisoned` where the task panicked.
+    /// `Poisoned` if the task panicked.
     pub fn join(&self, executor: &dyn Executor) -> Result<()> {
         loop {
             if executor.help() {
                 continue;
             }
-            let mut place = self.task.place.lock();
-            if let RunState::Finished { panicked } = place.0 {
-                return if panicked {
-                    Err(Error::new(crate::ErrorKind::Poisoned, "background task panicked")
-                        .at(self.task.name))
-                } else {
-                    Ok(())
-                };
-            }
-            // Bounded so that a stepped executor whose timers moved meanwhile is helped again.
-            self.task.finished.wait_for(&mut place, Duration::from_millis(10));
+            let mut run = self.task.run.lock();
+            match run.state {
+                RunState::Finished { panicked: false } => return Ok(()),
+                RunState::Finished { panicked: true } => {
+                    let error = Error::new(crate::ErrorKind::Poisoned, "background task panicked");
+                    return Err(error.at(self.task.name));
+                }
+                // A short wait: a manual clock may move meanwhile and make a timer of a `Stepper` due.
+                _ => self.task.finished.wait_for(&mut run, Duration::from_millis(10)),
+            };
         }
     }
 }
@@ -100,8 +102,14 @@ impl fmt::Debug for TaskHandle {
 
 struct TaskState {
     name: &'static str,
-    place: Mutex<(RunState, Option<Box<dyn Task>>)>,
+    run: Mutex<Run>,
     finished: Condvar,
+}
+
+/// A task and its state. `work` is `None` while a thread runs the task, and after it is finished.
+struct Run {
+    state: RunState,
+    work: Option<Box<dyn Task>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +120,6 @@ enum RunState {
     Finished { panicked: bool },
 }
 
-/// Lock order: a task's `place`, then the pool's `queues`.
 struct Pool {
     clock: Arc<dyn Clock>,
     queues: Mutex<Queues>,
@@ -122,6 +129,7 @@ struct Pool {
 #[derive(Default)]
 struct Queues {
     ready: Vec<Arc<TaskState>>,
+    /// The wake-up times of sleeping tasks, at most one each.
     timers: Vec<(Duration, Arc<TaskState>)>,
     stopping: bool,
 }
@@ -132,8 +140,8 @@ impl Pool {
     }
 
     fn spawn(self: &Arc<Self>, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
-        let place = Mutex::new((RunState::Queued, Some(task)));
-        let task = Arc::new(TaskState { name, place, finished: Condvar::new() });
+        let run = Mutex::new(Run { state: RunState::Queued, work: Some(task) });
+        let task = Arc::new(TaskState { name, run, finished: Condvar::new() });
         self.enqueue(Arc::clone(&task));
         TaskHandle { pool: Arc::clone(self), task }
     }
@@ -144,18 +152,18 @@ impl Pool {
     }
 
     fn wake(&self, task: &Arc<TaskState>) {
-        let mut place = task.place.lock();
-        match place.0 {
+        let mut run = task.run.lock();
+        match run.state {
             RunState::Asleep => {
-                place.0 = RunState::Queued;
+                run.state = RunState::Queued;
                 self.enqueue(Arc::clone(task));
             }
-            RunState::Running { .. } => place.0 = RunState::Running { woken: true },
+            RunState::Running { .. } => run.state = RunState::Running { woken: true },
             RunState::Queued | RunState::Finished { .. } => {}
         }
     }
 
-    /// Queues the tasks whose timers are due; the time until the next one.
+    /// Wakes the tasks with due timers. Returns the time until the next timer.
     fn fire_timers(&self) -> Option<Duration> {
         let now = self.clock.monotonic();
         let mut due = Vec::new();
@@ -174,49 +182,63 @@ impl Pool {
         next.map(|at| at.saturating_sub(now))
     }
 
+    /// Runs one step of `task`, which the caller took from the ready queue.
     fn run(&self, task: &Arc<TaskState>) {
-        let work = {
-            let mut place = task.place.lock();
-            place.0 = RunState::Running { woken: false };
-            place.1.take()
-        };
-        let Some(mut work) = work else { return };
-        let progress = catch_unwind(AssertUnwindSafe(|| work.step()));
-        if !matches!(progress, Ok(Progress::Again | Progress::Idle | Progress::IdleFor(_))) {
-            // Whoever joins finds everything the task owned given back.
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
-            let panicked = progress.is_err() || dropped.is_err();
-            task.place.lock().0 = RunState::Finished { panicked };
-            task.finished.notify_all();
-            return;
+        let Some(mut work) = Self::begin_step(task) else { return };
+        match catch_unwind(AssertUnwindSafe(|| work.step())) {
+            Ok(Progress::Done) => Self::finish(task, work, false),
+            Err(_) => Self::finish(task, work, true),
+            Ok(progress) => self.end_step(task, work, progress),
         }
-        let mut place = task.place.lock();
-        let woken = place.0 == RunState::Running { woken: true };
-        match progress {
-            Ok(Progress::Done) | Err(_) => {}
-            Ok(Progress::Again) => {
-                place.0 = RunState::Queued;
-                self.enqueue(Arc::clone(task));
-            }
-            Ok(Progress::Idle | Progress::IdleFor(_)) if woken => {
-                place.0 = RunState::Queued;
-                self.enqueue(Arc::clone(task));
-            }
-            Ok(Progress::Idle) => place.0 = RunState::Asleep,
-            Ok(Progress::IdleFor(time)) => {
-                place.0 = RunState::Asleep;
-                let at = self.clock.monotonic() + time;
-                let mut queues = self.queues.lock();
-                // One timer a task: an older one would wake it early for nothing.
-                queues.timers.retain(|(_, other)| !Arc::ptr_eq(other, task));
-                queues.timers.push((at, Arc::clone(task)));
-                self.work.notify_one();
-            }
-        }
-        place.1 = Some(work);
     }
 
-    /// A worker's life: run what is ready, sleep until there is more.
+    fn begin_step(task: &TaskState) -> Option<Box<dyn Task>> {
+        let mut run = task.run.lock();
+        invariant!(run.state == RunState::Queued, "only a queued task is run");
+        run.state = RunState::Running { woken: false };
+        let work = run.work.take();
+        if work.is_none() {
+            broken_invariant!("a queued task has its work");
+        }
+        work
+    }
+
+    /// Drops the work before the state changes: after a join, everything that the task owned is released.
+    fn finish(task: &TaskState, work: Box<dyn Task>, step_panicked: bool) {
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+        let panicked = step_panicked || dropped.is_err();
+        let mut run = task.run.lock();
+        let is_running = matches!(run.state, RunState::Running { .. });
+        invariant!(is_running, "only the thread that runs a task finishes it");
+        run.state = RunState::Finished { panicked };
+        drop(run);
+        task.finished.notify_all();
+    }
+
+    /// Queues the task again or puts it to sleep.
+    fn end_step(&self, task: &Arc<TaskState>, work: Box<dyn Task>, progress: Progress) {
+        let mut run = task.run.lock();
+        let RunState::Running { woken } = run.state else {
+            broken_invariant!("only the thread that runs a task ends its step");
+            return;
+        };
+        run.work = Some(work);
+        if woken || progress == Progress::Again {
+            run.state = RunState::Queued;
+            return self.enqueue(Arc::clone(task));
+        }
+        run.state = RunState::Asleep;
+        if let Progress::IdleFor(time) = progress {
+            let at = self.clock.monotonic() + time;
+            let mut queues = self.queues.lock();
+            // The new timer replaces an older one, which would wake the task too early.
+            queues.timers.retain(|(_, other)| !Arc::ptr_eq(other, task));
+            queues.timers.push((at, Arc::clone(task)));
+            self.work.notify_one();
+        }
+    }
+
+    /// The loop of a worker thread: runs ready tasks, and sleeps while there are none.
     fn serve(&self) {
         loop {
             let next_timer = self.fire_timers();
@@ -225,10 +247,10 @@ impl Pool {
                 return;
             }
             if queues.ready.is_empty() {
-                // A clock that is not the machine's may be ahead of it: look again now and then.
+                // `Pool::clock` may run faster than the machine's clock: check the timers again soon.
                 let longest = Duration::from_millis(100);
-                let nap = next_timer.map_or(longest, |next| next.min(longest));
-                self.work.wait_for(&mut queues, nap);
+                let sleep = next_timer.map_or(longest, |next| next.min(longest));
+                self.work.wait_for(&mut queues, sleep);
                 continue;
             }
             let task = queues.ready.remove(0);
@@ -238,28 +260,28 @@ impl Pool {
     }
 }
 
-/// Runs tasks on threads of its own. Dropping it stops the threads after their current step;
-/// tasks that are not done are dropped then.
+/// An executor with its own threads. Dropping it stops the threads after their current steps, then drops
+/// the unfinished tasks.
 pub struct Threads {
     pool: Arc<Pool>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Starts `count` threads (at least one).
+    /// Starts `count` threads, at least one.
     ///
     /// # Errors
-    /// `Retry` where the operating system gives no thread.
+    /// `Retry` if the operating system cannot start a thread.
     pub fn start(count: usize, clock: Arc<dyn Clock>) -> Result<Self> {
         Self::start_with(count, clock, || {})
     }
 
-    /// The same, of threads that make way for others where these want their processors.
+    /// As [`Threads::start`], with threads of low priority: other threads get the processor first.
     ///
     /// # Errors
     /// As [`Threads::start`].
-    pub fn start_behind(count: usize, clock: Arc<dyn Clock>) -> Result<Self> {
-        Self::start_with(count, clock, make_way)
+    pub fn start_low_priority(count: usize, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::start_with(count, clock, lower_priority)
     }
 
     fn start_with(count: usize, clock: Arc<dyn Clock>, begin: fn()) -> Result<Self> {
@@ -280,12 +302,13 @@ impl Threads {
     }
 }
 
-/// How much less than others a thread that makes way weighs, as `nice` counts: about a third.
+/// The increase of `nice` for low-priority threads: with it, the scheduler gives a thread about a third of
+/// the usual weight.
 const NICE: i32 = 5;
 
-/// Lowers the calling thread's priority; what the system refuses stays as it is.
-fn make_way() {
-    // Elsewhere it is the whole process's.
+/// Lowers the calling thread's priority. Keeps the priority if the operating system refuses.
+fn lower_priority() {
+    // Only Linux has a `nice` value for each thread; elsewhere this would change the whole process.
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};
@@ -319,27 +342,29 @@ impl Drop for Threads {
         self.pool.work.notify_all();
         let this = std::thread::current().id();
         for worker in self.workers.drain(..) {
-            // The last owner may be a task's own step; a thread cannot wait for itself.
+            // A task's step may drop the last owner of this executor; a thread cannot join itself.
             if worker.thread().id() != this {
-                // A worker catches its tasks' panics; there is nothing left to report here.
+                // A worker catches the panics of its tasks, so its own result says nothing.
                 drop(worker.join());
             }
         }
         let mut queues = self.pool.queues.lock();
-        let left = (std::mem::take(&mut queues.ready), std::mem::take(&mut queues.timers));
+        let unfinished = (std::mem::take(&mut queues.ready), std::mem::take(&mut queues.timers));
+        // Dropping a task may use the pool: release the lock first.
         drop(queues);
-        drop(left);
+        drop(unfinished);
     }
 }
 
-/// Runs one step whenever asked, of a runnable task picked by a seeded generator.
+/// An executor without threads: each call of [`Executor::help`] runs one step of a ready task that a seeded
+/// generator picks.
 pub struct Stepper {
     pool: Arc<Pool>,
     rng: Mutex<Rng>,
 }
 
 impl Stepper {
-    /// An executor whose choices follow from `seed`.
+    /// An executor with picks that `seed` determines.
     #[must_use]
     pub fn new(seed: u64, clock: Arc<dyn Clock>) -> Self {
         Self { pool: Pool::new(clock), rng: Mutex::new(Rng::new(seed)) }
@@ -400,7 +425,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn only_threads_that_make_way_weigh_less() {
+    fn only_low_priority_threads_have_a_higher_nice_value() {
         use rustix::process::getpriority_process;
         struct Note(mpsc::Sender<i32>);
         impl Task for Note {
@@ -412,7 +437,10 @@ mod tests {
         let own = getpriority_process(None).unwrap();
         for (threads, expected) in [
             (Threads::start(1, Arc::new(SystemClock::new())).unwrap(), own),
-            (Threads::start_behind(1, Arc::new(SystemClock::new())).unwrap(), (own + NICE).min(19)),
+            (
+                Threads::start_low_priority(1, Arc::new(SystemClock::new())).unwrap(),
+                (own + NICE).min(19),
+            ),
         ] {
             let (noted, note) = mpsc::channel();
             threads.spawn("note", Box::new(Note(noted)));
@@ -421,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_run_a_task_until_it_is_done() {
+    fn threads_step_a_task_until_it_is_done() {
         let threads = Threads::start(2, Arc::new(SystemClock::new())).unwrap();
         let (task, steps) =
             counted(&threads, |n| if n < 10 { Progress::Again } else { Progress::Done });
@@ -430,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_task_steps_when_woken_or_when_its_time_comes() {
+    fn an_idle_task_steps_when_woken_or_when_its_timer_is_due() {
         let clock = Arc::new(ManualClock::default());
         let stepper = Stepper::new(1, Arc::clone(&clock) as Arc<dyn Clock>);
         let (task, steps) = counted(&stepper, |_| Progress::IdleFor(Duration::from_secs(1)));
@@ -444,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panicking_task_is_finished_and_named() {
+    fn joining_a_panicked_task_returns_an_error_with_its_name() {
         let threads = Threads::start(1, Arc::new(SystemClock::new())).unwrap();
         let (task, _) = counted(&threads, |_| panic!("on purpose"));
         let error = task.join(&threads).unwrap_err();
@@ -454,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_order() {
+    fn a_stepper_with_the_same_seed_steps_tasks_in_the_same_order() {
         let order = |seed| {
             struct Note(u32, u32, Arc<Mutex<Vec<u32>>>);
             impl Task for Note {

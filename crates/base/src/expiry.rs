@@ -1,28 +1,29 @@
-//! The stored form of a value that expires: its expiry, then the value.
+//! The stored form of a value that expires: 8 bytes of expiry, little-endian, then the value.
 //!
-//! An expiry is a moment in Unix milliseconds, above zero, in eight bytes, little-endian. From that
-//! moment on the version says what a delete would say.
+//! An expiry is a time in Unix milliseconds, greater than 0. From that time on, the version reads as a
+//! tombstone.
 
-use crate::{Error, Result, put_u64};
+use crate::{Error, Result, invariant, put_u64};
 
-/// What the expiry adds to a value, bytes.
+/// The bytes that an expiry adds to a value.
 pub const BYTES: usize = 8;
 
-/// Appends the stored form of `value`, which expires at `expiry`, Unix milliseconds.
+/// Appends the stored form of `value`, which expires at `expiry`, Unix milliseconds, greater than 0.
 pub fn put(out: &mut Vec<u8>, expiry: u64, value: &[u8]) {
+    invariant!(expiry > 0, "an expiry is greater than 0");
     put_u64(out, expiry);
     out.extend_from_slice(value);
 }
 
-/// The expiry, Unix milliseconds, and the value of a stored form.
+/// Splits a stored form into the expiry, Unix milliseconds, and the value.
 ///
 /// # Errors
-/// `Corrupt` where there is no expiry, or it is zero: bytes from outside may say anything.
+/// `Corrupt` if `stored` is shorter than an expiry or the expiry is 0.
 pub fn split(stored: &[u8]) -> Result<(u64, &[u8])> {
     match stored.split_first_chunk() {
         Some((expiry, value)) if *expiry != [0; BYTES] => Ok((u64::from_le_bytes(*expiry), value)),
         _ => Err(Error::corrupt("expiring value")
-            .expected("an expiry above zero, 8 bytes")
+            .expected("an expiry greater than 0, 8 bytes")
             .got(format_args!("`{}`", stored.get(..BYTES).unwrap_or(stored).escape_ascii()))),
     }
 }
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_is_split_again_and_nothing_else() {
+    fn split_returns_the_parts_and_refuses_a_short_or_zero_expiry() {
         let mut stored = Vec::new();
         put(&mut stored, 0x0102, b"value");
         assert_eq!(stored, b"\x02\x01\0\0\0\0\0\0value");

@@ -1,4 +1,4 @@
-//! Identifiers. Each is a distinct type so that one cannot be passed for another.
+//! Identifiers. Each kind has its own type, so that the compiler rejects a mix-up.
 
 use std::fmt;
 
@@ -28,29 +28,29 @@ id!(
 );
 
 impl KeyspaceId {
-    /// No keyspace: what a log record is filed under that no keyspace needs.
+    /// No keyspace: the id in a log record that belongs to no keyspace.
     pub const NONE: Self = Self(0);
 }
 
 id!(
-    /// A table file of a store. Never reused within the store: page checksums are seeded with it.
+    /// A table file of a store. Never reused within the store, because it seeds page checksums.
     TableId(u64)
 );
 id!(
-    /// A sorted run of a keyspace's tree: tables that do not overlap. A larger one is newer: where
-    /// two runs hold the same key, the larger one's version is newer (I4).
+    /// A sorted run of a keyspace's tree. A larger id is a newer run: if two runs hold the same key, the
+    /// version in the run with the larger id is newer (I4).
     RunId(u64)
 );
 id!(
-    /// A compression dictionary of a store. 0 stands for "no dictionary".
+    /// A compression dictionary of a store. 0 means no dictionary.
     DictionaryId(u32)
 );
 id!(
-    /// A lane of the commit log: one device's append log.
+    /// A lane of the write-ahead log: one append-only sequence of segments on one device.
     LaneId(u16)
 );
 id!(
-    /// A segment file within a lane. Grows by one with every segment.
+    /// A segment file of a lane. Each new segment has the next number.
     SegmentId(u64)
 );
 
@@ -59,10 +59,10 @@ id!(
 pub struct StoreId(pub u128);
 
 impl StoreId {
-    /// Draws a fresh identity from the operating system's randomness.
+    /// A new random identity, from the operating system.
     ///
     /// # Errors
-    /// `Retry` where the operating system has no randomness to give.
+    /// `Retry` if the operating system returns no random bytes.
     pub fn random() -> crate::Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)

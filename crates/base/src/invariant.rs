@@ -1,22 +1,23 @@
-//! Broken invariants: noticed at once, and nothing is written on a false premise.
+//! Invariants, checked at run time: after one is broken, nothing more is written.
 //!
-//! [`invariant!`](crate::invariant!) states what holds at one place. Where it does not hold, a build with
-//! debug assertions (tests, simulation, `cargo xtask long`) panics. A release build records the first broken
-//! invariant of the process: from then on every append to a log and to a manifest is refused with an error
-//! of kind `Poisoned` that names it ([`unbroken`]), and reads go on. The record belongs to the process
+//! [`invariant!`](crate::invariant!) checks a condition that the code relies on. If the condition is false, a
+//! build with debug assertions (tests, simulation, `cargo xtask long`) panics. A release build records the
+//! first broken invariant of the process. From then on, every append to a log or a manifest fails with a
+//! `Poisoned` error that names the invariant ([`unbroken`]); reads go on. The record belongs to the process
 //! and not to one store, because stores share caches, memory accounts and background threads.
 //!
-//! State an invariant where code relies on it, in words that say what holds: `"a sealed memtable is flushed
-//! before a newer one"`. Bytes from outside are no invariant: they are checked, and are `Corrupt`.
+//! Check an invariant in the code that relies on it, and word it as the condition that holds: `"a sealed
+//! memtable is flushed before a newer one"`. Bytes from outside are not invariants: check them and return
+//! `Corrupt`.
 
 use std::sync::OnceLock;
 
 use crate::{Error, ErrorKind, Result};
 
-/// The first invariant that did not hold, and the source line that noticed it.
+/// The first broken invariant of the process, with the file and line of its check.
 static BROKEN: OnceLock<(&str, &str, u32)> = OnceLock::new();
 
-/// Checks that a condition holds that this code relies on (see the module `base::invariant`).
+/// Checks a condition that the code relies on. See the module `base::invariant` for the effect of a failure.
 ///
 /// ```
 /// # use terrace_base as base;
@@ -37,8 +38,8 @@ macro_rules! invariant {
     };
 }
 
-/// The error of an invariant that does not hold, for a function that cannot go on without it. Noted as
-/// [`invariant!`](crate::invariant!) notes it: a build with debug assertions panics here.
+/// Records a broken invariant and evaluates to its error, for a function that cannot go on. As with
+/// [`invariant!`](crate::invariant!), a build with debug assertions panics here.
 #[macro_export]
 macro_rules! broken_invariant {
     ($holds:literal) => {
@@ -46,14 +47,14 @@ macro_rules! broken_invariant {
     };
 }
 
-/// Notes that an invariant does not hold; the error that tells of it. Called by the macros.
+/// Records a broken invariant and returns its error. Called by the macros.
 ///
 /// # Panics
 /// In builds with debug assertions, always.
 #[cold]
 #[inline(never)]
 pub fn note_broken(holds: &'static str, file: &'static str, line: u32) -> Error {
-    #[expect(clippy::panic, reason = "a broken invariant ends a test where it is noticed")]
+    #[expect(clippy::panic, reason = "a broken invariant ends a test at the check")]
     if cfg!(debug_assertions) {
         panic!("broken invariant: {holds} ({file}:{line})");
     }
@@ -65,10 +66,10 @@ fn error(holds: &'static str, file: &'static str, line: u32) -> Error {
     Error::new(ErrorKind::Poisoned, "invariant").at(format_args!("{file}:{line}")).expected(holds)
 }
 
-/// Fails once an invariant of the process was broken. Every append to a log or a manifest asks first.
+/// Fails after an invariant of the process was broken. Every append to a log or a manifest calls this first.
 ///
 /// # Errors
-/// `Poisoned`, naming the first broken invariant and its source line.
+/// `Poisoned`, with the first broken invariant and the file and line of its check.
 #[inline]
 pub fn unbroken() -> Result<()> {
     match BROKEN.get() {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_that_holds_is_not_noted() {
+    fn a_true_condition_is_not_recorded() {
         invariant!(1 + 1 == 2, "numbers add up");
         assert!(unbroken().is_ok());
     }
@@ -90,12 +91,12 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "broken invariant: numbers add up")]
-    fn a_broken_invariant_panics_with_debug_assertions() {
+    fn a_false_condition_panics_with_debug_assertions() {
         invariant!(1 + 1 == 3, "numbers add up");
     }
 
     #[test]
-    fn the_error_names_the_invariant_and_the_line() {
+    fn the_error_names_the_invariant_and_its_source_line() {
         let error = error("numbers add up", "sum.rs", 7);
         assert_eq!(error.kind(), ErrorKind::Poisoned);
         let text = error.to_string();

@@ -1,4 +1,5 @@
-//! Enums whose numbers are stored. Numbers are append-only; a retired number stays reserved.
+//! Enums that files store as numbers. New variants get new numbers; the number of a removed variant is never
+//! used again.
 
 use crate::{Error, Result};
 
@@ -16,10 +17,10 @@ macro_rules! persisted {
         }
 
         impl $name {
-            /// Reads the stored byte.
+            /// Decodes the stored byte.
             ///
             /// # Errors
-            /// `Corrupt` where no variant has this number.
+            /// `Corrupt` if no variant has this number.
             #[inline]
             pub fn decode(byte: u8) -> Result<Self> {
                 match byte {
@@ -32,19 +33,19 @@ macro_rules! persisted {
 }
 
 persisted!(
-    /// What one version of a key says.
+    /// The kind of one version of a key.
     EntryKind: "entry kind" {
-        /// The key has no value.
+        /// A tombstone: the key has no value.
         Delete = 0,
-        /// The key has the value that follows.
+        /// The value follows.
         Put = 1,
-        /// Reserved: the value lies in a value file; a pointer follows.
+        /// The value is separated: a pointer into a value file follows.
         PutPointer = 2,
-        /// Reserved: every key from this one to the bound that follows has no value.
+        /// A range delete: deletes every key from this one up to the exclusive bound that follows.
         DeleteRange = 3,
-        /// Reserved: an operand for the keyspace's merge operator follows.
+        /// An operand of the keyspace's merge operator follows.
         Merge = 4,
-        /// Reserved: as `Put`, with an expiry in milliseconds before the value.
+        /// As `Put`, with an expiry before the value ([`crate::expiry`]).
         PutExpiring = 5,
     }
 );
@@ -52,7 +53,7 @@ persisted!(
 persisted!(
     /// How a page's payload is compressed.
     Codec: "codec" {
-        /// As is.
+        /// Not compressed.
         None = 0,
         /// LZ4 block format.
         Lz4 = 1,
@@ -62,14 +63,14 @@ persisted!(
 );
 
 persisted!(
-    /// When a write is acknowledged. No setting loses an acknowledged write when the *process*
-    /// dies; they differ in what a power cut may take.
+    /// When a write is acknowledged. No setting loses an acknowledged write if the *process* dies; they
+    /// differ in the writes that a power cut may lose.
     Durability: "durability" {
-        /// Acknowledged once the log holds it in memory that outlives the process.
+        /// Acknowledged once the log record is in memory that outlives the process.
         None = 0,
         /// As `None`; a background task makes the log durable at least once per interval.
         Interval = 1,
-        /// Acknowledged once durable on the device.
+        /// Acknowledged once the log record is durable on the device.
         Sync = 2,
     }
 );
@@ -78,7 +79,7 @@ persisted!(
 mod tests {
     use super::*;
 
-    /// The stored numbers are an interface with every store ever written.
+    /// Every store ever written contains these numbers.
     #[test]
     fn stored_numbers_are_stable() {
         let kinds = [

@@ -1,8 +1,8 @@
-//! The words every TerraceDB crate speaks: identifiers, sequence numbers, bounded keys, persisted
-//! enums, limits, errors, the byte codec, checksums, and the seams for time, randomness, memory
-//! accounting and background work.
+//! The types that every TerraceDB crate shares: identifiers, sequence numbers, bounded keys, persisted
+//! enums, limits, errors, the byte codec, checksums, and the interfaces through which the engine gets
+//! time, randomness, memory and background threads.
 //!
-//! Level 0 (docs/ARCHITECTURE.md): depends on no crate of the workspace, does no I/O.
+//! Level 0 (docs/ARCHITECTURE.md): this crate depends on no other crate of the workspace and does no I/O.
 
 mod account;
 mod backoff;

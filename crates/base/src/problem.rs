@@ -24,7 +24,7 @@ impl Problem {
     /// A problem of a whole file.
     #[must_use]
     pub fn of(file: &str, error: Error) -> Self {
-        let error = error.not_at(file);
+        let error = error.without_place(file);
         Self { file: file.to_owned(), pages: None, keyspace: None, keys: None, error }
     }
 

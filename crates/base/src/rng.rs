@@ -1,12 +1,12 @@
-//! The randomness seam: every random choice comes from a seeded generator, so that a test or a
-//! simulation can be run again.
+//! Random numbers. Every random choice of the engine comes from a seeded generator, so that a failed test
+//! or simulation can be repeated from its seed.
 
-/// xoshiro256** (Blackman and Vigna, 2018), seeded by `SplitMix64`. Not for secrets.
+/// A xoshiro256** generator (Blackman and Vigna, 2018), seeded by `SplitMix64`. Not cryptographically secure.
 #[derive(Clone, Debug)]
 pub struct Rng([u64; 4]);
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// A generator that `seed` determines: equal seeds give equal sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
@@ -19,8 +19,8 @@ impl Rng {
         }))
     }
 
-    /// A generator seeded from the operating system, and the seed, to be printed. A test takes
-    /// its seed from `TERRACE_SEED` instead where that is set.
+    /// A generator, and its seed for the caller to print. The seed is the environment variable
+    /// `TERRACE_SEED` if it is set to a number, else 64 bits from the operating system.
     #[must_use]
     pub fn from_env() -> (Self, u64) {
         let seed = std::env::var("TERRACE_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -43,19 +43,22 @@ impl Rng {
         result
     }
 
-    /// A number below `bound` (0 where `bound` is 0), by Lemire's multiplication.
+    /// A number below `bound`; 0 if `bound` is 0. Uses Lemire's multiply-and-shift without rejection, so
+    /// the bias is at most `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+        let number = ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64;
+        debug_assert!(number < bound || bound == 0, "a random number stays below its bound");
+        number
     }
 
-    /// A number in `0.0..1.0`.
+    /// A uniform number in `0.0..1.0`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True once in `n` times.
+    /// True with probability 1 / `n`; always true if `n` is 0.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -76,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_follows_from_the_seed() {
+    fn equal_seeds_give_equal_sequences_within_bounds() {
         let draw = |seed| {
             let mut rng = Rng::new(seed);
             [rng.next_u64(), rng.below(10), rng.next_u64()]

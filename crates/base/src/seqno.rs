@@ -1,28 +1,31 @@
-//! Sequence numbers and the trailer that orders the versions of one key.
+//! Sequence numbers, and the trailer that orders the versions of one key.
 
 use std::fmt;
 
 use crate::{EntryKind, Error, Result};
 
-/// The position of a write in the store's single order of writes. 56 bits; 0 is before every write.
+/// A sequence number: the position of a write in the store's total order of writes. It has 56 bits; 0 is
+/// before every write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seqno(u64);
 
 impl Seqno {
-    /// Before every write.
+    /// The sequence number before every write.
     pub const ZERO: Self = Self(0);
     /// The largest sequence number: reads at it see every write.
     pub const MAX: Self = Self((1 << 56) - 1);
 
+    /// The sequence number `value`.
+    ///
     /// # Panics
-    /// If `value` does not fit in 56 bits: at a million writes a second that takes 2,283 years.
+    /// If `value` exceeds 56 bits. At a million writes a second that takes 2,283 years.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         assert!(value <= Self::MAX.0, "sequence numbers are exhausted");
         Self(value)
     }
 
-    /// A sequence number read from bytes from outside; `None` if it does not fit in 56 bits.
+    /// The sequence number `value` of bytes from outside; `None` if it exceeds 56 bits.
     #[must_use]
     pub const fn checked(value: u64) -> Option<Self> {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
@@ -34,13 +37,16 @@ impl Seqno {
         self.0
     }
 
-    /// The number one place earlier; zero stays zero.
+    /// The previous sequence number; 0 for 0.
     #[must_use]
     pub const fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// The number `count` places later.
+    /// The sequence number `count` after this one.
+    ///
+    /// # Panics
+    /// As [`Seqno::new`].
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self::new(self.0 + count)
@@ -61,7 +67,7 @@ impl fmt::Display for Seqno {
 
 /// A version's sequence number and kind in one word: `seqno << 8 | kind byte`.
 ///
-/// Versions of one key are stored by *descending* trailer: newest first.
+/// Versions of one key are stored in order of *descending* trailer: newest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Trailer(u64);
 
@@ -72,17 +78,17 @@ impl Trailer {
         Self(seqno.get() << 8 | kind as u64)
     }
 
-    /// The trailer at which a search for the newest version visible at `seqno` starts: no trailer
-    /// of that sequence number is larger.
+    /// The trailer from which to search for the newest version visible at `seqno`. No version with that
+    /// sequence number has a larger trailer.
     #[must_use]
     pub const fn seek(seqno: Seqno) -> Self {
         Self(seqno.get() << 8 | 0xff)
     }
 
-    /// A trailer read from bytes from outside.
+    /// The trailer `word` of bytes from outside.
     ///
     /// # Errors
-    /// `Corrupt` where the kind byte is not one of [`EntryKind`].
+    /// `Corrupt` if the kind byte is not one of [`EntryKind`].
     pub fn decode(word: u64) -> Result<Self> {
         EntryKind::decode((word & 0xff) as u8)?;
         Ok(Self(word))
@@ -94,7 +100,7 @@ impl Trailer {
         self.0
     }
 
-    /// The trailer a container of this crate family handed back; not for bytes from outside.
+    /// The trailer of a word that [`Trailer::word`] returned. Use [`Trailer::decode`] for bytes from outside.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
@@ -109,7 +115,7 @@ impl Trailer {
     /// The version's kind.
     ///
     /// # Errors
-    /// `Corrupt` where the kind byte is not one of [`EntryKind`]: a search trailer, or foreign bytes.
+    /// `Corrupt` if the kind byte is not one of [`EntryKind`], as in a trailer made by [`Trailer::seek`].
     #[inline]
     pub fn kind(self) -> Result<EntryKind> {
         EntryKind::decode((self.0 & 0xff) as u8)
@@ -145,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn newer_versions_have_larger_trailers_and_seek_finds_the_newest_visible() {
+    fn a_newer_version_has_a_larger_trailer_and_seek_excludes_newer_versions() {
         let old = Trailer::new(Seqno::new(7), EntryKind::Put);
         let new = Trailer::new(Seqno::new(8), EntryKind::Delete);
         assert!(new > old);
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_words_are_refused() {
+    fn an_unknown_kind_and_a_57_bit_seqno_are_corrupt() {
         assert_eq!(Trailer::decode(0xff).unwrap_err().kind(), crate::ErrorKind::Corrupt);
         assert!(Seqno::try_from(1 << 56).is_err());
     }

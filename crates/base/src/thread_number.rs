@@ -1,4 +1,4 @@
-//! A number for each thread, so that threads choose different ones of several equal things.
+//! A small number for each thread. Threads use it to pick different stripes of a striped structure.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The thread's own, once it asked.
+    /// The thread's number; `usize::MAX` before its first call of [`thread_number`].
     static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The calling thread's number: the same each time, dealt out in turn from 0 on.
+/// The calling thread's number. A thread gets the next number, from 0 on, at its first call, and keeps it.
 #[inline]
 pub fn thread_number() -> usize {
     OWN.with(|own| {
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_have_numbers_of_their_own() {
+    fn a_thread_keeps_its_number_and_another_thread_has_another() {
         let own = thread_number();
         assert_eq!(thread_number(), own);
         let other = std::thread::spawn(thread_number).join().unwrap();

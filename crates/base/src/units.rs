@@ -1,4 +1,4 @@
-//! Sizes and counts as people write them.
+//! Sizes and counts as text for people, such as `1.5 GiB` and `2 entries`.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads a size: a number, alone or followed by `B`, `KiB`, `MiB`, `GiB`, `TiB` or their decimal
-/// twins `KB` to `TB`.
+/// Parses a size, in bytes: a number, alone or followed by `B`, a binary unit (`KiB`, `MiB`, `GiB`, `TiB`)
+/// or a decimal unit (`KB`, `MB`, `GB`, `TB`). A fraction such as `1.5GiB` is allowed.
 ///
 /// # Errors
-/// `Invalid` for anything else, and for a size over 64 bits.
+/// `Invalid` for any other text, and for a size that does not fit in 64 bits.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let trimmed = text.trim();
     let refused = || {
@@ -41,7 +41,7 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     if (0.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err(refused()) }
 }
 
-/// Writes a size in the largest binary unit that leaves at least one whole unit.
+/// Formats a size in the largest binary unit that is not greater than it, with one decimal.
 #[must_use]
 pub fn format_bytes(bytes: u64) -> String {
     let (name, unit) = match bytes {
@@ -54,8 +54,8 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
-/// Writes a number with what it counts, a noun in the singular with a regular plural: `1 entry`,
-/// `2 entries`.
+/// Formats a count with its noun: `1 entry`, `2 entries`. `noun` is in the singular and has a regular
+/// plural.
 #[must_use]
 pub fn format_count<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let vowels = ['a', 'e', 'i', 'o', 'u'];
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_people_write_them() {
+    fn parse_bytes_accepts_binary_decimal_and_fractional_sizes_only() {
         for (text, bytes) in [
             ("512MiB", 512 << 20),
             ("1.5 GiB", 3 << 29),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn format_count_uses_the_plural_for_all_counts_but_one() {
         for (count, noun, text) in [
             (0_u64, "table", "0 tables"),
             (1, "table", "1 table"),

@@ -224,7 +224,7 @@ impl Shard {
     /// Puts every page into its part of the index, which is empty.
     pub(crate) fn index_all(&self, index: &FrameIndex) {
         for frame in self.slots.iter().flatten().map(|slot| &slot.frame) {
-            if let (Some(place), Some(name)) = (frame.place(), frame.name()) {
+            if let (Some(place), Some(name)) = (frame.id(), frame.name()) {
                 index.insert(self.part, PageKey::from(name).hash(), place);
             }
         }
@@ -288,7 +288,7 @@ impl Shard {
         *missed += u64::from(self.shadow.recall(hash));
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
-            Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(shared)) {
+            Some(number) => match pool.alloc_above(reserve).or_else(|| self.alloc_again(shared)) {
                 Some(frame) => Some((number, frame)),
                 None => {
                     self.free.push(number);
@@ -307,7 +307,7 @@ impl Shard {
         let frame = frame.freeze();
         frame.set_tag(self.tag(number));
         frame.set_heat(u32::from(heat_of(kind)));
-        let is_in = frame.place().is_some_and(|place| shared.index.insert(self.part, hash, place));
+        let is_in = frame.id().is_some_and(|place| shared.index.insert(self.part, hash, place));
         if !is_in {
             self.free.push(number);
             self.refused += 1;
@@ -440,7 +440,7 @@ impl Shard {
     fn take(&mut self, number: u32, shared: Shared<'_>) -> Option<Slot> {
         self.dequeue(number);
         let slot = self.slots.get_mut(number as usize)?.take()?;
-        if let (Some(place), Some(key)) = (slot.frame.place(), slot.key()) {
+        if let (Some(place), Some(key)) = (slot.frame.id(), slot.key()) {
             shared.index.remove(self.part, key.hash(), place);
         }
         self.counts(slot.kind).resident -= 1;

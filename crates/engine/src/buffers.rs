@@ -241,20 +241,20 @@ impl Buffers {
         self.resources.regions().prepare();
         let most = self.resources.memtable_bytes() + WARM_BYTES / 4;
         for tree in self.trees.all() {
-            tree.view().active.map().warm(WARM_BYTES, most);
+            tree.view().active.map().prefault(WARM_BYTES, most);
         }
     }
 
     /// To be called now and then while there is nothing to flush: gives back what is kept for
     /// memtables to come, where there have been none for a while.
     pub fn rest(&self) {
-        if self.resources.regions().look() {
+        if self.resources.regions().release_when_idle() {
             self.cool();
         }
     }
 
     fn cool(&self) {
-        self.trees.all().iter().for_each(|tree| tree.view().active.map().cool());
+        self.trees.all().iter().for_each(|tree| tree.view().active.map().release_prefaulted());
     }
 
     fn seal_locked(&self, tree: &Tree) -> Result<()> {

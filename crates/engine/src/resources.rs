@@ -148,15 +148,16 @@ impl ResourcesBuilder {
         let _flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let background_threads = threads_of(self.background_threads)?;
         let is_lane_own = self.executor.is_none();
-        let (executor, urgent, watch): (Arc<dyn Executor>, Arc<dyn Executor>, _) =
-            match self.executor {
-                Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
-                None => {
-                    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-                    let behind = Threads::start_behind(background_threads, Arc::clone(&clock))?;
-                    (Arc::new(behind), Arc::new(Threads::start(1, clock)?), OnceLock::new())
-                }
-            };
+        let (executor, urgent, watch): (Arc<dyn Executor>, Arc<dyn Executor>, _) = match self
+            .executor
+        {
+            Some(executor) => (Arc::clone(&executor), Arc::clone(&executor), executor.into()),
+            None => {
+                let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+                let behind = Threads::start_low_priority(background_threads, Arc::clone(&clock))?;
+                (Arc::new(behind), Arc::new(Threads::start(1, clock)?), OnceLock::new())
+            }
+        };
         let account = budget.account("SCM map");
         let scm = match self.scm {
             None => None,

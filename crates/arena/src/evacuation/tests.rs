@@ -7,7 +7,7 @@ use base::{Account, Budget, Rng};
 use super::*;
 use crate::Frame;
 
-/// Frames filled with their number, tagged with it.
+/// All frames of the pool, each filled and tagged with its number.
 fn fill(pool: &FramePool) -> Vec<Option<Frame>> {
     let frames = std::iter::from_fn(|| pool.alloc());
     let filled = frames.zip(0u32..).map(|(mut frame, number)| {
@@ -19,12 +19,12 @@ fn fill(pool: &FramePool) -> Vec<Option<Frame>> {
     filled.collect()
 }
 
-/// Hands over every frame of the evacuation that nobody else has, as a cache would.
+/// Hands over every frame of the evacuation without another handle, as a cache does.
 fn hand_over(evacuation: &mut Evacuation<'_>, frames: &mut [Option<Frame>]) {
     let tags: Vec<u32> = evacuation.in_use().collect();
     for tag in tags {
         let Some(place) = frames.get_mut(tag as usize) else { continue };
-        let Some(frame) = place.take_if(|frame| evacuation.is_of(frame)) else { continue };
+        let Some(frame) = place.take_if(|frame| evacuation.contains(frame)) else { continue };
         match frame.try_thaw() {
             Ok(frame) => evacuation.take(frame).unwrap(),
             Err(pinned) => *place = Some(pinned),
@@ -35,7 +35,7 @@ fn hand_over(evacuation: &mut Evacuation<'_>, frames: &mut [Option<Frame>]) {
 const CHUNKS: usize = if cfg!(miri) { 2 } else { 8 };
 
 #[test]
-fn an_empty_chunk_is_given_back_and_taken_again() {
+fn an_evacuated_chunk_is_given_back_and_restored_later() {
     let budget = Budget::new(u64::MAX);
     let pool = FramePool::new(&budget.account("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
@@ -56,23 +56,23 @@ fn an_empty_chunk_is_given_back_and_taken_again() {
 }
 
 #[test]
-fn a_pinned_frame_keeps_its_chunk_and_another_goes() {
+fn a_chunk_with_a_pinned_frame_is_passed_over_or_kept() {
     let account = Account::unlimited("frames");
     let pool = FramePool::new(&account, 2 * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
     let pinned = frames[7].clone().unwrap();
     let mut evacuation = pool.evacuate(0).unwrap();
-    assert!(!evacuation.is_of(&pinned), "its chunk is passed over");
+    assert!(!evacuation.contains(&pinned), "the chunk with a pinned frame is passed over");
     let other = frames[8].take().unwrap().try_thaw().unwrap();
     drop(evacuation.take(other).unwrap_err());
     hand_over(&mut evacuation, &mut frames);
     assert!(evacuation.finish() > 0);
-    // Pinned everywhere, or the least that is to stay.
+    // `None`: first because the last chunk has a pinned frame, then because it is the last one to stay.
     assert!(pool.evacuate(0).is_none());
     assert_eq!(pinned[..4], 7u32.to_le_bytes());
     drop(pinned);
     assert!(pool.evacuate(1).is_none());
-    // Pinned while it is under way: everything goes back.
+    // A frame that is pinned during the evacuation: all frames go back to the chunk.
     let mut evacuation = pool.evacuate(0).unwrap();
     let pinned = frames[7].clone();
     hand_over(&mut evacuation, &mut frames);
@@ -96,11 +96,11 @@ fn resident() -> usize {
 
 #[test]
 #[cfg(not(miri))]
-fn memory_given_back_is_the_operating_systems_again() {
-    // What other tests take and give back meanwhile would be counted, too: this one has a process of its own.
+fn evacuation_shrinks_the_resident_memory_of_the_process() {
+    // Other tests of this process allocate memory at the same time: measure in a process of its own.
     if std::env::var_os(ALONE).is_none() {
         let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        let name = "evacuation::tests::memory_given_back_is_the_operating_systems_again";
+        let name = "evacuation::tests::evacuation_shrinks_the_resident_memory_of_the_process";
         let done = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
         let said = String::from_utf8_lossy(&done.stdout);
         let complained = String::from_utf8_lossy(&done.stderr);
@@ -121,7 +121,7 @@ fn memory_given_back_is_the_operating_systems_again() {
 }
 
 #[test]
-fn a_chunk_that_is_free_as_a_whole_goes_first() {
+fn a_chunk_without_frames_in_use_is_evacuated_first() {
     let pool = FramePool::new(&Account::unlimited("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let mut frames = fill(&pool);
     let last = frames.len() - FRAMES_PER_CHUNK;
@@ -132,9 +132,9 @@ fn a_chunk_that_is_free_as_a_whole_goes_first() {
     assert!(frames[..last].iter().all(Option::is_some));
 }
 
-/// Threads take, share and check frames while another empties chunks all the time.
+/// Threads allocate, hold and check frames while another thread evacuates chunks all the time.
 #[test]
-fn threads_keep_their_frames_while_chunks_go_and_come_back() {
+fn frames_keep_their_content_while_chunks_are_evacuated_and_restored() {
     let (threads, rounds) = if cfg!(miri) { (2, 60) } else { (3, 30_000) };
     let pool = FramePool::new(&Account::unlimited("frames"), CHUNKS * FRAMES_PER_CHUNK, 0).unwrap();
     let (mut rng, seed) = Rng::from_env();
@@ -148,7 +148,7 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
             scope.spawn(move || {
                 let mut rng = Rng::new(own_seed);
                 let mut held: Vec<(u64, Frame)> = Vec::new();
-                // A busy machine may let the other thread wait; only one that gives nothing takes minutes.
+                // On a busy machine the evacuating thread may wait long; only a broken one takes minutes.
                 let began = Instant::now();
                 let goes_on = |round| {
                     let waits = || !any_given.load(std::sync::atomic::Ordering::SeqCst);
@@ -156,7 +156,7 @@ fn threads_keep_their_frames_while_chunks_go_and_come_back() {
                 };
                 let mut most = 0;
                 for round in (0..).take_while(|round| goes_on(*round)) {
-                    // For a while many frames, which need every chunk, for a while few, of one.
+                    // Hold many frames, of all chunks, for a while, then few, of one chunk.
                     if round % 2_000 == 0 {
                         most = [1, 16, FRAMES_PER_CHUNK][rng.below(3) as usize];
                     }

@@ -11,25 +11,26 @@ mod on_threads {
     use super::*;
     use crate::{Frame, FrameName, FramePool};
 
-    fn place(number: u64) -> FramePlace {
-        FramePlace::new(number as u32).unwrap()
+    fn place(number: u64) -> FrameId {
+        FrameId::new(number as u32).unwrap()
     }
 
-    fn lookup(index: &FrameIndex, part: usize, hash: u64, wanted: FramePlace) -> bool {
+    fn lookup(index: &FrameIndex, part: usize, hash: u64, wanted: FrameId) -> bool {
         index.find(part, hash, |place| (place == wanted).then_some(())).is_some()
     }
 
-    /// Entries come, go and move, in crowded buckets, and are found exactly while they are there.
+    /// Entries in crowded buckets are found from their insertion to their removal, also after they are
+    /// replaced.
     #[test]
-    fn entries_are_found_while_they_are_there() {
+    fn entries_are_found_until_they_are_removed() {
         let (mut rng, seed) = Rng::from_env();
         let (entries, turns) = if cfg!(miri) { (12, 120) } else { (200, 20_000) };
         for crowd in [1, 4, 64] {
             let index =
                 FrameIndex::new(&Account::unlimited("index"), 2, entries, 8 * entries).unwrap();
-            let mut there: HashMap<(usize, u64), FramePlace> = HashMap::new();
+            let mut there: HashMap<(usize, u64), FrameId> = HashMap::new();
             for turn in 1..turns {
-                // Few first buckets, so that entries go past full ones.
+                // Few home buckets, so that entries pass full ones.
                 let key = rng.below(3 * entries as u64);
                 let (part, hash) = ((key % 2) as usize, (key << 32) | (key % crowd) << 25);
                 match there.get(&(part, hash)).copied() {
@@ -54,15 +55,15 @@ mod on_threads {
                 assert!(lookup(&index, *part, *hash, *place), "seed {seed}");
                 assert!(index.remove(*part, *hash, *place), "seed {seed}");
             }
-            // Nothing is left, not even a count of what went past a bucket.
+            // No entry is left, and all passed counts are 0 again.
             let words = index.words.get(0, index.words.len());
             assert!(words.iter().all(|word| word.load(Relaxed) == 0), "seed {seed}");
         }
     }
 
     #[test]
-    fn a_full_part_refuses_and_grows_where_there_is_memory() {
-        // In Miri each look is one at every word there may be.
+    fn a_full_part_refuses_inserts_and_grows_if_there_is_memory() {
+        // Small under Miri, for which a reference to one word is one to all.
         let (few, more, most, bytes) =
             if cfg!(miri) { (10, 50, 300, 2 << 10) } else { (50, 500, 10_000, 20 << 10) };
         let budget = Budget::new(bytes);
@@ -70,19 +71,19 @@ mod on_threads {
         let before = budget.used();
         let fits = (1..).take_while(|number| index.insert(0, number << 32, place(*number))).count();
         assert!(fits >= few && fits as u64 == before / 64 * 7, "{fits}");
-        assert!(!index.grow(few), "there is room for as many");
-        assert!(!index.grow(most), "no memory");
+        assert!(!index.grow(few), "the part has room for as many already");
+        assert!(!index.grow(most), "the budget has no room");
         assert!(index.grow(more) && budget.used() > before);
-        assert!(!lookup(&index, 0, 1 << 32, place(1)), "it is empty");
+        assert!(!lookup(&index, 0, 1 << 32, place(1)), "a grown index is empty");
         assert!((1..=more as u64).all(|number| index.insert(0, number << 32, place(number))));
         drop(index);
         assert_eq!(budget.used(), 0);
     }
 
-    /// Readers find frames by name while one thread has others take their place, hangs blocks on them
-    /// and takes these: whoever finds a frame reads what its name says for as long as it is held.
+    /// Readers find frames by name while one thread replaces pages and attaches and detaches blocks: a reader
+    /// that finds a frame reads the page of that name as long as it holds the frame.
     #[test]
-    fn a_frame_that_is_found_is_the_one_that_was_asked_for() {
+    fn a_found_frame_holds_the_requested_page() {
         const PAGES: u32 = 40;
         let pages = if cfg!(miri) { 6 } else { PAGES };
         let (mut rng, seed) = Rng::from_env();
@@ -119,7 +120,7 @@ mod on_threads {
                     continue;
                 }
                 let old = (held.len() > 8).then(|| held.remove(0)).and_then(|(old, frame)| {
-                    assert!(index.remove(0, hash(old), frame.place().unwrap()));
+                    assert!(index.remove(0, hash(old), frame.id().unwrap()));
                     frame.try_thaw().ok()
                 });
                 let Some(mut frame) = old.or_else(|| pool.alloc()) else { continue };
@@ -127,7 +128,7 @@ mod on_threads {
                 frame.fill(page as u8);
                 frame.set_name(name(page));
                 let frame = frame.freeze();
-                assert!(index.insert(0, hash(page), frame.place().unwrap()));
+                assert!(index.insert(0, hash(page), frame.id().unwrap()));
                 held.push((page, frame));
             }
             done.store(true, SeqCst);
@@ -137,8 +138,8 @@ mod on_threads {
     }
 }
 
-/// Every interleaving of hits with a thread that evicts pages and puts others in their frames: who finds
-/// a frame has the page of the name it asked for, and keeps it; no frame is lost.
+/// Interleavings of hits with a thread that evicts pages and reuses their frames: a reader that finds a frame
+/// holds the requested page, and the page does not change; no frame is lost.
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_hits_against_eviction_and_replacement() {
@@ -161,7 +162,7 @@ fn shuttle_hits_against_eviction_and_replacement() {
             shuttle::thread::spawn(move || {
                 for turn in from..from + 4 {
                     let page = turn % PAGES;
-                    // One hash for all: names alone tell pages apart.
+                    // All pages have the same hash: only their names differ.
                     let found = index.find(0, 9, |place| pool.find(place, name(page)));
                     if let Some(frame) = found {
                         assert_eq!((frame[0], frame[4095]), (page as u8, page as u8));
@@ -178,8 +179,8 @@ fn shuttle_hits_against_eviction_and_replacement() {
         for turn in 0..5 {
             let page = turn % PAGES;
             let evicted = kept.take().and_then(|frame| {
-                assert!(index.remove(0, 9, frame.place().unwrap()));
-                // Given up where a reader has it: the frame is free with that one.
+                assert!(index.remove(0, 9, frame.id().unwrap()));
+                // If a reader has the frame, it becomes free when the reader drops it.
                 frame.try_thaw().ok()
             });
             let Some(mut frame) = evicted.or_else(|| pool.alloc()) else { continue };
@@ -188,7 +189,7 @@ fn shuttle_hits_against_eviction_and_replacement() {
             frame[4095] = page as u8;
             frame.set_name(name(page));
             let frame = frame.freeze();
-            assert!(index.insert(0, 9, frame.place().unwrap()));
+            assert!(index.insert(0, 9, frame.id().unwrap()));
             frame.attach(vec![page as u8].into());
             kept = Some(frame);
         }

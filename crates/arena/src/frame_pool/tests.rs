@@ -15,7 +15,7 @@ mod on_threads {
     use super::*;
 
     #[test]
-    fn a_pool_grows_chunk_by_chunk_up_to_its_limit_and_charges_before() {
+    fn a_pool_grows_chunk_by_chunk_up_to_its_limit_and_charges_first() {
         let budget = Budget::new(u64::MAX);
         let account = budget.account("frames");
         let frames_max = if cfg!(miri) { 6 } else { FRAMES_PER_CHUNK + 3 };
@@ -26,7 +26,7 @@ mod on_threads {
         assert_eq!(frames.len(), frames_max);
         assert!(budget.used() - before >= (frames_max * PAGE_BYTES) as u64);
         assert_eq!(budget.used(), FramePool::cost_bytes(frames_max));
-        // The frames outlive the pool's handle and keep its memory.
+        // Frames outlive the pool's handle and keep its memory.
         drop(pool);
         assert!(frames.iter().all(|frame| frame.iter().all(|byte| *byte == 1)));
         assert_eq!(budget.used(), FramePool::cost_bytes(frames_max));
@@ -35,7 +35,7 @@ mod on_threads {
     }
 
     #[test]
-    fn a_full_budget_stops_growth_and_a_frame_given_back_is_used_again() {
+    fn a_full_budget_stops_growth_and_freed_frames_are_allocated_again() {
         let budget = Budget::new(FramePool::cost_bytes(3));
         let pool = FramePool::new(&budget.account("frames"), 3, 0).unwrap();
         let held = budget.account("other").charge(PAGE_BYTES as u64).unwrap();
@@ -46,12 +46,12 @@ mod on_threads {
         let kept = frames[0].clone();
         drop(frames);
         let again: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
-        assert_eq!(again.len(), 2, "one is pinned; none leaks");
+        assert_eq!(again.len(), 2, "one frame is pinned; no frame leaks");
         assert!(kept.iter().all(|byte| *byte == 2));
     }
 
     #[test]
-    fn a_block_used_in_place_keeps_its_frame_and_is_shared_beyond_it() {
+    fn a_block_used_in_place_keeps_its_frame_and_a_shared_block_outlives_it() {
         let account = Account::unlimited("frames");
         let pool = FramePool::new(&account, 1, 0).unwrap();
         let frame = filled(&pool, 3).unwrap();
@@ -69,8 +69,24 @@ mod on_threads {
         assert_eq!(&*shared, &[7; 100][..]);
     }
 
+    /// `find` reads no memory outside the chunk, which is shorter than 2 MiB here.
     #[test]
-    fn a_frame_thaws_only_while_nobody_shares_it() {
+    fn an_id_past_the_end_of_a_short_chunk_is_not_found() {
+        let pool = FramePool::new(&Account::unlimited("frames"), 1, 0).unwrap();
+        let name = FrameName { file: 1, page: 2 };
+        let mut frame = pool.alloc().unwrap();
+        frame.set_name(name);
+        let frame = frame.freeze();
+        assert!(pool.find(frame.id().unwrap(), name).is_some());
+        for id in [2, FRAMES_PER_CHUNK as u32, FRAMES_PER_CHUNK as u32 + 1, u32::MAX] {
+            let id = FrameId::new(id).unwrap();
+            pool.prefetch(id);
+            assert!(pool.find(id, name).is_none());
+        }
+    }
+
+    #[test]
+    fn a_frame_with_another_clone_does_not_thaw() {
         let account = Account::unlimited("frames");
         let pool = FramePool::new(&account, 1, 0).unwrap();
         let frame = filled(&pool, 3).unwrap();
@@ -84,7 +100,7 @@ mod on_threads {
     }
 
     #[test]
-    fn a_heap_frame_is_charged_while_there_is_room_and_exists_without() {
+    fn a_heap_frame_is_charged_if_there_is_room_and_made_anyway() {
         let budget = Budget::new(5000);
         let account = budget.account("frames");
         let first = Frame::heap(&account, &[5; PAGE_BYTES]);
@@ -97,14 +113,14 @@ mod on_threads {
     }
 
     #[test]
-    fn too_many_frames_are_the_callers_mistake() {
+    fn more_frames_than_32_bits_are_invalid() {
         let refused = FramePool::new(&Account::unlimited("frames"), usize::MAX, 0).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
     }
 
-    /// Threads take frames, mark them, pass clones around and check that nobody else wrote them.
+    /// Threads allocate frames, mark them, clone and drop them, and check that no other thread wrote to them.
     #[test]
-    fn threads_never_share_a_frame_they_write() {
+    fn concurrent_threads_never_write_to_the_same_frame() {
         let (threads, rounds) = if cfg!(miri) { (3, 30) } else { (4, 20_000) };
         let pool = FramePool::new(&Account::unlimited("frames"), 3 * threads, 0).unwrap();
         let (mut rng, seed) = Rng::from_env();
@@ -139,10 +155,10 @@ mod on_threads {
     }
 }
 
-/// Every interleaving of two threads on two frames: no frame is handed out twice, none is lost.
+/// Interleavings of two threads on two frames: no frame is allocated twice at once, none is lost.
 #[cfg(feature = "shuttle")]
 #[test]
-fn shuttle_frames_are_handed_out_once() {
+fn shuttle_a_frame_has_one_owner() {
     crate::sync::explore(500, || {
         let pool = FramePool::new(&Account::unlimited("frames"), 2, 0).unwrap();
         let threads: Vec<_> = (0..2u8)
@@ -154,7 +170,7 @@ fn shuttle_frames_are_handed_out_once() {
                         if let Some(frame) = filled(&pool, mark) {
                             let clone = frame.clone();
                             drop(frame);
-                            shuttle::thread::yield_now();
+                            yield_now();
                             assert!(clone.iter().all(|byte| *byte == mark));
                         }
                     }
@@ -167,25 +183,25 @@ fn shuttle_frames_are_handed_out_once() {
     });
 }
 
-/// Every interleaving of a thread that takes and gives back frames with one that empties the
-/// chunk they are of: what is held keeps its content, and no frame is lost.
+/// Interleavings of a thread that allocates and frees frames with one that evacuates their chunk: frames in
+/// use keep their content, and no frame is lost.
 #[cfg(feature = "shuttle")]
 #[test]
-fn shuttle_a_chunk_goes_only_when_nobody_has_a_frame_of_it() {
+fn shuttle_a_chunk_with_a_frame_in_use_is_not_evacuated() {
     crate::sync::explore(500, || {
         let pool = FramePool::new(&Account::unlimited("frames"), 2, 0).unwrap();
         let user = pool.clone();
         let user = shuttle::thread::spawn(move || {
             for mark in 1..4 {
                 if let Some(frame) = filled(&user, mark) {
-                    shuttle::thread::yield_now();
+                    yield_now();
                     assert!(frame.iter().all(|byte| *byte == mark));
                 }
             }
         });
         for _ in 0..2 {
             if let Some(evacuation) = pool.evacuate(0) {
-                shuttle::thread::yield_now();
+                yield_now();
                 let _ = evacuation.finish();
             }
         }

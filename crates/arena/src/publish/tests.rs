@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::sync::yield_now;
 
-/// What a batch stored before it was published: its own seqnos, each in its cell.
+/// The data of the batches: each applied batch stores its own seqnos, each in its cell.
 struct Board(Vec<AtomicU64>);
 
 impl Board {
@@ -18,7 +18,7 @@ impl Board {
         }
     }
 
-    /// Everything up to `visible` is applied.
+    /// Checks that all seqnos up to `visible` are applied.
     fn check(&self, visible: Seqno) {
         for seqno in 1..=visible.get() {
             let stored = self.0[seqno as usize].load(crate::sync::atomic::Ordering::Relaxed);
@@ -27,7 +27,7 @@ impl Board {
     }
 }
 
-/// Batches of 1 to `count_max` seqnos that cover `1..=total` or a little more.
+/// Consecutive batches of 1 to `count_max` seqnos that cover at least `1..=total`.
 fn batches(rng: &mut base::Rng, total: u64, count_max: u64) -> Vec<(u64, u64)> {
     let mut next = 1;
     let mut all = Vec::new();
@@ -48,7 +48,7 @@ mod on_threads {
     use super::*;
 
     #[test]
-    fn batches_in_order_are_visible_at_once() {
+    fn batches_published_in_order_are_visible_at_once() {
         let ring = PublishRing::new(Seqno::new(10));
         ring.publish(Seqno::new(11), 0);
         assert_eq!(ring.visible(), Seqno::new(10));
@@ -59,7 +59,7 @@ mod on_threads {
         assert_eq!(ring.visible(), Seqno::new(15 + large));
     }
 
-    /// A later batch waits, parked, until the one before it is there; both become visible whole.
+    /// A later batch sleeps until the batch before it is published; then both are visible.
     #[test]
     fn a_batch_waits_for_the_one_before_it() {
         let ring = PublishRing::new(Seqno::ZERO);
@@ -69,7 +69,7 @@ mod on_threads {
                 ring.publish(Seqno::new(3), 4);
                 done.store(true, SeqCst);
             });
-            while ring.park(3).waiting.load(SeqCst) == 0 {
+            while ring.wait_queue(3).waiting.load(SeqCst) == 0 {
                 yield_now();
             }
             assert_eq!(ring.visible(), Seqno::ZERO);
@@ -80,14 +80,14 @@ mod on_threads {
         assert!(done.into_inner());
     }
 
-    /// A batch further ahead than the ring is long waits for room and then is published.
+    /// A batch more than a ring length ahead waits until it fits, then is published.
     #[test]
-    fn a_batch_outside_the_ring_waits_for_room() {
+    fn a_batch_beyond_the_ring_waits_until_it_fits() {
         let ring = PublishRing::new(Seqno::ZERO);
         let far = 1 + SLOTS as u64;
         std::thread::scope(|scope| {
             scope.spawn(|| ring.publish(Seqno::new(far), 1));
-            while ring.full.waiting.load(SeqCst) == 0 {
+            while ring.advanced.waiting.load(SeqCst) == 0 {
                 yield_now();
             }
             ring.publish(Seqno::new(1), far - 1);
@@ -95,8 +95,8 @@ mod on_threads {
         assert_eq!(ring.visible(), Seqno::new(far));
     }
 
-    /// Writers take batches in order and publish them as they please, more writers than cores;
-    /// readers check that the visible seqno grows, ends a batch, and covers what was applied (I2).
+    /// More writers than cores take batches in order and publish them in any order. A reader checks that the
+    /// visible seqno grows, is the last of a batch, and that all batches up to it are applied (I2).
     #[test]
     fn readers_see_whole_batches_in_order() {
         let (mut rng, seed) = Rng::from_env();
@@ -138,8 +138,8 @@ mod on_threads {
     }
 }
 
-/// Three writers, batches of several sizes that wrap round the small ring, one reader: every
-/// writer returns, and a reader sees all that the batches up to the visible seqno stored (I2).
+/// Three writers publish batches of several sizes that wrap around the small ring, beside one reader. Every
+/// writer returns, and the reader sees all that the batches up to the visible seqno stored (I2).
 #[cfg(feature = "shuttle")]
 #[test]
 fn shuttle_publish_and_read() {

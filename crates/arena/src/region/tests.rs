@@ -7,35 +7,39 @@ fn pool_of(budget: &base::Budget, most: u64) -> (Account, Arc<RegionPool>) {
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
 #[test]
-fn warm_memory_is_charged_once_and_only_ahead() {
+fn prefaulted_memory_is_charged_once_and_moves_between_accounts() {
     let budget = base::Budget::new(64 << 20);
     let (maps, pool) = pool_of(&budget, 32 << 20);
     let region = Region::pooled(&pool, &maps, 0, 8).unwrap();
-    region.warm(4 * CHUNK, u64::MAX);
-    assert_eq!(pool.bytes(), 0, "what is small stays so");
+    region.prefault(4 * CHUNK, u64::MAX);
+    assert_eq!(pool.bytes(), 0, "a small region is not prefaulted");
     region.commit(CHUNK).unwrap();
-    region.warm(2 * CHUNK, u64::MAX);
+    region.prefault(2 * CHUNK, u64::MAX);
     assert_eq!((maps.used(), pool.bytes()), (2 * CHUNK, 2 * CHUNK));
-    region.warm(4 * CHUNK, 5 * CHUNK);
-    assert_eq!(pool.bytes(), 3 * CHUNK, "no more than in all");
+    region.prefault(4 * CHUNK, 5 * CHUNK);
+    assert_eq!(pool.bytes(), 3 * CHUNK, "no more than `most` in all");
     region.commit(CHUNK).unwrap();
-    assert_eq!((maps.used(), pool.bytes()), (3 * CHUNK, 2 * CHUNK), "it changed accounts");
+    assert_eq!(
+        (maps.used(), pool.bytes()),
+        (3 * CHUNK, 2 * CHUNK),
+        "the charge moved to the other account"
+    );
     region.commit(4 * CHUNK).unwrap();
     assert_eq!((maps.used(), pool.bytes()), (7 * CHUNK, 0));
-    region.warm(CHUNK, u64::MAX);
-    region.cool();
+    region.prefault(CHUNK, u64::MAX);
+    region.release_prefaulted();
     assert_eq!((region.charged(), pool.bytes(), budget.used()), (7 * CHUNK, 0, 7 * CHUNK));
 }
 
 #[test]
-fn warm_memory_stays_within_the_budget_and_goes_where_charging_fails() {
+fn prefaulted_memory_stays_within_the_budget_and_is_released_if_a_charge_fails() {
     let budget = base::Budget::new(8 * CHUNK);
     let (maps, pool) = pool_of(&budget, 8 * CHUNK);
     let region = Region::pooled(&pool, &maps, 0, CHUNK).unwrap();
     let other = budget.account("other").charge(4 * CHUNK).unwrap();
-    region.warm(100 * CHUNK, u64::MAX);
+    region.prefault(100 * CHUNK, u64::MAX);
     assert_eq!(budget.used(), 8 * CHUNK);
-    // The warm chunks are given up for more than there is.
+    // The failed charge, of more than the budget has, gives up the prefaulted chunks.
     let error = region.commit(5 * CHUNK).unwrap_err();
     assert!(error.is_retryable());
     assert_eq!((maps.used(), pool.bytes()), (2 * CHUNK, 0));
@@ -43,10 +47,10 @@ fn warm_memory_stays_within_the_budget_and_goes_where_charging_fails() {
     region.commit(5 * CHUNK).unwrap();
 }
 
-/// Writers allocate while another thread warms and cools what is ahead of them: nothing they wrote
-/// changes, and what is charged is what is counted.
+/// Writers allocate while another thread prefaults and releases the memory ahead of them: no byte that they
+/// wrote changes, and the budget counts exactly the charged bytes.
 #[test]
-fn allocations_bear_that_memory_ahead_of_them_comes_and_goes() {
+fn allocations_are_safe_while_memory_ahead_is_prefaulted_and_released() {
     let budget = base::Budget::new(1 << 30);
     let (maps, pool) = pool_of(&budget, 64 << 20);
     let bytes = if cfg!(miri) { 1 << 10 } else { 64 << 10 };
@@ -61,7 +65,7 @@ fn allocations_bear_that_memory_ahead_of_them_comes_and_goes() {
                 for round in 0..rounds {
                     region.commit(bytes as u64).unwrap();
                     let place = region.alloc(bytes);
-                    // SAFETY: the allocation is this long, and this thread's alone.
+                    // SAFETY: the allocation has `bytes` bytes and belongs to this thread alone.
                     unsafe { region.address(place).write_bytes(writer + round as u8, bytes) };
                     places.push(place);
                 }
@@ -78,13 +82,13 @@ fn allocations_bear_that_memory_ahead_of_them_comes_and_goes() {
             });
         }
         while done.load(Relaxed) < 2 {
-            region.warm(4 * CHUNK, u64::MAX);
-            region.cool();
-            // The lock is not a fair one.
+            region.prefault(4 * CHUNK, u64::MAX);
+            region.release_prefaulted();
+            // The lock is not fair: give the writers a chance.
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
     });
     assert_eq!(budget.used(), region.charged());
     drop(region);
-    assert_eq!(budget.used(), pool.bytes(), "the pool has it");
+    assert_eq!(budget.used(), pool.bytes(), "the pool keeps the memory");
 }

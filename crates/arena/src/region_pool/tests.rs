@@ -5,31 +5,35 @@ use std::collections::BTreeMap;
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
-/// A map that charges at least `bytes`, and is dropped.
+/// Makes a map that charges at least `bytes`, and drops it.
 fn use_up(pool: &Arc<RegionPool>, account: &Account, bytes: u64) -> base::Result<()> {
     OrderedMap::pooled(pool, account, bytes)?.reserve(0, bytes as usize)
 }
 
 #[test]
-fn memory_goes_from_map_to_map_and_is_charged_all_the_time() {
+fn memory_moves_from_map_to_map_and_is_always_charged() {
     let budget = Budget::new(1 << 30);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));
     use_up(&pool, &maps, 7 * CHUNK).unwrap();
     assert_eq!((maps.used(), pool.bytes()), (0, 8 * CHUNK));
     let map = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
-    assert_eq!(map.bytes() + pool.bytes(), 8 * CHUNK, "nothing new was taken");
+    assert_eq!(map.bytes() + pool.bytes(), 8 * CHUNK, "no new memory was allocated");
     map.reserve(0, 3 * CHUNK as usize).unwrap();
     assert_eq!(budget.used(), 8 * CHUNK);
     drop(map);
     let small = OrderedMap::pooled(&pool, &maps, 100).unwrap();
-    assert_eq!(pool.bytes(), 8 * CHUNK, "a small map needs none of it");
+    assert_eq!(pool.bytes(), 8 * CHUNK, "a small map takes no spare region");
     let middle = OrderedMap::pooled(&pool, &maps, 2 * CHUNK).unwrap();
-    assert_eq!(middle.bytes() + pool.bytes(), 2 * CHUNK, "what it will not need is given back");
+    assert_eq!(
+        middle.bytes() + pool.bytes(),
+        2 * CHUNK,
+        "memory beyond the likely size is given back"
+    );
     drop((small, middle));
 }
 
 #[test]
-fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
+fn the_pool_keeps_at_most_bytes_max_and_releases_it_when_idle() {
     let budget = Budget::new(1 << 30);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 6 * CHUNK));
     let two = [3 * CHUNK, 4 * CHUNK - 1000].map(|bytes| {
@@ -40,13 +44,13 @@ fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
     drop(two);
     assert!((1..=6 * CHUNK).contains(&pool.bytes()), "{pool:?}");
     use_up(&pool, &maps, 20 * CHUNK).unwrap();
-    assert_eq!(pool.bytes(), 6 * CHUNK, "cut to what is allowed");
-    for _ in 1..LOOKS_MAX {
-        assert!(!pool.look());
+    assert_eq!(pool.bytes(), 6 * CHUNK, "trimmed to bytes_max");
+    for _ in 1..IDLE_CHECKS_MAX {
+        assert!(!pool.release_when_idle());
     }
     drop(OrderedMap::pooled(&pool, &maps, 6 * CHUNK).unwrap());
-    assert!(!pool.look(), "it was asked for");
-    while !pool.look() {}
+    assert!(!pool.release_when_idle(), "a request restarts the idle checks");
+    while !pool.release_when_idle() {}
     assert_eq!(budget.used(), 0);
     pool.set_bytes_max(0);
     use_up(&pool, &maps, 4 * CHUNK).unwrap();
@@ -54,18 +58,18 @@ fn the_pool_keeps_no_more_than_it_may_and_nothing_for_long() {
 }
 
 #[test]
-fn the_beginning_of_a_region_is_there_where_one_was_asked_for() {
+fn prepare_prefaults_a_spare_region_after_a_request_that_found_none() {
     let budget = Budget::new(10 * CHUNK);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 4 * CHUNK));
     pool.prepare();
-    assert_eq!(pool.bytes(), 0, "nobody asked");
+    assert_eq!(pool.bytes(), 0, "no region was requested");
     let first = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
     pool.prepare();
     pool.prepare();
     assert_eq!(pool.bytes(), CHUNK);
     let second = OrderedMap::pooled(&pool, &maps, 8 * CHUNK).unwrap();
-    assert_eq!(second.bytes() + pool.bytes(), CHUNK, "it was used");
-    // Not where what is taken would be too much, or more than is to be kept.
+    assert_eq!(second.bytes() + pool.bytes(), CHUNK, "the prepared region was used");
+    // Not if the budget has no room, or the pool may not keep a chunk.
     let other = budget.account("other").charge(9 * CHUNK - first.bytes()).unwrap();
     pool.prepare();
     assert_eq!(second.bytes() + pool.bytes(), CHUNK);
@@ -78,7 +82,7 @@ fn the_beginning_of_a_region_is_there_where_one_was_asked_for() {
 }
 
 #[test]
-fn what_is_kept_goes_to_whoever_needs_it() {
+fn kept_memory_is_reclaimed_for_another_account() {
     let budget = Budget::new(10 * CHUNK);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));
     budget.add_reclaimer(ReclaimOrder::Optional, Arc::downgrade(&pool) as _);
@@ -88,9 +92,9 @@ fn what_is_kept_goes_to_whoever_needs_it() {
     assert_eq!((budget.used(), pool.bytes()), (other.bytes(), 0));
 }
 
-/// A map in memory full of another map's remains answers like one in fresh memory.
+/// A map in memory that contains the bytes of earlier maps answers like one in new memory.
 #[test]
-fn a_map_reads_nothing_that_an_earlier_one_left() {
+fn a_map_reads_no_bytes_of_an_earlier_map() {
     let (mut rng, seed) = Rng::from_env();
     let account = Account::unlimited("maps");
     let pool = RegionPool::new(Account::unlimited("kept"), 64 << 20);

@@ -1,6 +1,3 @@
-use base::{Budget, ErrorKind, Rng};
-
-use super::slot::HEAT_MAX;
 use super::*;
 
 fn place(number: u64) -> Position {
@@ -11,54 +8,57 @@ fn index(entries: usize) -> TagBuckets {
     TagBuckets::new(&Account::unlimited("test"), entries).unwrap()
 }
 
-/// Whether the entry at `at` is found.
-fn is_found(index: &TagBuckets, hash: u64, at: Position) -> bool {
-    index.find(hash, |place| (place == at).then_some(())).is_some()
-}
-
 #[cfg(not(feature = "shuttle"))]
 mod on_threads {
     use std::sync::atomic::AtomicBool;
 
+    use base::{Budget, ErrorKind, Rng};
+
+    use super::slot::HEAT_MAX;
     use super::*;
 
+    /// Whether the entry at `at` is found.
+    fn is_found(index: &TagBuckets, hash: u64, at: Position) -> bool {
+        index.find(hash, |place| (place == at).then_some(())).is_some()
+    }
+
     #[test]
-    fn entries_are_found_moved_and_forgotten() {
+    fn entries_are_found_moved_replaced_and_invalidated() {
         let index = index(1000);
         let hash = 0x1234_5678_9abc_def0;
         let bucket = index.bucket(hash).unwrap();
         assert!(index.insert(hash, bucket, place(5), 0));
-        assert!(!index.insert(hash, bucket, place(6), 0), "the bucket changed");
+        assert!(!index.insert(hash, bucket, place(6), 0), "the bucket changed since it was taken");
         assert!(is_found(&index, hash, place(5)) && !is_found(&index, hash, place(6)));
         let heat = |at: u64| index.entry(hash, place(at)).map(|entry| entry.heat);
         assert_eq!(heat(5), Some(1));
         (0..9).for_each(|_| assert!(is_found(&index, hash, place(5))));
         assert_eq!(heat(5), Some(HEAT_MAX));
-        assert!(index.replace(hash, place(5), (place(7), 1)));
+        assert!(index.replace(hash, place(5), place(7), 1));
         assert_eq!(index.remove(hash, place(5)), Removed::Nothing);
         assert_eq!((heat(7), index.len()), (Some(1), 1));
-        // A newer entry of the key takes the place of the older one.
+        // A newer entry of the key replaces the older one.
         let bucket = index.bucket(hash).unwrap();
         assert!(index.insert(hash, bucket, place(8), 0));
         assert_eq!((heat(7), index.len()), (None, 1));
-        assert_eq!(index.forget(hash), 1);
+        assert_eq!(index.invalidate(hash), 1);
         assert!(index.is_empty() && !is_found(&index, hash, place(8)));
     }
 
     #[test]
-    fn an_insert_of_what_was_read_before_a_change_is_refused() {
+    fn an_insert_from_before_an_invalidation_is_refused() {
         let index = index(1000);
         let bucket = index.bucket(42).unwrap();
-        assert_eq!(index.forget(42), 0);
+        assert_eq!(index.invalidate(42), 0);
         assert!(!index.insert(42, bucket, place(1), 0));
-        // Another key's bucket is another matter.
+        // An invalidation in another bucket does not matter.
         let bucket = index.bucket(42).unwrap();
-        index.forget(43);
+        index.invalidate(43);
         assert!(index.insert(42, bucket, place(1), 0));
     }
 
     #[test]
-    fn who_removes_an_entry_can_tell_whether_it_is_forgotten_later() {
+    fn the_bucket_of_a_removed_entry_shows_a_later_invalidation() {
         let index = index(1000);
         let removed = |hash: u64, at: u64| {
             assert!(index.insert(hash, index.bucket(hash).unwrap(), place(at), 0));
@@ -69,65 +69,68 @@ mod on_threads {
         };
         let bucket = removed(42, 1);
         assert!(index.is_unchanged(42, bucket) && index.is_empty());
-        index.forget(42);
-        assert!(!index.is_unchanged(42, bucket), "nothing was there to be forgotten, and it was");
+        index.invalidate(42);
+        assert!(
+            !index.is_unchanged(42, bucket),
+            "an invalidation without an entry changes the version"
+        );
         let bucket = removed(42, 2);
-        index.forget(43);
+        index.invalidate(43);
         assert!(index.is_unchanged(42, bucket));
     }
 
     #[test]
-    fn what_was_forgotten_is_renewed_as_warm_as_it_was() {
+    fn a_stale_entry_is_renewed_with_its_heat() {
         let index = index(1000);
         let (hash, other) = (7 << LEVEL_MIN, 8 << LEVEL_MIN);
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(5), 0));
         assert!(is_found(&index, hash, place(5)) && is_found(&index, hash, place(5)));
         assert!(index.awaited(hash).is_none());
-        assert_eq!((index.forget(hash), index.forget(hash)), (1, 0));
+        assert_eq!((index.invalidate(hash), index.invalidate(hash)), (1, 0));
         assert_eq!((index.len(), index.stale_len()), (0, 1));
         assert_eq!(index.entry(hash, place(5)), Some(TagEntry { heat: 2, is_stale: true }));
         assert!(index.awaited(other).is_none(), "another key of the bucket");
-        // It moves, and stays stale.
-        assert!(index.replace(hash, place(5), (place(6), 1)));
+        // A stale entry stays stale when it moves.
+        assert!(index.replace(hash, place(5), place(6), 1));
         assert!(!is_found(&index, hash, place(6)));
-        // Written once more: what was read before is refused.
+        // Invalidated once more: a renewal from before is refused.
         let (bucket, _) = index.awaited(hash).unwrap();
-        index.forget(hash);
+        index.invalidate(hash);
         assert!(!index.renew(hash, bucket, place(9)));
         let (bucket, _) = index.awaited(hash).unwrap();
-        assert!(!index.renew(other, bucket, place(9)), "nothing of that tag is stale");
+        assert!(!index.renew(other, bucket, place(9)), "no stale entry has that tag");
         let (bucket, _) = index.awaited(hash).unwrap();
         assert!(index.renew(hash, bucket, place(9)) && index.awaited(hash).is_none());
         assert_eq!(index.entry(hash, place(9)), Some(TagEntry { heat: 1, is_stale: false }));
         assert!(is_found(&index, hash, place(9)));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
-        // An insert takes the place of a stale one, too, and one that is stale is removed.
-        index.forget(hash);
+        // An insert also replaces a stale entry; a stale entry can be removed.
+        index.invalidate(hash);
         assert!(index.insert(hash, index.bucket(hash).unwrap(), place(3), 0));
         assert_eq!((index.len(), index.stale_len()), (1, 0));
-        index.forget(hash);
+        index.invalidate(hash);
         assert_eq!(index.remove(hash, place(3)), Removed::Stale);
         assert_eq!((index.len(), index.stale_len()), (0, 0));
     }
 
     #[test]
-    fn what_is_asked_for_and_not_there_is_expected() {
+    fn a_missed_key_is_noted_renewed_and_removed() {
         let index = index(1000);
         let hash = 7 << LEVEL_MIN;
         let bucket = index.bucket(hash).unwrap();
-        assert!(index.expect(hash) && !index.expect(hash) && !index.expect(hash));
+        assert!(index.note_miss(hash) && !index.note_miss(hash) && !index.note_miss(hash));
         assert_eq!(index.awaited(hash).unwrap().1, Awaited::Expected(2));
         assert!(index.find(hash, Some).is_none() && index.is_empty());
-        // Whatever is read meanwhile may be filled.
+        // A note does not refuse an insert from before it.
         assert!(index.insert(hash, bucket, place(5), 0));
-        assert!(index.awaited(hash).is_none() && !index.expect(hash));
-        index.forget(hash);
-        assert!(!index.expect(hash));
+        assert!(index.awaited(hash).is_none() && !index.note_miss(hash));
+        index.invalidate(hash);
+        assert!(!index.note_miss(hash));
         assert_eq!(index.awaited(hash).unwrap().1, Awaited::Version);
-        index.give_up(hash);
+        index.remove_stale(hash);
         assert!(index.awaited(hash).is_none() && index.stale_len() == 0);
-        index.give_up(hash);
-        assert!(index.expect(hash));
+        index.remove_stale(hash);
+        assert!(index.note_miss(hash));
         let (bucket, awaited) = index.awaited(hash).unwrap();
         assert_eq!(awaited, Awaited::Expected(0));
         assert!(index.renew(hash, bucket, place(6)) && is_found(&index, hash, place(6)));
@@ -135,12 +138,12 @@ mod on_threads {
     }
 
     #[test]
-    fn a_full_bucket_takes_no_notes_and_gives_them_up_first() {
+    fn a_full_bucket_refuses_miss_notes_and_inserts_replace_them_first() {
         let index = index(10);
         let hash = |number: u64| number << LEVEL_MIN;
         let slots = SLOTS as u64;
-        (1..=slots).for_each(|number| assert!(index.expect(hash(number))));
-        assert!(!index.expect(hash(99)));
+        (1..=slots).for_each(|number| assert!(index.note_miss(hash(number))));
+        assert!(!index.note_miss(hash(99)));
         for number in 101..=100 + slots {
             let bucket = index.bucket(hash(number)).unwrap();
             assert!(index.insert(hash(number), bucket, place(number), 0));
@@ -149,9 +152,9 @@ mod on_threads {
     }
 
     #[test]
-    fn a_full_bucket_loses_its_coldest() {
+    fn an_insert_into_a_full_bucket_replaces_the_coldest_entry() {
         let index = index(10);
-        // The same bucket, other tags.
+        // Different tags in the same bucket.
         let hash = |number: u64| number << LEVEL_MIN;
         for number in 1..=SLOTS as u64 {
             let bucket = index.bucket(hash(number)).unwrap();
@@ -167,7 +170,7 @@ mod on_threads {
     }
 
     #[test]
-    fn buckets_grow_with_their_entries_and_are_charged_before() {
+    fn buckets_grow_with_the_entries_and_are_charged_first() {
         let entries = if cfg!(miri) { 300 } else { 100_000 };
         let budget = Budget::new(u64::MAX);
         let index = TagBuckets::new(&budget.account("index"), entries).unwrap();
@@ -184,14 +187,14 @@ mod on_threads {
         assert!(kept * 100 > entries * 98 && kept == index.len(), "{kept} of {entries}");
         assert!(index.bytes() as usize <= entries * 29);
         assert_eq!(index.bytes(), budget.used());
-        let gone: usize = (1..=entries as u64).map(|number| index.forget(hash(number))).sum();
+        let gone: usize = (1..=entries as u64).map(|number| index.invalidate(hash(number))).sum();
         assert_eq!((gone, index.len()), (kept, 0));
         drop(index);
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
-    fn without_memory_for_more_it_stays_as_it_is() {
+    fn an_index_without_memory_stays_at_its_size() {
         let budget = Budget::new(bytes_of(BUCKETS_MIN));
         let account = budget.account("index");
         let most = if cfg!(miri) { 1 << 8 } else { 1 << 20 };
@@ -206,16 +209,16 @@ mod on_threads {
         assert_eq!(TagBuckets::new(&account, 1).unwrap_err().kind(), ErrorKind::Retry);
     }
 
-    /// Entries move from place to place, places are written over as soon as no entry names them,
-    /// buckets split: no reader ever counts what it saw at a place that was another key's by then.
+    /// Entries move, positions are overwritten as soon as no slot refers to them, and buckets split: no
+    /// reader returns data of a position that belonged to another key by then.
     #[test]
-    fn readers_never_count_what_was_written_over() {
+    fn readers_never_return_overwritten_data() {
         const KEYS: u64 = if cfg!(miri) { 40 } else { 6_000 };
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
         let (mut rng, seed) = Rng::from_env();
         println!("TERRACE_SEED={seed}");
         let index = index(KEYS as usize);
-        // A place is two words: the key, and the key again.
+        // The data at a position are two words: the key, twice.
         let rows = Words::reserve(2 * (KEYS as usize + 2)).unwrap();
         let row = |place: Position| rows.get(2 * place.get() as usize, 2);
         let hash = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -241,7 +244,7 @@ mod on_threads {
                     hits
                 });
             }
-            // One writer: a place is free once no entry names it.
+            // One writer: a position is free once no slot refers to it.
             let mut free: Vec<Position> = (1..=KEYS / 2).map(place).collect();
             let mut at: Vec<Option<Position>> = vec![None; KEYS as usize + 1];
             for _ in 0..ROUNDS {
@@ -249,8 +252,8 @@ mod on_threads {
                 let old = at[key as usize].take();
                 if let Some(old) = old {
                     if rng.below(3) == 0 {
-                        index.forget(hash(key));
-                        // None where a full bucket lost it.
+                        index.invalidate(hash(key));
+                        // None if an insert into a full bucket replaced the entry.
                         if let Some((bucket, _)) = index.awaited(hash(key))
                             && let Some(to) = free.pop()
                         {
@@ -269,7 +272,7 @@ mod on_threads {
                 let bucket = index.bucket(hash(key)).unwrap();
                 fence(Release);
                 row(to).iter().for_each(|word| word.store(key, Relaxed));
-                // One that a full bucket lost, or of the same tag, keeps its place for ever.
+                // The position of a replaced entry is never used again.
                 assert!(index.insert(hash(key), bucket, to, 0), "seed {seed}");
                 at[key as usize] = Some(to);
                 index.grow();
@@ -279,14 +282,14 @@ mod on_threads {
     }
 }
 
-/// A put is applied, forgets, and is published; a reader takes the bucket, then the visible number,
-/// and fills what it found, unless it finds that something newer than its number was applied: no
-/// reader ever gets a value older than the one its number sees. A flush renews what was forgotten, as of
-/// the newest version applied where that is visible. A second key shares the bucket, and another
-/// thread splits it.
+/// A put is applied, invalidates the row, and is published. A reader takes the bucket, then the visible
+/// seqno, reads the value and inserts a row, unless a version newer than its seqno is applied already. A
+/// flush renews stale rows with the newest applied version if that is visible. No reader ever gets a row
+/// older than the newest version that its seqno sees. A second key shares the bucket, and another thread
+/// splits it.
 #[cfg(feature = "shuttle")]
 #[test]
-fn shuttle_no_stale_fill() {
+fn shuttle_no_reader_gets_a_row_older_than_its_seqno() {
     use std::sync::Arc;
 
     struct Store {
@@ -298,7 +301,7 @@ fn shuttle_no_stale_fill() {
 
     const HASHES: [u64; 2] = [0b010, 0b110];
 
-    /// Reads `key`, whose versions are the numbers with its parity: the newest it may see.
+    /// Reads the newest visible version of `key`; the versions of a key are the seqnos with its parity.
     fn read(store: &Store, key: usize) {
         let hash = HASHES[key];
         let bucket = store.index.bucket(hash);
@@ -310,7 +313,7 @@ fn shuttle_no_stale_fill() {
             return;
         }
         if seen(at) == 0 || store.applied[key].load(Acquire) > at {
-            store.index.expect(hash);
+            store.index.note_miss(hash);
             return;
         }
         if let Some(bucket) = bucket {
@@ -318,7 +321,7 @@ fn shuttle_no_stale_fill() {
         }
     }
 
-    /// Renews `key`, where it was forgotten: for the version that was the newest when it was looked for.
+    /// Renews the stale row of `key` with the newest applied version.
     fn renew(store: &Store, key: usize) {
         let flushed = store.applied[key].load(Acquire);
         let Some((bucket, _)) = store.index.awaited(HASHES[key]) else { return };
@@ -341,7 +344,7 @@ fn shuttle_no_stale_fill() {
                 for number in 1..=4u64 {
                     let key = (number % 2) as usize;
                     store.applied[key].store(number, Release);
-                    store.index.forget(HASHES[key]);
+                    store.index.invalidate(HASHES[key]);
                     store.visible.store(number, Release);
                 }
             })

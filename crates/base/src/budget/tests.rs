@@ -7,7 +7,7 @@ fn breakdown(budget: &Budget) -> Vec<(&'static str, u64, u64)> {
 }
 
 #[test]
-fn a_charge_over_the_limit_is_refused_and_takes_nothing() {
+fn a_charge_over_the_limit_is_refused_and_charges_nothing() {
     let budget = Budget::new(100);
     let (one, two) = (budget.account("one"), budget.account("two"));
     let mut first = one.charge(60).unwrap();
@@ -25,7 +25,7 @@ fn a_charge_over_the_limit_is_refused_and_takes_nothing() {
 }
 
 #[test]
-fn a_cap_refuses_though_the_budget_has_room() {
+fn a_cap_refuses_a_charge_that_the_budget_has_room_for() {
     let budget = Budget::new(100);
     let account = budget.account("reads");
     account.set_cap(30);
@@ -33,21 +33,21 @@ fn a_cap_refuses_though_the_budget_has_room() {
     let error = account.charge(1).unwrap_err().to_string();
     assert!(error.contains("at most 30"), "{error}");
     assert_eq!((account.used(), budget.used()), (30, 30));
-    // What is charged above a lower cap stays.
+    // Bytes above a lowered cap stay charged.
     account.set_cap(10);
     assert!(!account.has_room(0) && budget.account("other").charge(70).is_ok());
     drop(held);
     assert!(account.charge(10).is_ok());
 }
 
-/// A cache of charges of 10 bytes; notes when it was asked, and for how much.
-struct Hoard {
+/// A reclaimer that holds charges of 10 bytes each and records the bytes of each request.
+struct TestReclaimer {
     held: Mutex<Vec<Charge>>,
     asked: Mutex<Vec<u64>>,
     budget: Budget,
 }
 
-impl Hoard {
+impl TestReclaimer {
     fn new(budget: &Budget, order: ReclaimOrder, name: &'static str, count: usize) -> Arc<Self> {
         let account = match order {
             ReclaimOrder::Cache => budget.spare_account(name),
@@ -55,10 +55,10 @@ impl Hoard {
         };
         let held = (0..count).filter_map(|_| account.try_charge(10)).collect();
         let (held, asked) = (Mutex::new(held), Mutex::default());
-        let hoard = Arc::new(Self { held, asked, budget: budget.clone() });
-        let weak = Arc::downgrade(&hoard);
+        let reclaimer = Arc::new(Self { held, asked, budget: budget.clone() });
+        let weak = Arc::downgrade(&reclaimer);
         budget.add_reclaimer(order, weak);
-        hoard
+        reclaimer
     }
 
     fn asked(&self) -> Vec<u64> {
@@ -66,10 +66,10 @@ impl Hoard {
     }
 }
 
-impl Reclaim for Hoard {
+impl Reclaim for TestReclaimer {
     fn reclaim(&self, bytes: u64) -> u64 {
         self.asked.lock().push(bytes);
-        // Charging here must ask nobody, or it would never end.
+        // A charge inside a reclaim must start no reclaim, or the recursion would never end.
         assert!(self.budget.account("recursion").charge(u64::MAX / 2).is_err());
         let mut held = self.held.lock();
         let count = (bytes.div_ceil(10) as usize).min(held.len());
@@ -78,12 +78,12 @@ impl Reclaim for Hoard {
 }
 
 #[test]
-fn a_refused_charge_asks_in_order_for_what_is_missing() {
+fn a_charge_asks_reclaimers_in_order_for_the_missing_bytes() {
     let budget = Budget::new(100);
-    // Added in another order than they are asked.
-    let buffers = Hoard::new(&budget, ReclaimOrder::Buffers, "buffers", 3);
-    let cache = Hoard::new(&budget, ReclaimOrder::Cache, "cache", 4);
-    let optional = Hoard::new(&budget, ReclaimOrder::Optional, "optional", 2);
+    // Registered in another order than they are asked.
+    let buffers = TestReclaimer::new(&budget, ReclaimOrder::Buffers, "buffers", 3);
+    let cache = TestReclaimer::new(&budget, ReclaimOrder::Cache, "cache", 4);
+    let optional = TestReclaimer::new(&budget, ReclaimOrder::Optional, "optional", 2);
     assert_eq!(budget.used(), 90);
     let needed = budget.account("needed");
     let small = needed.charge(10).unwrap();
@@ -93,10 +93,10 @@ fn a_refused_charge_asks_in_order_for_what_is_missing() {
     let second = needed.charge(40).unwrap();
     assert_eq!((cache.asked(), optional.asked()), (vec![35], vec![15]));
     assert_eq!((buffers.asked(), budget.usage().reclaimed), (vec![], 60));
-    // Nobody has enough: everybody gave what there was, and the charge is refused whole.
+    // All reclaimers together hold too little: each gives back everything, and the charge is refused.
     assert!(needed.charge(90).is_err());
     assert_eq!((buffers.held.lock().len(), needed.used()), (0, 65));
-    // Those that are gone are not asked.
+    // Dropped reclaimers are not asked.
     drop((cache, optional, buffers));
     assert!(needed.charge(90).is_err());
     drop((small, first, second));
@@ -104,24 +104,24 @@ fn a_refused_charge_asks_in_order_for_what_is_missing() {
 }
 
 #[test]
-fn spare_accounts_ask_nobody_and_leave_what_others_took_lately() {
+fn spare_accounts_start_no_reclaim_and_leave_recently_needed_memory_free() {
     let budget = Budget::new(100);
-    let hoard = Hoard::new(&budget, ReclaimOrder::Optional, "optional", 3);
+    let optional = TestReclaimer::new(&budget, ReclaimOrder::Optional, "optional", 3);
     let (cache, needed) = (budget.spare_account("cache"), budget.account("needed"));
     let pages = cache.charge(70).unwrap();
-    assert!(cache.charge(1).is_err() && hoard.asked().is_empty());
+    assert!(cache.charge(1).is_err() && optional.asked().is_empty());
     drop(pages);
     drop(needed.charge(50).unwrap());
-    // 30 are taken, and 80 were.
+    // 30 bytes are needed now; 80 bytes were.
     assert!(cache.try_charge(21).is_none());
     let pages = cache.try_charge(20).unwrap();
-    // A cache that is refused often enough gets what nobody came back for.
-    let refused = (0..3 * PATIENCE).take_while(|_| !cache.has_room(20)).count() as u64;
+    // After enough refusals the cache gets memory that no needed account used again.
+    let refused = (0..3 * REFUSALS_PER_DECREASE).take_while(|_| !cache.has_room(20)).count() as u64;
     // One refusal came before.
-    assert_eq!(refused, PATIENCE - 1);
+    assert_eq!(refused, REFUSALS_PER_DECREASE - 1);
     let more = cache.try_charge(20).unwrap();
     assert!(!cache.has_room(20));
-    // What is needed comes back at once all the same, or would if the cache were asked.
+    // A needed account still gets the memory that is free.
     assert!(needed.charge(30).is_ok());
     assert_eq!(budget.usage().spare, 40);
     drop((pages, more));
@@ -129,9 +129,9 @@ fn spare_accounts_ask_nobody_and_leave_what_others_took_lately() {
 }
 
 #[test]
-fn a_lower_limit_is_told_what_is_above_it() {
+fn set_limit_reclaims_and_returns_the_bytes_still_above_the_limit() {
     let budget = Budget::new(100);
-    let cache = Hoard::new(&budget, ReclaimOrder::Cache, "cache", 5);
+    let cache = TestReclaimer::new(&budget, ReclaimOrder::Cache, "cache", 5);
     let needed = budget.account("needed");
     let held = needed.charge(40).unwrap();
     assert_eq!(budget.set_limit(60), 0);
@@ -144,9 +144,9 @@ fn a_lower_limit_is_told_what_is_above_it() {
 }
 
 #[test]
-fn threads_charge_no_more_than_the_limit_and_lose_nothing() {
+fn concurrent_charges_stay_within_the_limit_and_are_all_given_back() {
     let budget = Budget::new(1000);
-    let cache = Hoard::new(&budget, ReclaimOrder::Cache, "cache", 40);
+    let cache = TestReclaimer::new(&budget, ReclaimOrder::Cache, "cache", 40);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let (budget, spare) = (&budget, thread == 0);

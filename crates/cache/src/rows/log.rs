@@ -379,7 +379,7 @@ impl RowLog {
             return false;
         };
         words.iter().zip(old).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
-        shared.index.replace(hash, from, (to, heat))
+        shared.index.replace(hash, from, to, heat)
     }
 
     /// Takes up to `chunks` chunks more, where there is memory for them.
@@ -429,7 +429,7 @@ impl RowLog {
             if let (Some(old), Some(new)) = (from.place(*at), to.place(*at))
                 && let Some(entry) = shared.index.entry(*hash, old)
             {
-                shared.index.replace(*hash, old, (new, entry.heat));
+                shared.index.replace(*hash, old, new, entry.heat);
             }
         }
         self.rows = rows;

@@ -155,7 +155,7 @@ impl RowCache {
     /// As [`RowCache::prefetch`] for the row itself, whose bucket was asked for before.
     #[inline]
     pub fn prefetch_row(&self, hash: u64) {
-        self.index.places(hash, |place| {
+        self.index.positions(hash, |place| {
             let at = word_of(place);
             self.words.prefetch(at);
             self.words.prefetch_lines(at, ROW_WORDS_AHEAD);
@@ -240,12 +240,12 @@ impl RowCache {
     /// flushed there may be a row; whether that is news.
     #[inline]
     pub fn expect(&self, hash: u64, row_bytes: usize) -> bool {
-        row_bytes <= ROW_BYTES_MAX && self.index.expect(hash)
+        row_bytes <= ROW_BYTES_MAX && self.index.note_miss(hash)
     }
 
     /// No row comes of this hash: of what was deleted, say.
     pub fn give_up(&self, hash: u64) {
-        self.index.give_up(hash);
+        self.index.remove_stale(hash);
     }
 
     /// Whether rows wait for what was written to be flushed.
@@ -303,7 +303,7 @@ impl RowCache {
     /// kept. After the new version is in a memtable, and before it is visible.
     #[inline]
     pub fn forget(&self, hash: u64) {
-        self.index.forget(hash);
+        self.index.invalidate(hash);
         // Then below: who writes a row there looks here first, with the lock there.
         if let Some(below) = self.below() {
             below.forget_row(hash);

@@ -26,7 +26,7 @@ impl Shard {
     ) {
         let Some(Some(slot)) = self.slots.get(number as usize) else { return };
         // A tag is a hint: the frame may have gone to another page or another pool's owner since.
-        if !evacuation.is_of(&slot.frame) || !slot.frame.is_unique() {
+        if !evacuation.contains(&slot.frame) || !slot.frame.is_unique() {
             return;
         }
         if (slot.frame.heat() > 0 || slot.queue == Queue::Main)
@@ -88,7 +88,7 @@ impl Shard {
         let frame = frame.freeze();
         frame.set_tag(tag);
         frame.set_heat(slot.frame.heat());
-        if let (Some(from), Some(to)) = (slot.frame.place(), frame.place()) {
+        if let (Some(from), Some(to)) = (slot.frame.id(), frame.id()) {
             shared.index.replace(self.part, key.hash(), from, to);
         }
         let old = std::mem::replace(&mut slot.frame, frame);

@@ -6,13 +6,13 @@ fn trailer(seqno: u64) -> Trailer {
     Trailer::new(Seqno::new(seqno), EntryKind::Put)
 }
 
-/// Keys of `writer`, in an order that splits nodes in their middle and at their end.
+/// The keys of `writer`, in an order that splits nodes in the middle and at the end.
 fn keys(writer: u8) -> impl Iterator<Item = [u8; 2]> {
     [5u8, 1, 9, 3, 7, 2, 8, 10, 4, 6].into_iter().map(move |number| [number, writer])
 }
 
-/// Two writers fill the same leaves until inner nodes split too, while a reader gets, walks forward and
-/// walks back: order holds, what a writer finished is found, nothing is lost.
+/// Two writers insert into the same leaves until inner nodes split, too, while a reader gets keys and walks
+/// forward and backward: entries are in order, finished inserts are found, and no entry is lost.
 #[test]
 fn shuttle_insert_read_and_iterate() {
     crate::sync::explore(400, || {

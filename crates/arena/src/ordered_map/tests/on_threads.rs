@@ -5,7 +5,7 @@ use base::{Budget, EntryKind, Rng, Seqno};
 
 use super::*;
 
-/// What the map must hold: the same order in a `BTreeMap`.
+/// The model: a `BTreeMap` with the same order of entries.
 type ModelKey = (Vec<u8>, Reverse<u64>);
 type Model = BTreeMap<ModelKey, Vec<u8>>;
 
@@ -25,7 +25,7 @@ fn insert(map: &OrderedMap, key: &[u8], seqno: u64, value: &[u8]) {
     map.insert(key, trailer(seqno), value);
 }
 
-/// Keys of several shapes: short and long, one the start of another, with long shared starts.
+/// Keys of several shapes: short and long, prefixes of one another, and with long common prefixes.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let mut key = match rng.below(4) {
         0 => Vec::new(),
@@ -50,9 +50,9 @@ fn of_model(entry: Option<(&ModelKey, &Vec<u8>)>) -> Found {
     entry.map(|((key, Reverse(word)), value)| (key.clone(), *word, value.clone()))
 }
 
-/// Every question gets the model's answer, at every size on the way up.
+/// Every query gets the model's answer, at every size while the map grows.
 #[test]
-fn the_map_answers_as_a_btree_map_does() {
+fn gets_and_seeks_agree_with_a_btree_map() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..if cfg!(miri) { 2 } else { 20 } {
         let map = map();
@@ -60,7 +60,7 @@ fn the_map_answers_as_a_btree_map_does() {
         let inserts = if cfg!(miri) { 60 } else { 1 + rng.below(3000) };
         let keys: Vec<_> = (0..1 + rng.below(400)).map(|_| random_key(&mut rng)).collect();
         for seqno in 1..=inserts {
-            // Old keys get new versions, not always newer ones: seqnos are dealt out at random.
+            // Existing keys get more versions, not always newer ones: seqnos are random.
             let key = if rng.one_in(2) {
                 keys[rng.below(keys.len() as u64) as usize].clone()
             } else {
@@ -155,9 +155,9 @@ fn an_empty_map_has_nothing_before_or_after_anything() {
     assert!(map.get(b"k", Trailer::seek(Seqno::MAX)).is_none());
 }
 
-/// Ascending and descending loads go through the splits at the ends.
+/// Ascending and descending inserts split nodes at the ends of their levels.
 #[test]
-fn sorted_loads_in_both_directions() {
+fn ascending_and_descending_inserts_agree_with_the_model() {
     let count = if cfg!(miri) { 40u64 } else { 5000 };
     for descending in [false, true] {
         let map = map();
@@ -172,9 +172,9 @@ fn sorted_loads_in_both_directions() {
     }
 }
 
-/// I10: after `reserve` no insert charges more, whatever the order; without room, nothing is taken.
+/// I10: after `reserve` no insert charges more, in any order of keys.
 #[test]
-fn reserved_inserts_charge_nothing_more() {
+fn inserts_charge_no_more_than_reserve_did() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if cfg!(miri) { 1 } else { 8 };
     for shape in (0..3).cycle().take(rounds) {
@@ -202,7 +202,7 @@ fn reserved_inserts_charge_nothing_more() {
 }
 
 #[test]
-fn a_full_budget_refuses_a_reservation_and_an_insert_without_one_still_works() {
+fn a_full_budget_refuses_a_reservation_but_not_an_unreserved_insert() {
     let budget = Budget::new(128 << 10);
     let map = OrderedMap::new(&budget.account("map")).unwrap();
     let used = budget.used();
@@ -216,7 +216,7 @@ fn a_full_budget_refuses_a_reservation_and_an_insert_without_one_still_works() {
 }
 
 #[test]
-fn a_value_outlives_every_other_handle_of_the_map() {
+fn a_shared_value_outlives_all_other_handles_of_the_map() {
     let map = map();
     insert(&map, b"k", 1, b"value");
     let (_, value) = map.get_shared(b"k", Trailer::seek(Seqno::MAX)).unwrap();
@@ -225,15 +225,15 @@ fn a_value_outlives_every_other_handle_of_the_map() {
     assert_eq!(&*clone, b"value");
 }
 
-/// Writers insert disjoint keys while readers get what is published, seek and walk both ways:
-/// order holds, no published entry is missed, every value is its key's.
+/// Writers insert disjoint keys while readers get published keys, seek, and walk in both directions: entries
+/// are in order, no published entry is missed, and every value belongs to its key.
 #[test]
-fn readers_see_order_and_everything_published_while_writers_insert() {
+fn readers_see_all_published_entries_in_order_while_writers_insert() {
     let (mut rng, seed) = Rng::from_env();
     let (writers, each) = if cfg!(miri) { (2, 25u64) } else { (3, 15_000) };
     let map = map();
     let salt = rng.next_u64() | 1;
-    // The key of each number: spread over the whole range, so that writers meet in leaves.
+    // The key of a number: spread over the whole range, so that writers insert into the same leaves.
     let key_of = move |writer: u64, number: u64| (number * writers + writer).wrapping_mul(salt);
     let done: Vec<AtomicU64> = (0..writers).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn readers_see_order_and_everything_published_while_writers_insert() {
     assert_eq!(map.len(), writers * each);
 }
 
-/// A few steps from `key`, forward or back: strictly in order, each value its key's.
+/// Walks a few steps from `key`, forward or backward: strictly in order, and every value belongs to its key.
 fn walk(cursor: &mut Cursor, key: &[u8], forward: bool, seed: u64) {
     let at = Trailer::seek(Seqno::MAX);
     if forward {
@@ -311,9 +311,9 @@ fn walk(cursor: &mut Cursor, key: &[u8], forward: bool, seed: u64) {
     }
 }
 
-/// The same key from many threads: its versions stay newest first and `get` finds each of them.
+/// Many threads insert versions of one key: they are sorted newest first, and `get` finds each of them.
 #[test]
-fn versions_of_one_key_from_many_threads() {
+fn versions_of_one_key_inserted_by_many_threads_are_newest_first() {
     let (threads, each) = if cfg!(miri) { (2, 20) } else { (4, 2000) };
     let map = map();
     std::thread::scope(|scope| {

@@ -125,7 +125,7 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     let error = open_as(STORE, TABLE, Some(4096));
     assert!(error.contains("length") && error.contains("expected 4096"), "{error}");
     let error = open_as(STORE, TableId(8), None);
-    assert!(error.starts_with("the caller's mistake"), "{error}");
+    assert!(error.starts_with("invalid: "), "{error}");
     let other = MemoryMedium::new();
     other.insert(&crate::file_name(TableId(8)), content).unwrap();
     let account = Account::unlimited("test");
