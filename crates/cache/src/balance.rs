@@ -24,9 +24,6 @@ use parking_lot::Mutex;
 use crate::scm::DRAM_HIT_NANOS;
 use crate::{PageCache, RowCache};
 
-/// What went last is remembered as far as it lay in one such part of all of the memory.
-pub(crate) const SHADOW_PART: usize = 32;
-
 /// A miss is a row that is asked for and not there, or a page that a scan reads from the device: after this
 /// many the two are weighed.
 const MISSES: u64 = 8192;
@@ -35,33 +32,33 @@ const MISSES: u64 = 8192;
 const IDLE_MISSES_MAX: u64 = MISSES / 64;
 
 /// A device read is worth this many searches of cached pages.
-const DEVICE_WORTH: u64 = 32;
+const DEVICE_COST: u64 = 32;
 
 /// What misses cost, in searches of cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Worth {
+pub(crate) struct MissCosts {
     /// A page read from the device.
     pub(crate) device: u64,
     /// A page used in the tier below.
     pub(crate) below: u64,
 }
 
-impl Worth {
+impl MissCosts {
     /// Where a page from flash, and one from the tier below, cost so many nanoseconds: between the search of
     /// a cached page and a device read, as far as it is from either.
     #[must_use]
     pub(crate) const fn of(flash_nanos: u32, below_nanos: u32) -> Self {
         let flash = flash_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
         let below = below_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
-        let part =
-            if below >= flash { DEVICE_WORTH - 1 } else { (DEVICE_WORTH - 1) * below / flash };
-        Self { device: DEVICE_WORTH, below: 1 + part }
+        let rows_share =
+            if below >= flash { DEVICE_COST - 1 } else { (DEVICE_COST - 1) * below / flash };
+        Self { device: DEVICE_COST, below: 1 + rows_share }
     }
 }
 
 /// What of rows or of pages was missed soon after it went, by where its pages were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub(crate) struct GhostHits {
     /// On the device.
     pub(crate) device: u64,
     /// In the tier below.
@@ -70,7 +67,7 @@ pub(crate) struct Missed {
     pub(crate) cached: u64,
 }
 
-impl Missed {
+impl GhostHits {
     const fn since(self, earlier: Self) -> Self {
         Self {
             device: self.device - earlier.device,
@@ -83,18 +80,18 @@ impl Missed {
 /// What both would have gained by more memory. A row that is there spares all that its page costs; a page
 /// spares the way to it, and is searched all the same.
 #[must_use]
-pub(crate) const fn gain(rows: Missed, pages: Missed, worth: Worth) -> Gain {
+pub(crate) const fn gain(rows: GhostHits, pages: GhostHits, costs: MissCosts) -> Gain {
     Gain {
-        rows: rows.device * worth.device + rows.below * worth.below + rows.cached,
-        pages: pages.device * worth.device + pages.below * (worth.below - 1),
+        rows: rows.device * costs.device + rows.below * costs.below + rows.cached,
+        pages: pages.device * costs.device + pages.below * (costs.below - 1),
     }
 }
 
 /// Parts of the whole that rows have: at least, at first, at most.
 const PARTS: u64 = 64;
-const PART_MIN: u64 = 1;
-const PART_FIRST: u64 = 32;
-const PART_MAX: u64 = 60;
+const SHARE_MIN: u64 = 1;
+const SHARE_FIRST: u64 = 32;
+const SHARE_MAX: u64 = 60;
 
 /// Chunks moved between two weighings, at most.
 const CHUNKS_AT_ONCE: u64 = 8;
@@ -117,18 +114,18 @@ pub(crate) struct Gain {
 /// The part of the whole that rows are to have, in 64ths, where they have `part` and either would
 /// have gained so much.
 #[must_use]
-pub(crate) const fn step(part: u64, gain: Gain) -> u64 {
+pub(crate) const fn next_rows_share(rows_share: u64, gain: Gain) -> u64 {
     let next = if clearly_more(gain.rows, gain.pages) {
-        part + strides(gain.rows, gain.pages)
+        rows_share + stride(gain.rows, gain.pages)
     } else if clearly_more(gain.pages, gain.rows) {
-        part.saturating_sub(strides(gain.pages, gain.rows))
+        rows_share.saturating_sub(stride(gain.pages, gain.rows))
     } else {
-        part
+        rows_share
     };
-    if next > PART_MAX {
-        PART_MAX
-    } else if next < PART_MIN {
-        PART_MIN
+    if next > SHARE_MAX {
+        SHARE_MAX
+    } else if next < SHARE_MIN {
+        SHARE_MIN
     } else {
         next
     }
@@ -136,11 +133,11 @@ pub(crate) const fn step(part: u64, gain: Gain) -> u64 {
 
 /// A quarter more, and more than chance makes of a few.
 const fn clearly_more(one: u64, other: u64) -> bool {
-    one > other + other / 4 + 8 * DEVICE_WORTH
+    one > other + other / 4 + 8 * DEVICE_COST
 }
 
 /// How far to go where one gains so much more.
-const fn strides(more: u64, less: u64) -> u64 {
+const fn stride(more: u64, less: u64) -> u64 {
     if more > 4 * less {
         4
     } else if more > 2 * less {
@@ -160,17 +157,17 @@ pub struct Balance {
     /// Of them, pages of scans.
     scanned: AtomicU64,
     /// The part of rows, in 64ths. Only a number: `Relaxed`.
-    part: AtomicU64,
-    weighed: Mutex<Weighed>,
+    rows_share: AtomicU64,
+    last: Mutex<LastCounts>,
 }
 
 /// The counts when the two were weighed last.
 #[derive(Default)]
-struct Weighed {
-    rows: Missed,
-    pages: Missed,
+struct LastCounts {
+    rows: GhostHits,
+    pages: GhostHits,
     /// Rows that went or were not let in.
-    went: u64,
+    removed: u64,
     /// Rows that were asked for and not there.
     row_misses: u64,
     /// Chunks to move before the next weighing: to rows, or from them where it is negative.
@@ -189,21 +186,21 @@ impl Balance {
             rows: Arc::clone(rows),
             misses: AtomicU64::new(0),
             scanned: AtomicU64::new(0),
-            part: AtomicU64::new(PART_FIRST),
-            weighed: Mutex::default(),
+            rows_share: AtomicU64::new(SHARE_FIRST),
+            last: Mutex::default(),
         }
     }
 
     /// The most bytes that rows may take of `capacity_bytes` before anything is known.
     #[must_use]
     pub const fn first_rows(capacity_bytes: u64) -> u64 {
-        capacity_bytes / PARTS * PART_FIRST
+        capacity_bytes / PARTS * SHARE_FIRST
     }
 
     /// The part of the memory that rows are to have, 0 to 1.
     #[must_use]
     pub fn rows_part(&self) -> f64 {
-        self.part.load(Relaxed) as f64 / PARTS as f64
+        self.rows_share.load(Relaxed) as f64 / PARTS as f64
     }
 
     /// Counts a page that a scan reads from the device, as [`Balance::missed`] does a row: where nothing but
@@ -217,16 +214,16 @@ impl Balance {
     pub fn missed(&self) {
         let misses = self.misses.fetch_add(1, Relaxed) + 1;
         if misses.is_multiple_of(MISSES) {
-            self.weigh();
+            self.rebalance();
         } else if misses.is_multiple_of(MISSES_A_CHUNK) {
             self.move_chunk();
         }
     }
 
     fn move_chunk(&self) {
-        let Some(mut weighed) = self.weighed.try_lock() else { return };
+        let Some(mut last) = self.last.try_lock() else { return };
         let now = self.rows.bytes();
-        match weighed.chunks {
+        match last.chunks {
             0 => return,
             1.. => {
                 let given = self.pages.reclaim(CHUNK_BYTES);
@@ -234,39 +231,39 @@ impl Balance {
             }
             ..0 => self.rows.set_capacity(now.saturating_sub(CHUNK_BYTES)),
         }
-        weighed.chunks -= weighed.chunks.signum();
+        last.chunks -= last.chunks.signum();
     }
 
-    fn weigh(&self) {
-        let Some(mut weighed) = self.weighed.try_lock() else { return };
+    fn rebalance(&self) {
+        let Some(mut last) = self.last.try_lock() else { return };
         let (rows, pages) = (self.rows.statistics(), self.pages.statistics());
         // A row that stays above leaves room below to another: of as much as is remembered here.
-        let below = self.pages.below();
+        let below = self.pages.lower_tier();
         let (missed, bytes) = below.map_or((0, 0), |tier| tier.rows_missed());
         let spared = (missed * self.shadow_bytes).checked_div(bytes).unwrap_or(0);
-        let now = Weighed {
-            rows: Missed {
+        let now = LastCounts {
+            rows: GhostHits {
                 device: rows.missed_device + spared,
                 below: rows.missed_below,
                 cached: rows.missed_cached,
             },
-            pages: Missed { device: pages.missed, below: pages.missed_below, cached: 0 },
-            went: rows.evicted + rows.refused.seldom,
+            pages: GhostHits { device: pages.missed, below: pages.missed_below, cached: 0 },
+            removed: rows.evicted + rows.refused.seldom,
             row_misses: self.misses.load(Relaxed).saturating_sub(self.scanned.load(Relaxed)),
             chunks: 0,
         };
         // Without a tier nothing is missed there.
         let (flash, below) = below.map_or((0, 0), |tier| tier.miss_nanos());
-        let (in_rows, in_pages) = (now.rows.since(weighed.rows), now.pages.since(weighed.pages));
+        let (in_rows, in_pages) = (now.rows.since(last.rows), now.pages.since(last.pages));
         // As long as no row goes, nobody knows what fewer of them would cost: unless hardly any is asked for
         // in vain. Then some go, and it shows.
-        let are_idle = now.row_misses.saturating_sub(weighed.row_misses) <= IDLE_MISSES_MAX;
-        let is_known = now.went != weighed.went || are_idle;
-        *weighed = now;
+        let are_idle = now.row_misses.saturating_sub(last.row_misses) <= IDLE_MISSES_MAX;
+        let is_known = now.removed != last.removed || are_idle;
+        *last = now;
         if is_known {
-            let gain = gain(in_rows, in_pages, Worth::of(flash, below));
-            let part = step(self.part.load(Relaxed), gain);
-            self.part.store(part, Relaxed);
+            let gain = gain(in_rows, in_pages, MissCosts::of(flash, below));
+            let rows_share = next_rows_share(self.rows_share.load(Relaxed), gain);
+            self.rows_share.store(rows_share, Relaxed);
         }
         if self.pages.has_room() {
             // Nobody needs what is free yet, nor do rows that are hardly asked for.
@@ -286,22 +283,22 @@ impl Balance {
         let wanted = wanted.clamp(now.saturating_sub(at_once), now + at_once);
         let chunks = |bytes: u64| i64::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(0);
         if wanted < now {
-            weighed.chunks = -chunks(now - wanted);
+            last.chunks = -chunks(now - wanted);
         } else if rows.free_bytes < CHUNK_BYTES {
-            weighed.chunks = chunks(wanted - now);
+            last.chunks = chunks(wanted - now);
         }
     }
 
     /// What rows are to have of what both have now, bytes.
     fn rows_wanted(&self) -> u64 {
         let chunks = (self.rows.bytes() + self.pages.bytes()) / CHUNK_BYTES;
-        (chunks * self.part.load(Relaxed) / PARTS).max(1) * CHUNK_BYTES
+        (chunks * self.rows_share.load(Relaxed) / PARTS).max(1) * CHUNK_BYTES
     }
 }
 
 impl Reclaim for Balance {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = self.pages.drop_blocks(bytes);
+        let mut given = self.pages.detach_blocks(bytes);
         while given < bytes {
             let from_rows = self.rows.bytes() > self.rows_wanted();
             let chunk = match from_rows {
@@ -338,27 +335,28 @@ mod tests {
 
     #[test]
     fn a_miss_that_the_tier_below_serves_is_worth_what_it_costs() {
-        let of = |flash, below| Worth::of(flash, below).below;
+        let of = |flash, below| MissCosts::of(flash, below).below;
         // Memory, a fast device, one as slow as flash, and before anything is known of it.
         assert_eq!((of(80_400, 900), of(80_400, 10_400), of(80_400, 80_400)), (1, 4, 32));
         assert_eq!((of(80_400, 200), of(10_000, 50_000), of(0, 0)), (1, 32, 32));
-        let missed = Missed { device: 10, below: 1000, cached: 100 };
-        let in_pages = Missed { cached: 0, ..missed };
-        let gains = |below_nanos| gain(missed, in_pages, Worth::of(80_400, below_nanos));
+        let missed = GhostHits { device: 10, below: 1000, cached: 100 };
+        let in_pages = GhostHits { cached: 0, ..missed };
+        let gains = |below_nanos| gain(missed, in_pages, MissCosts::of(80_400, below_nanos));
         // Where being below costs next to nothing, pages gain by what flash serves alone.
         assert_eq!(gains(500), Gain { rows: 320 + 1000 + 100, pages: 320 });
         assert_eq!(gains(10_400), Gain { rows: 320 + 4000 + 100, pages: 320 + 3000 });
-        let of_flash = gain(Missed { device: 1010, below: 0, ..missed }, in_pages, Worth::of(0, 0));
+        let of_flash =
+            gain(GhostHits { device: 1010, below: 0, ..missed }, in_pages, MissCosts::of(0, 0));
         assert!(of_flash.rows > 7 * gains(10_400).rows);
     }
 
     #[test]
     fn memory_goes_to_whoever_gains_clearly_more() {
-        let of = |rows, pages| step(32, Gain { rows, pages });
+        let of = |rows, pages| next_rows_share(32, Gain { rows, pages });
         assert_eq!((of(0, 0), of(10_000, 9_000), of(9_000, 10_000)), (32, 32, 32));
         assert_eq!((of(10_000, 7_000), of(7_000, 10_000)), (33, 31));
         assert_eq!((of(10_000, 1_000), of(3_000, 10_000)), (36, 30));
-        assert_eq!(step(PART_MIN, Gain { rows: 0, pages: 1 << 20 }), PART_MIN);
-        assert_eq!(step(PART_MAX, Gain { rows: 1 << 20, pages: 0 }), PART_MAX);
+        assert_eq!(next_rows_share(SHARE_MIN, Gain { rows: 0, pages: 1 << 20 }), SHARE_MIN);
+        assert_eq!(next_rows_share(SHARE_MAX, Gain { rows: 1 << 20, pages: 0 }), SHARE_MAX);
     }
 }

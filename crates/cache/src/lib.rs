@@ -4,8 +4,8 @@
 //! Level 2 (docs/ARCHITECTURE.md). Knows nothing of what a page means: the caller verifies a page
 //! before it inserts it (I8), and must expect any page to be gone (I6).
 
+mod attached_blocks;
 mod balance;
-mod blocks;
 pub mod curve;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -14,11 +14,11 @@ mod key;
 mod live_files;
 mod page_cache;
 mod page_queue;
+mod reuse;
 pub mod rows;
 pub mod scm;
 mod shard;
 mod statistics;
-mod turns;
 
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};

@@ -22,7 +22,7 @@ impl LiveFiles {
     }
 
     /// Whether somebody may read `file`.
-    pub(crate) fn has(&self, file: u64) -> bool {
+    pub(crate) fn contains(&self, file: u64) -> bool {
         self.0.get().is_none_or(|files| files.lock().contains_key(&file))
     }
 }
@@ -58,13 +58,13 @@ mod tests {
     #[test]
     fn a_file_is_live_while_anyone_keeps_it() {
         let files = Arc::new(LiveFiles::default());
-        assert!(files.has(1), "nobody tells");
+        assert!(files.contains(1), "nobody tells");
         let one = files.keep(1);
-        assert!(files.has(1) && !files.has(2));
+        assert!(files.contains(1) && !files.contains(2));
         let again = files.keep(1);
         drop(one);
-        assert!(files.has(1));
+        assert!(files.contains(1));
         drop(again);
-        assert!(!files.has(1));
+        assert!(!files.contains(1));
     }
 }

@@ -20,16 +20,15 @@ use base::{Account, Charge, Counter, Reclaim, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::balance::SHADOW_PART;
-use crate::blocks::Blocks;
+use crate::attached_blocks::AttachedBlocks;
 use crate::live_files::LiveFiles;
+use crate::reuse::KindReuse;
 use crate::rows::Ghost;
 use crate::scm::{EvictedPage, ScmTier};
 use crate::shard::{
     BLOCK_HEAT, Cached, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES,
-    place_of, warm,
+    slot_of_tag, touch,
 };
-use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
@@ -40,12 +39,12 @@ pub struct PageCache {
     account: Account,
     pool: FramePool,
     index: FrameIndex,
-    blocks: Blocks,
+    blocks: AttachedBlocks,
     shards: Box<[Padded]>,
     data: Lookups,
     meta: Lookups,
     /// Where pages go that leave.
-    below: OnceLock<Arc<ScmTier>>,
+    lower_tier: OnceLock<Arc<ScmTier>>,
     files: Arc<LiveFiles>,
     _charge: Charge,
 }
@@ -82,6 +81,9 @@ impl Lookups {
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
+/// What went last is remembered as far as it lay in one such part of all of the memory.
+const SHADOW_PART: usize = 32;
+
 /// Few pages in a shard make its queues poor ones; few shards make threads wait.
 const SHARD_PAGES_MIN: usize = 1024;
 const SHARDS_MAX: usize = 64;
@@ -114,25 +116,25 @@ impl PageCache {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
             index: FrameIndex::new(account, shards, slots, slots.saturating_mul(ROOM_TO_GROW))?,
-            blocks: Blocks::new(account, capacity_bytes),
+            blocks: AttachedBlocks::new(account, capacity_bytes),
             shards: (0..shards).map(shard).collect(),
             data: Lookups::default(),
             meta: Lookups::default(),
-            below: OnceLock::new(),
+            lower_tier: OnceLock::new(),
             files: Arc::default(),
             _charge: charge,
         })
     }
 
     /// Has pages that leave go to `tier`, from now on; the first caller's stays.
-    pub fn set_below(&self, tier: &Arc<ScmTier>) {
-        let _ = self.below.set(Arc::clone(tier));
+    pub fn set_lower_tier(&self, tier: &Arc<ScmTier>) {
+        let _ = self.lower_tier.set(Arc::clone(tier));
     }
 
     /// The tier below, where there is one.
     #[must_use]
-    pub fn below(&self) -> Option<&Arc<ScmTier>> {
-        self.below.get()
+    pub fn lower_tier(&self) -> Option<&Arc<ScmTier>> {
+        self.lower_tier.get()
     }
 
     /// Changes the most it takes, as far as there is memory now for finding so many pages, and up to some
@@ -156,25 +158,25 @@ impl PageCache {
 
     /// The number of the shard of a hash.
     #[inline]
-    fn part(&self, hash: u64) -> usize {
+    fn shard_number(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
     fn shard(&self, hash: u64) -> Option<&Mutex<Shard>> {
-        self.shards.get(self.part(hash)).map(|padded| &padded.0)
+        self.shards.get(self.shard_number(hash)).map(|padded| &padded.0)
     }
 
     /// The page of this hash, if it is cached. Takes no lock, and counts nothing.
     #[inline]
-    fn look(&self, key: PageKey, hash: u64) -> Option<Frame> {
+    fn find_frame(&self, key: PageKey, hash: u64) -> Option<Frame> {
         let name = key.into();
-        self.index.find(self.part(hash), hash, |place| self.pool.find(place, name))
+        self.index.find(self.shard_number(hash), hash, |place| self.pool.find(place, name))
     }
 
     /// The page, if it is cached, and how warm it is now; a hit or a miss of `kind`.
     #[inline]
-    fn find(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
-        let found = self.look(key, key.hash());
+    fn lookup(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
+        let found = self.find_frame(key, key.hash());
         let lookups = match kind {
             PageKind::Data => &self.data,
             PageKind::Meta => &self.meta,
@@ -182,7 +184,7 @@ impl PageCache {
         match found {
             Some(frame) => {
                 lookups.hits.add(1);
-                let heat = warm(&frame, kind);
+                let heat = touch(&frame, kind);
                 Some((frame, heat))
             }
             None => {
@@ -196,14 +198,14 @@ impl PageCache {
     #[inline]
     #[must_use]
     pub fn get(&self, key: PageKey, kind: PageKind) -> Option<Frame> {
-        self.find(key, kind).map(|(frame, _)| frame)
+        self.lookup(key, kind).map(|(frame, _)| frame)
     }
 
     /// As [`PageCache::get`]; the block of the page instead, where one hangs on it.
     #[inline]
     #[must_use]
     pub fn read(&self, key: PageKey, kind: PageKind) -> Option<Cached> {
-        let (frame, heat) = self.find(key, kind)?;
+        let (frame, heat) = self.lookup(key, kind)?;
         if kind == PageKind::Meta {
             return Some(Cached::Page { frame, wants_block: false });
         }
@@ -222,16 +224,16 @@ impl PageCache {
     pub fn prefetch(&self, key: PageKey, stage: Stage) {
         let hash = key.hash();
         match stage {
-            Stage::Index => self.index.prefetch(self.part(hash), hash),
+            Stage::Index => self.index.prefetch(self.shard_number(hash), hash),
             Stage::Frame => {
                 let ask = |place| {
                     self.pool.prefetch(place);
                     Some(())
                 };
-                let _: Option<()> = self.index.find(self.part(hash), hash, ask);
+                let _: Option<()> = self.index.find(self.shard_number(hash), hash, ask);
             }
             Stage::Content => {
-                let Some(frame) = self.look(key, hash) else { return };
+                let Some(frame) = self.find_frame(key, hash) else { return };
                 let content = frame.block().map_or(&*frame, |block| block);
                 prefetch_all(content.get(..content.len().min(AHEAD_BYTES)).unwrap_or_default());
                 // A block's parts are known by its end.
@@ -277,9 +279,9 @@ impl PageCache {
 
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
         let passes = EvictedPage { key, kind, is_demoted: false };
-        if let Some(tier) = self.below()
-            && tier.takes_first(key, kind)
-            && tier.wants(passes)
+        if let Some(tier) = self.lower_tier()
+            && tier.takes_on_miss(key, kind)
+            && tier.admit(passes)
         {
             let frame = self.uncached(page);
             tier.stage(passes, frame.clone());
@@ -293,9 +295,9 @@ impl PageCache {
     /// frame that the cache does not keep, and that it was asked for is remembered. For what most likely
     /// nobody asks for again.
     #[must_use]
-    pub fn insert_again(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
+    pub fn insert_if_seen_before(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
         let hash = key.hash();
-        let is_known = self.shard(hash).is_some_and(|shard| shard.lock().met_again(hash));
+        let is_known = self.shard(hash).is_some_and(|shard| shard.lock().seen_before(hash));
         if is_known { self.insert_page(key, kind, page) } else { self.uncached(page) }
     }
 
@@ -303,7 +305,7 @@ impl PageCache {
         let hash = key.hash();
         let entry = PageEntry { key, hash, kind, is_warm };
         let shard = self.shard(hash)?;
-        shard.lock().insert(entry, page, self.shared(), self.below().map(|tier| &**tier))
+        shard.lock().insert(entry, page, self.shared(), self.lower_tier().map(|tier| &**tier))
     }
 
     /// As [`PageCache::insert`], of a page of the tier below that was asked for again and again. `None`
@@ -327,13 +329,13 @@ impl PageCache {
 
     /// Whether somebody may read `file`.
     pub(crate) fn is_live(&self, file: u64) -> bool {
-        self.files.has(file)
+        self.files.contains(file)
     }
 
     /// Removes every page of a file that is gone, of `pages` pages; what lies below goes by and by. Asks
     /// for each of its pages, or walks the cache where that is shorter.
     pub fn remove_file(&self, file: u64, pages: u32) {
-        if let Some(tier) = self.below() {
+        if let Some(tier) = self.lower_tier() {
             tier.remove_file(file, pages);
         }
         if pages as usize > self.pool.frames_max() {
@@ -346,7 +348,7 @@ impl PageCache {
             let key = PageKey { file, page };
             let hash = key.hash();
             // Most pages of a file that goes are not cached.
-            let is_cached = self.look(key, hash).is_some();
+            let is_cached = self.find_frame(key, hash).is_some();
             if let Some(shard) = self.shard(hash).filter(|_| is_cached) {
                 shard.lock().remove(key, hash, self.shared());
             }
@@ -366,10 +368,10 @@ impl PageCache {
     }
 
     /// What became of pages that were asked for again and again, so far.
-    pub(crate) fn turns(&self) -> KindTurns {
-        let mut turns = KindTurns::default();
-        self.shards.iter().for_each(|shard| turns += shard.0.lock().turns());
-        turns
+    pub(crate) fn reuse(&self) -> KindReuse {
+        let mut reuse = KindReuse::default();
+        self.shards.iter().for_each(|shard| reuse += shard.0.lock().reuse());
+        reuse
     }
 
     /// Whether it could take another chunk now.
@@ -399,12 +401,12 @@ impl PageCache {
 impl PageCache {
     /// Gives one chunk back; its bytes, 0 where pinned pages are everywhere.
     fn give_back_chunk(&self) -> usize {
-        let below = self.below().map(|tier| &**tier);
+        let below = self.lower_tier().map(|tier| &**tier);
         for _ in 0..CHUNK_TRIES {
             let Some(mut evacuation) = self.pool.evacuate(CHUNKS_MIN) else { return 0 };
             let tags: Vec<u32> = evacuation.in_use().collect();
             for tag in tags {
-                let (shard, slot) = place_of(tag);
+                let (shard, slot) = slot_of_tag(tag);
                 if let Some(shard) = self.shards.get(shard) {
                     shard.0.lock().vacate(slot, &mut evacuation, self.shared(), below);
                 }
@@ -420,7 +422,7 @@ impl PageCache {
 
 impl PageCache {
     /// Gives blocks up until as many bytes were theirs; how many were.
-    pub(crate) fn drop_blocks(&self, bytes: u64) -> u64 {
+    pub(crate) fn detach_blocks(&self, bytes: u64) -> u64 {
         let mut given = 0;
         for shard in &self.shards {
             if given >= bytes {
@@ -434,7 +436,7 @@ impl PageCache {
 
 impl Reclaim for PageCache {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = self.drop_blocks(bytes);
+        let mut given = self.detach_blocks(bytes);
         while given < bytes {
             match self.give_back_chunk() {
                 0 => break,

@@ -11,12 +11,12 @@ mod vacate;
 use arena::{Frame, FrameBlock, FrameIndex, FrameMut, FramePool, Heat, Page};
 use bytes::Bytes;
 
-use crate::blocks::{self, Blocks};
+use crate::attached_blocks::{self, AttachedBlocks};
 use crate::page_queue::{Links, PageQueue};
+use crate::reuse::KindReuse;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Fate, Queue};
+use crate::rows::policy::{self, Queue, Verdict};
 use crate::scm::{EvictedPage, ScmTier};
-use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 
 pub(crate) struct Shard {
@@ -37,9 +37,9 @@ pub(crate) struct Shard {
     shadow: Ghost,
     pub(crate) missed: u64,
     pub(crate) missed_below: u64,
-    /// Turns of pages of the main queue: those for which they stayed, since they had been asked for, and
+    /// Reuse of pages of the main queue: those for which they stayed, since they had been asked for, and
     /// those at which they went.
-    turns: KindTurns,
+    reuse: KindReuse,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Shard {
 pub(crate) struct Shared<'a> {
     pub(crate) pool: &'a FramePool,
     pub(crate) index: &'a FrameIndex,
-    pub(crate) blocks: &'a Blocks,
+    pub(crate) blocks: &'a AttachedBlocks,
 }
 
 /// A page that is put in.
@@ -102,7 +102,7 @@ const HEAT_MAX: Heat = 3;
 
 /// The heat of a page of this kind when it is put in, and at least whenever it is read: metadata
 /// serves a hundred data pages, and outlives them by as many turns.
-const fn heat_of(kind: PageKind) -> Heat {
+const fn least_heat(kind: PageKind) -> Heat {
     match kind {
         PageKind::Data => 0,
         PageKind::Meta => 8,
@@ -111,9 +111,9 @@ const fn heat_of(kind: PageKind) -> Heat {
 
 /// Says of a page that was asked for that it is warmer, and how warm it is.
 #[inline]
-pub(crate) fn warm(frame: &Frame, kind: PageKind) -> u32 {
+pub(crate) fn touch(frame: &Frame, kind: PageKind) -> u32 {
     let seen = frame.heat();
-    let heat = u32::from(heat_of(kind)).max((seen + 1).min(u32::from(HEAT_MAX)));
+    let heat = u32::from(least_heat(kind)).max((seen + 1).min(u32::from(HEAT_MAX)));
     // What is as warm as can be is a line that nobody writes.
     if heat != seen {
         frame.set_heat(heat);
@@ -125,7 +125,7 @@ pub(crate) fn warm(frame: &Frame, kind: PageKind) -> u32 {
 pub(crate) const BLOCK_HEAT: u32 = 2;
 
 /// The most turns of a page before it goes.
-const TURNS_MAX: usize = heat_of(PageKind::Meta) as usize + 2;
+const TURNS_MAX: usize = least_heat(PageKind::Meta) as usize + 2;
 
 /// The bits of a tag that name the slot.
 const SLOT_BITS: u32 = 26;
@@ -134,7 +134,7 @@ const SLOT_BITS: u32 = 26;
 pub(crate) const SLOTS_MAX: usize = (1 << SLOT_BITS) - 1;
 
 /// The shard and the slot that a tag names.
-pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
+pub(crate) const fn slot_of_tag(tag: u32) -> (usize, u32) {
     ((tag >> SLOT_BITS) as usize, tag & SLOTS_MAX as u32)
 }
 
@@ -154,14 +154,14 @@ impl Shard {
             free: Vec::with_capacity(slots),
             new: PageQueue::default(),
             main: PageQueue::default(),
-            ghost: Ghost::new(policy::remembered(slots)),
+            ghost: Ghost::new(policy::ghost_entries(slots)),
             data: KindStatistics::default(),
             meta: KindStatistics::default(),
             refused: 0,
             shadow: Ghost::new(shadow),
             missed: 0,
             missed_below: 0,
-            turns: KindTurns::default(),
+            reuse: KindReuse::default(),
             given_back: 0,
             moved: 0,
             blocks: 0,
@@ -207,7 +207,7 @@ impl Shard {
         shared: Shared<'_>,
     ) -> Option<(Frame, Heat)> {
         let frame = self.find(key, hash, shared)?;
-        let (_, number) = place_of(frame.tag()?);
+        let (_, number) = slot_of_tag(frame.tag()?);
         let slot = self.slots.get(number as usize)?.as_ref()?;
         let heat = frame.heat().min(u32::from(HEAT_MAX)) as Heat;
         Some((frame, heat.max(Heat::from(slot.queue == Queue::Main))))
@@ -243,9 +243,9 @@ impl Shard {
                 Err(pinned) => pinned,
                 Ok(mut frame) => {
                     if let Some(block) = frame.take_block() {
-                        given += blocks::cost(&block);
+                        given += attached_blocks::cost(&block);
                         self.blocks -= 1;
-                        shared.blocks.gone(blocks::cost(&block));
+                        shared.blocks.detached(attached_blocks::cost(&block));
                     }
                     frame.freeze()
                 }
@@ -262,7 +262,7 @@ impl Shard {
     fn thaw(&mut self, frame: Frame, shared: Shared<'_>) -> Result<FrameMut, Frame> {
         if let Some(block) = frame.block() {
             self.blocks -= 1;
-            shared.blocks.gone(blocks::cost(block));
+            shared.blocks.detached(attached_blocks::cost(block));
         }
         let mut frame = frame.try_thaw()?;
         drop(frame.take_block());
@@ -288,13 +288,15 @@ impl Shard {
         *missed += u64::from(self.shadow.recall(hash));
         let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
         let taken = match self.free_slot() {
-            Some(number) => match pool.alloc_beside(reserve).or_else(|| self.alloc_again(shared)) {
-                Some(frame) => Some((number, frame)),
-                None => {
-                    self.free.push(number);
-                    None
+            Some(number) => {
+                match pool.alloc_beside(reserve).or_else(|| self.alloc_after_detach(shared)) {
+                    Some(frame) => Some((number, frame)),
+                    None => {
+                        self.free.push(number);
+                        None
+                    }
                 }
-            },
+            }
             None => None,
         };
         let Some((number, mut frame)) = taken.or_else(|| self.make_room(shared, below, reserve))
@@ -306,7 +308,7 @@ impl Shard {
         frame.set_name(key.into());
         let frame = frame.freeze();
         frame.set_tag(self.tag(number));
-        frame.set_heat(u32::from(heat_of(kind)));
+        frame.set_heat(u32::from(least_heat(kind)));
         let is_in = frame.place().is_some_and(|place| shared.index.insert(self.part, hash, place));
         if !is_in {
             self.free.push(number);
@@ -329,14 +331,14 @@ impl Shard {
     }
 
     /// Remembers a page that was asked for and is not kept; whether it was remembered already.
-    pub(crate) fn met_again(&mut self, hash: u64) -> bool {
+    pub(crate) fn seen_before(&mut self, hash: u64) -> bool {
         let is_known = self.ghost.recall(hash);
         self.ghost.remember(hash);
         is_known
     }
 
     /// A frame for the memory of all blocks, which are the first to go.
-    fn alloc_again(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
+    fn alloc_after_detach(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
         if self.clear_blocks(shared) > 0 { shared.pool.alloc() } else { None }
     }
 
@@ -373,14 +375,14 @@ impl Shard {
         reserve: usize,
     ) -> Option<(u32, FrameMut)> {
         let (number, frame, left) = self.evict(shared)?;
-        let Some(tier) = below.filter(|tier| tier.wants(left)) else {
+        let Some(tier) = below.filter(|tier| tier.admit(left)) else {
             return Some((number, frame));
         };
         if let Some(spare) = shared.pool.alloc() {
             tier.stage(left, frame.freeze());
             return Some((number, spare));
         }
-        tier.is_late();
+        tier.note_late();
         if tier.staged() >= reserve {
             return Some((number, frame));
         }
@@ -399,30 +401,30 @@ impl Shard {
             };
             let slot = self.slots.get(number as usize)?.as_ref()?;
             let before = slot.frame.heat().min(u32::from(Heat::MAX)) as Heat;
-            let fate = match policy::fate(queue, before) {
+            let verdict = match policy::verdict(queue, before) {
                 // Who holds it reads it now.
-                _ if !slot.frame.is_unique() => Fate::Stays(before),
-                fate => fate,
+                _ if !slot.frame.is_unique() => Verdict::Keep(before),
+                verdict => verdict,
             };
             let (kind, counts) = (slot.kind, queue == Queue::Main);
-            let remembered = match fate {
-                Fate::Stays(heat) => {
+            let remember = match verdict {
+                Verdict::Keep(heat) => {
                     slot.frame.set_heat(u32::from(heat));
-                    let was_asked = kind == PageKind::Data || before == heat_of(kind);
-                    self.turns.of(kind).stayed += u64::from(counts && was_asked);
+                    let was_asked = kind == PageKind::Data || before == least_heat(kind);
+                    self.reuse.of(kind).kept += u64::from(counts && was_asked);
                     self.dequeue(number);
                     self.enqueue(number, Queue::Main);
                     continue;
                 }
-                Fate::Goes { remembered } => remembered,
+                Verdict::Evict { remember } => remember,
             };
-            self.turns.of(kind).left += u64::from(counts);
-            let slot = self.take(number, shared)?;
+            self.reuse.of(kind).evicted += u64::from(counts);
+            let slot = self.unlink(number, shared)?;
             self.counts(slot.kind).evicted += 1;
             let key = slot.key()?;
             let hash = key.hash();
             self.shadow.remember(hash);
-            if remembered {
+            if remember {
                 self.ghost.remember(hash);
             }
             let left = EvictedPage { key, kind: slot.kind, is_demoted: true };
@@ -437,7 +439,7 @@ impl Shard {
 
     /// Empties a slot and forgets its page; the caller decides what becomes of the number, and thaws the
     /// frame.
-    fn take(&mut self, number: u32, shared: Shared<'_>) -> Option<Slot> {
+    fn unlink(&mut self, number: u32, shared: Shared<'_>) -> Option<Slot> {
         self.dequeue(number);
         let slot = self.slots.get_mut(number as usize)?.take()?;
         if let (Some(place), Some(key)) = (slot.frame.place(), slot.key()) {
@@ -460,14 +462,14 @@ impl Shard {
     /// Removes the page, if it is cached.
     pub(crate) fn remove(&mut self, key: PageKey, hash: u64, shared: Shared<'_>) {
         let place = self.find(key, hash, shared).and_then(|frame| frame.tag());
-        if let Some((_, number)) = place.map(place_of) {
+        if let Some((_, number)) = place.map(slot_of_tag) {
             self.clear(number, shared);
         }
     }
 
     /// Frees slot `number`; its frame goes with its last reader.
     fn clear(&mut self, number: u32, shared: Shared<'_>) {
-        if let Some(slot) = self.take(number, shared) {
+        if let Some(slot) = self.unlink(number, shared) {
             drop(self.thaw(slot.frame, shared));
             self.free.push(number);
         }
@@ -475,12 +477,12 @@ impl Shard {
 
     /// How many of the pages that went last are remembered.
     pub(crate) const fn shadow_pages(&self) -> usize {
-        self.shadow.rows()
+        self.shadow.capacity()
     }
 
-    /// See [`KindTurns`].
-    pub(crate) const fn turns(&self) -> KindTurns {
-        self.turns
+    /// See [`KindReuse`].
+    pub(crate) const fn reuse(&self) -> KindReuse {
+        self.reuse
     }
 
     pub(crate) fn add_to(&self, statistics: &mut CacheStatistics) {

@@ -23,7 +23,7 @@ pub use meter::Meter;
 pub use miss_curve::{MissCurve, Point};
 pub use simulation::Subject;
 pub use simulations::{Asked, Simulations, sizes_about};
-pub use tiers::held;
+pub use tiers::equivalent_sizes;
 
 #[cfg(test)]
 mod reference;

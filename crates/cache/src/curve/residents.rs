@@ -22,9 +22,9 @@ pub(super) struct Key {
 
 /// How a key stands in one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing(u8);
+pub(super) struct Residency(u8);
 
-impl Standing {
+impl Residency {
     const QUEUED: u8 = 0x80;
     const ALIVE: u8 = 0x40;
 
@@ -46,7 +46,7 @@ impl Standing {
     }
 
     /// What lies there is of no use any more, and takes its place until its turn.
-    pub(super) fn die(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         self.0 &= Self::QUEUED;
     }
 }
@@ -57,7 +57,7 @@ pub(super) struct Residents {
     pub(super) keys_max: usize,
     keys: Vec<Key>,
     /// By key, then by cache.
-    standings: Vec<Standing>,
+    residencies: Vec<Residency>,
     index: HashTable<Number>,
     free: Vec<Number>,
 }
@@ -70,8 +70,8 @@ impl Residents {
         let index = 2 * (size_of::<Number>() + 1) * 16 / 7;
         let one = (size_of::<Key>() + caches + size_of::<Number>()) * 9 / 8 + index;
         let keys_max = (bytes_max / one).min(KEYS_MAX);
-        let (keys, standings, index, free) = Default::default();
-        Self { caches, keys_max, keys, standings, index, free }
+        let (keys, residencies, index, free) = Default::default();
+        Self { caches, keys_max, keys, residencies, index, free }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -81,7 +81,7 @@ impl Residents {
     /// Memory taken, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.keys.capacity() * size_of::<Key>()
-            + self.standings.capacity()
+            + self.residencies.capacity()
             + self.free.capacity() * size_of::<Number>()
             + self.index.allocation_size()
     }
@@ -98,9 +98,9 @@ impl Residents {
             None if self.keys.len() >= self.keys_max => return None,
             None => {
                 grow(&mut self.keys, 1);
-                grow(&mut self.standings, self.caches);
+                grow(&mut self.residencies, self.caches);
                 self.keys.push(key);
-                self.standings.resize(self.keys.len() * self.caches, Standing::default());
+                self.residencies.resize(self.keys.len() * self.caches, Residency::default());
                 self.keys.len() as Number - 1
             }
         };
@@ -123,35 +123,35 @@ impl Residents {
         self.keys.get(usize::from(number)).copied().unwrap_or(none)
     }
 
-    pub(super) fn standing(&self, number: Number, cache: usize) -> Standing {
+    pub(super) fn residency(&self, number: Number, cache: usize) -> Residency {
         let at = usize::from(number) * self.caches + cache;
-        self.standings.get(at).copied().unwrap_or_default()
+        self.residencies.get(at).copied().unwrap_or_default()
     }
 
     /// How the key stands in every cache.
-    pub(super) fn standings(&mut self, number: Number) -> &mut [Standing] {
+    pub(super) fn residencies(&mut self, number: Number) -> &mut [Residency] {
         let from = usize::from(number) * self.caches;
-        self.standings.get_mut(from..from + self.caches).unwrap_or_default()
+        self.residencies.get_mut(from..from + self.caches).unwrap_or_default()
     }
 
     /// Changes how the key stands in `cache`.
-    pub(super) fn set(&mut self, number: Number, cache: usize, standing: Standing) {
+    pub(super) fn set(&mut self, number: Number, cache: usize, residency: Residency) {
         let at = usize::from(number) * self.caches + cache;
         let (Some(place), Some(key)) =
-            (self.standings.get_mut(at), self.keys.get_mut(usize::from(number)))
+            (self.residencies.get_mut(at), self.keys.get_mut(usize::from(number)))
         else {
             return;
         };
-        match (place.is_queued(), standing.is_queued()) {
+        match (place.is_queued(), residency.is_queued()) {
             (false, true) => key.queues += 1,
             (true, false) => key.queues -= 1,
             _ => {}
         }
-        *place = standing;
+        *place = residency;
     }
 
     /// Forgets the key where no queue has it.
-    pub(super) fn leave(&mut self, number: Number) {
+    pub(super) fn release(&mut self, number: Number) {
         let key = self.key(number);
         if key.queues > 0 {
             return;
@@ -168,8 +168,8 @@ impl Residents {
         let gone: Vec<Number> =
             self.index.iter().copied().filter(|number| !stays(self.key(*number).hash)).collect();
         for number in gone {
-            (0..self.caches).for_each(|cache| self.set(number, cache, Standing::default()));
-            self.leave(number);
+            (0..self.caches).for_each(|cache| self.set(number, cache, Residency::default()));
+            self.release(number);
         }
     }
 }

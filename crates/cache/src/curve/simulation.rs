@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 
 use arena::Heat;
+use base::limits;
 
-use super::residents::{Number, Residents, Standing};
-use super::simulations::PAGE_BYTES;
+use super::residents::{Number, Residency, Residents};
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Admission, Fate, Queue};
+use crate::rows::policy::{self, Admission, Queue, Verdict};
+
+/// The size of every page, bytes.
+pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
 
 /// What the simulated caches hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub enum Subject {
 
 /// What is known of an access beside its key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct AccessContext {
     pub(super) subject: Subject,
     /// How warm it is at least, as metadata is.
     pub(super) heat: Heat,
@@ -69,15 +72,20 @@ impl Simulation {
     /// Memory taken, bytes.
     pub(super) fn memory(&self) -> usize {
         (self.new.capacity() + self.main.capacity()) * size_of::<Number>()
-            + Ghost::bytes_of(self.ghost.rows()) as usize
+            + Ghost::bytes_of(self.ghost.capacity()) as usize
     }
 
     /// A key that is not there is asked for, and let in or not.
-    pub(super) fn miss(&mut self, residents: &mut Residents, number: Number, access: Access) {
+    pub(super) fn miss(
+        &mut self,
+        residents: &mut Residents,
+        number: Number,
+        access: AccessContext,
+    ) {
         let key = residents.key(number);
-        if residents.standing(number, self.at).is_queued() {
+        if residents.residency(number, self.at).is_queued() {
             // What was written since lies where its old value did.
-            residents.set(number, self.at, Standing::alive(access.heat));
+            residents.set(number, self.at, Residency::alive(access.heat));
             return;
         }
         let is_fit = u64::from(key.bytes) <= self.capacity;
@@ -91,7 +99,7 @@ impl Simulation {
         };
         let Some(queue) = queue else { return self.remember(key.hash, access) };
         self.make_room(residents, u64::from(key.bytes), access);
-        residents.set(number, self.at, Standing::alive(access.heat));
+        residents.set(number, self.at, Residency::alive(access.heat));
         self.enqueue(queue, number, u64::from(key.bytes));
     }
 
@@ -108,18 +116,18 @@ impl Simulation {
     }
 
     /// Has keys go until so many bytes more fit.
-    fn make_room(&mut self, residents: &mut Residents, more: u64, access: Access) {
+    fn make_room(&mut self, residents: &mut Residents, more: u64, access: AccessContext) {
         let turns = (self.new.len() + self.main.len()) * TURNS_MAX;
         for _ in 0..turns {
             if self.new_bytes + self.main_bytes + more <= self.capacity {
                 return;
             }
-            self.turn(residents, access);
+            self.evict_oldest(residents, access);
         }
     }
 
     /// The turn of the oldest of the queue that is to give one up.
-    fn turn(&mut self, residents: &mut Residents, access: Access) {
+    fn evict_oldest(&mut self, residents: &mut Residents, access: AccessContext) {
         let queue = policy::victim(self.new_bytes, self.main_bytes);
         let (list, sum) = match queue {
             Queue::New => (&mut self.new, &mut self.new_bytes),
@@ -128,54 +136,55 @@ impl Simulation {
         let Some(number) = list.pop_front() else { return };
         let key = residents.key(number);
         *sum = sum.saturating_sub(u64::from(key.bytes));
-        let standing = residents.standing(number, self.at);
-        if !standing.is_alive() {
-            residents.set(number, self.at, Standing::default());
-            return residents.leave(number);
+        let residency = residents.residency(number, self.at);
+        if !residency.is_alive() {
+            residents.set(number, self.at, Residency::default());
+            return residents.release(number);
         }
         if queue == Queue::New {
-            self.admission.left_new(standing.heat());
+            self.admission.note_left_new(residency.heat());
         }
-        match policy::fate(queue, standing.heat()) {
-            Fate::Stays(heat) => {
-                residents.set(number, self.at, Standing::alive(heat));
+        match policy::verdict(queue, residency.heat()) {
+            Verdict::Keep(heat) => {
+                residents.set(number, self.at, Residency::alive(heat));
                 self.enqueue(Queue::Main, number, u64::from(key.bytes));
             }
-            Fate::Goes { remembered } => {
-                residents.set(number, self.at, Standing::default());
-                residents.leave(number);
-                if remembered {
+            Verdict::Evict { remember } => {
+                residents.set(number, self.at, Residency::default());
+                residents.release(number);
+                if remember {
                     self.remember(key.hash, access);
                 }
             }
         }
     }
 
-    fn remember(&mut self, hash: u64, access: Access) {
+    fn remember(&mut self, hash: u64, access: AccessContext) {
         self.fit_ghost(access);
         self.ghost.remember(hash);
     }
 
     /// Makes the memory of what went as large as the cache has it.
-    fn fit_ghost(&mut self, access: Access) {
+    fn fit_ghost(&mut self, access: AccessContext) {
         let keys = match access.subject {
             Subject::Pages => (self.capacity / PAGE_BYTES) as usize,
             Subject::Rows => self.new.len() + self.main.len(),
         };
         // A cache that holds every key there can be forgets none.
         let most = access.keys_max.max(GHOST_KEYS_MIN);
-        let (rows, now) = (policy::remembered(keys.clamp(GHOST_KEYS_MIN, most)), self.ghost.rows());
+        let (rows, now) =
+            (policy::ghost_entries(keys.clamp(GHOST_KEYS_MIN, most)), self.ghost.capacity());
         if rows > now / 4 * 5 || rows < now / 2 {
             self.ghost.resize(rows);
         }
     }
 
     /// Forgets what `residents` have forgotten, and holds no more than it may.
-    pub(super) fn thin_out(&mut self, residents: &mut Residents, access: Access) {
+    pub(super) fn lower_rate(&mut self, residents: &mut Residents, access: AccessContext) {
         for (list, sum) in
             [(&mut self.new, &mut self.new_bytes), (&mut self.main, &mut self.main_bytes)]
         {
-            list.retain(|number| residents.standing(*number, self.at).is_queued());
+            list.retain(|number| residents.residency(*number, self.at).is_queued());
             *sum = list.iter().map(|number| u64::from(residents.key(*number).bytes)).sum();
         }
         self.make_room(residents, 0, access);

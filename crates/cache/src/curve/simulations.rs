@@ -1,15 +1,11 @@
 //! Caches of many sizes that see the same sample of keys.
 
 use arena::Heat;
-use base::limits;
 
 use super::miss_curve::{MissCurve, Point};
-use super::residents::{Residents, Standing};
-use super::simulation::{Access, HEAT_MAX, Simulation, Subject};
+use super::residents::{Residency, Residents};
+use super::simulation::{AccessContext, HEAT_MAX, Simulation, Subject};
 use crate::PageKind;
-
-/// The size of every page, bytes.
-pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
 
 /// The most sizes: those that missed are told as bits.
 const SIZES_MAX: usize = 64;
@@ -49,14 +45,14 @@ pub fn sizes_about(bytes: u64) -> Vec<u64> {
 }
 
 /// Evenly spread, and by other bits than any cache uses.
-const fn print(hash: u64) -> u32 {
+const fn sample_hash(hash: u64) -> u32 {
     (hash.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32
 }
 
 /// Whether a key of this hash is sampled at `threshold`.
 #[inline]
 pub(super) const fn is_sampled(hash: u64, threshold: u32) -> bool {
-    print(hash) <= threshold
+    sample_hash(hash) <= threshold
 }
 
 impl Simulations {
@@ -139,18 +135,19 @@ impl Simulations {
             PageKind::Data => 0,
             PageKind::Meta => 8,
         };
-        let access = Access { subject: self.subject, heat, keys_max: self.residents.keys_max };
+        let access =
+            AccessContext { subject: self.subject, heat, keys_max: self.residents.keys_max };
         let before = self.residents.len();
         let Some(number) = self.residents.enter(hash, bytes) else {
-            self.thin_out();
+            self.lower_rate();
             let weight = if weight > 0.0 { 1.0 / self.rate() } else { weight };
             return self.enter(hash, bytes, kind, weight);
         };
         let mut missed = 0;
-        for (at, standing) in self.residents.standings(number).iter_mut().enumerate() {
-            if standing.is_alive() {
-                let warmer = (standing.heat() + 1).min(HEAT_MAX);
-                *standing = Standing::alive(heat.max(warmer));
+        for (at, residency) in self.residents.residencies(number).iter_mut().enumerate() {
+            if residency.is_alive() {
+                let warmer = (residency.heat() + 1).min(HEAT_MAX);
+                *residency = Residency::alive(heat.max(warmer));
             } else {
                 missed |= 1 << at;
             }
@@ -162,13 +159,13 @@ impl Simulations {
                     cache.miss(&mut self.residents, number, access);
                 }
             }
-            self.residents.leave(number);
+            self.residents.release(number);
             self.new_keys += u32::from(self.residents.len() > before);
         }
         if self.new_keys >= NEW_KEYS {
             self.new_keys = 0;
             while self.queues() > self.bytes_max / 2 / 8 * 7 && self.residents.len() > 0 {
-                self.thin_out();
+                self.lower_rate();
             }
         }
         Some(Asked { missed })
@@ -179,18 +176,19 @@ impl Simulations {
         if is_sampled(hash, self.threshold)
             && let Some(number) = self.residents.find(hash)
         {
-            self.residents.standings(number).iter_mut().for_each(Standing::die);
+            self.residents.residencies(number).iter_mut().for_each(Residency::invalidate);
         }
     }
 
     /// Samples fewer keys from now on, and forgets the others.
-    fn thin_out(&mut self) {
+    fn lower_rate(&mut self) {
         self.set_threshold((f64::from(self.threshold) * STEP) as u32);
         let threshold = self.threshold;
         self.residents.retain(|hash| is_sampled(hash, threshold));
-        let access = Access { subject: self.subject, heat: 0, keys_max: self.residents.keys_max };
+        let access =
+            AccessContext { subject: self.subject, heat: 0, keys_max: self.residents.keys_max };
         for cache in &mut self.caches {
-            cache.thin_out(&mut self.residents, access);
+            cache.lower_rate(&mut self.residents, access);
         }
     }
 

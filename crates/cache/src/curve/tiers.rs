@@ -16,7 +16,7 @@ const WAITING: f64 = 1.0 / 6.0;
 /// bytes for pages, and `scm` below, where what is asked for there stays there or comes up. Where it stays,
 /// the first says nothing: DRAM has what is not below.
 #[must_use]
-pub fn held(dram: f64, scm: f64, stay_below: bool) -> [f64; 2] {
+pub fn equivalent_sizes(dram: f64, scm: f64, stay_below: bool) -> [f64; 2] {
     let (dram, scm) = (dram.max(0.0), scm.max(0.0));
     if scm == 0.0 {
         return [dram, dram];

@@ -122,12 +122,12 @@ fn a_block_in_use_stays_where_it_is() {
     (0..4).for_each(|_| read_all(&cache, 0..10));
     let held = cache.read(key(5), PageKind::Data);
     let Some(Cached::Block(block)) = held else { panic!("{held:?}") };
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!(cache.statistics().blocks, 1);
     assert_eq!(*block, *block_of(key(5)));
     let shared = block.shared();
     drop(block);
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!((cache.statistics().blocks, shared), (0, block_of(key(5))));
 }
 
@@ -144,6 +144,6 @@ fn asking_ahead_changes_nothing() {
         }
     }
     assert_eq!(format!("{:?}", cache.statistics()), before);
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!(cache.statistics().blocks, 0);
 }

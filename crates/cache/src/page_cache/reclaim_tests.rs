@@ -166,7 +166,7 @@ fn a_tier_below_is_told_of_what_goes_with_its_memory() {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
     let (options, account) = (ScmOptions::default(), Account::unlimited("map"));
     let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
-    cache.set_below(&tier);
+    cache.set_lower_tier(&tier);
     fill(&cache, 0..16_000);
     // What is hot moves to where something colder was, which goes as well.
     for page in (0..2).flat_map(|_| (0..16_000).step_by(4)) {

@@ -125,7 +125,7 @@ fn what_scans_come_by_is_kept_once_they_come_again() {
     let resident = cache.statistics().data.resident;
     let pass = |pages: std::ops::Range<u64>| {
         for page in pages {
-            let frame = cache.insert_again(key(page), PageKind::Data, &content(key(page)));
+            let frame = cache.insert_if_seen_before(key(page), PageKind::Data, &content(key(page)));
             assert_eq!(frame[..64], content(key(page))[..64]);
         }
     };

@@ -22,7 +22,7 @@ const WAKE_AT: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct EvictedRows {
     words: Vec<AtomicU64>,
-    rows: Vec<Left>,
+    rows: Vec<QueuedRow>,
 }
 
 /// A row that leaves.
@@ -37,7 +37,7 @@ pub(super) struct EvictedRow {
 
 /// A row that left.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct QueuedRow {
     row: EvictedRow,
     /// Where it begins among the words, and how many they are.
     at: usize,
@@ -46,11 +46,11 @@ struct Left {
 
 /// What became of a row that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum Queued {
     /// It waits.
-    Waits,
+    Waiting,
     /// As above, and those that wait are to be written now.
-    Wakes,
+    WakeWriter,
     /// There is no room.
     Full,
 }
@@ -58,19 +58,19 @@ pub(super) enum Leave {
 impl EvictedRows {
     /// The memory of two of it.
     pub(super) fn charge(account: &Account) -> Option<Charge> {
-        let one = WORDS_MAX * WORD_BYTES + ROWS_MAX * size_of::<Left>();
+        let one = WORDS_MAX * WORD_BYTES + ROWS_MAX * size_of::<QueuedRow>();
         account.try_charge(2 * one as u64)
     }
 
     /// Has the row in `words` wait.
-    pub(super) fn leave(&mut self, row: EvictedRow, words: &[AtomicU64]) -> Leave {
+    pub(super) fn push(&mut self, row: EvictedRow, words: &[AtomicU64]) -> Queued {
         let (at, len) = (self.words.len(), words.len());
         if at + len > WORDS_MAX || self.rows.len() >= ROWS_MAX {
-            return Leave::Full;
+            return Queued::Full;
         }
         self.words.extend(words.iter().map(|word| AtomicU64::new(word.load(Relaxed))));
-        self.rows.push(Left { row, at, len });
-        if self.rows.len() == WAKE_AT { Leave::Wakes } else { Leave::Waits }
+        self.rows.push(QueuedRow { row, at, len });
+        if self.rows.len() == WAKE_AT { Queued::WakeWriter } else { Queued::Waiting }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -79,7 +79,7 @@ impl EvictedRows {
 
     /// The rows, as they lie in words.
     pub(super) fn rows(&self) -> impl Iterator<Item = (EvictedRow, &[AtomicU64])> {
-        let words = |row: &Left| self.words.get(row.at..row.at + row.len).unwrap_or_default();
+        let words = |row: &QueuedRow| self.words.get(row.at..row.at + row.len).unwrap_or_default();
         self.rows.iter().map(move |row| (row.row, words(row)))
     }
 
@@ -101,19 +101,19 @@ mod tests {
         let bucket = index.bucket(1).unwrap();
         let row = |hash| EvictedRow { hash, bucket, queue: Queue::Main };
         let words: Vec<_> = (0..100).map(AtomicU64::new).collect();
-        let mut leaving = EvictedRows::default();
+        let mut evicted = EvictedRows::default();
         let told: Vec<_> =
-            (0..WORDS_MAX / 100).map(|n| leaving.leave(row(n as u64), &words)).collect();
-        assert_eq!(told.iter().filter(|it| **it == Leave::Wakes).count(), 1);
-        assert!(!told.contains(&Leave::Full));
-        assert_eq!(leaving.leave(row(7), &words), Leave::Full);
-        assert_eq!((leaving.len(), leaving.rows().count()), (WORDS_MAX / 100, WORDS_MAX / 100));
-        let (third, lies) = leaving.rows().nth(3).unwrap();
+            (0..WORDS_MAX / 100).map(|n| evicted.push(row(n as u64), &words)).collect();
+        assert_eq!(told.iter().filter(|it| **it == Queued::WakeWriter).count(), 1);
+        assert!(!told.contains(&Queued::Full));
+        assert_eq!(evicted.push(row(7), &words), Queued::Full);
+        assert_eq!((evicted.len(), evicted.rows().count()), (WORDS_MAX / 100, WORDS_MAX / 100));
+        let (third, lies) = evicted.rows().nth(3).unwrap();
         assert_eq!((third.hash, lies[99].load(Relaxed), third.bucket), (3, 99, bucket));
-        leaving.clear();
-        assert_eq!((leaving.leave(row(7), &words), leaving.rows().count()), (Leave::Waits, 1));
+        evicted.clear();
+        assert_eq!((evicted.push(row(7), &words), evicted.rows().count()), (Queued::Waiting, 1));
         let short = &words[..4];
-        let more = (0..).take_while(|n| leaving.leave(row(*n), short) != Leave::Full).count();
+        let more = (0..).take_while(|n| evicted.push(row(*n), short) != Queued::Full).count();
         assert_eq!(more + 1, ROWS_MAX);
     }
 }

@@ -30,7 +30,7 @@ impl Ghost {
 
     /// How many it remembers.
     #[must_use]
-    pub const fn rows(&self) -> usize {
+    pub const fn capacity(&self) -> usize {
         self.sets.len() * WAYS
     }
 
@@ -39,51 +39,51 @@ impl Ghost {
         let old = std::mem::replace(self, Self::new(rows));
         // The oldest first, so that the newest stay.
         for way in (0..WAYS).rev() {
-            for print in old.sets.iter().filter_map(|set| set.get(way)) {
-                self.put(*print);
+            for fingerprint in old.sets.iter().filter_map(|set| set.get(way)) {
+                self.put(*fingerprint);
             }
         }
     }
 
     /// The same, but where it remembers nearly as many.
     pub fn fit(&mut self, rows: usize) {
-        if self.rows().abs_diff(rows.next_multiple_of(WAYS)) > self.rows() / NEARLY {
+        if self.capacity().abs_diff(rows.next_multiple_of(WAYS)) > self.capacity() / NEARLY {
             self.resize(rows);
         }
     }
 
     /// Remembers a row.
     pub fn remember(&mut self, hash: u64) {
-        self.put(print(hash));
+        self.put(fingerprint(hash));
     }
 
-    fn put(&mut self, print: u32) {
-        if print != 0
-            && let Some(set) = self.set(print)
+    fn put(&mut self, fingerprint: u32) {
+        if fingerprint != 0
+            && let Some(set) = self.set(fingerprint)
         {
             set.rotate_right(1);
-            set[0] = print;
+            set[0] = fingerprint;
         }
     }
 
     /// Whether a row is remembered; from then on it is not.
     pub fn recall(&mut self, hash: u64) -> bool {
-        let print = print(hash);
-        let Some(set) = self.set(print) else { return false };
-        let found = set.iter_mut().find(|seen| **seen == print);
+        let fingerprint = fingerprint(hash);
+        let Some(set) = self.set(fingerprint) else { return false };
+        let found = set.iter_mut().find(|seen| **seen == fingerprint);
         found.map(|seen| *seen = 0).is_some()
     }
 
-    fn set(&mut self, print: u32) -> Option<&mut [u32; WAYS]> {
-        let number = (u64::from(print) * self.sets.len() as u64) >> 32;
+    fn set(&mut self, fingerprint: u32) -> Option<&mut [u32; WAYS]> {
+        let number = (u64::from(fingerprint) * self.sets.len() as u64) >> 32;
         self.sets.get_mut(number as usize)
     }
 }
 
 /// Never 0, which stands for none.
-const fn print(hash: u64) -> u32 {
-    let print = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
-    if print == 0 { 1 } else { print }
+const fn fingerprint(hash: u64) -> u32 {
+    let fingerprint = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
+    if fingerprint == 0 { 1 } else { fingerprint }
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
             [(1100, 1000), (900, 1000), (1200, 1200), (1, 4), (1, 4), (0, 0), (0, 0)]
         {
             ghost.fit(rows);
-            assert_eq!(ghost.rows(), then);
+            assert_eq!(ghost.capacity(), then);
         }
     }
 }

@@ -15,11 +15,10 @@ use std::sync::atomic::fence;
 use arena::{Awaited, Bucket, Heat, Position, Removed, TagBuckets, Words};
 use base::{Account, Charge};
 
-use super::evicted_rows::{EvictedRow, EvictedRows, Leave};
+use super::evicted_rows::{EvictedRow, EvictedRows, Queued};
 use super::ghost::Ghost;
-use super::policy::{self, Admission, Fate, Queue};
-use super::row::{Row, RowFrom, RowRef};
-use super::row_cache::ROW_BYTES_LEAST;
+use super::policy::{self, Admission, Queue, Verdict};
+use super::row::{ROW_BYTES_LEAST, Row, RowFrom, RowRef};
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
 use crate::scm::ScmTier;
@@ -65,8 +64,8 @@ pub(super) struct RowLog {
     admission: Admission,
     pub(super) counts: RowStatistics,
     /// Rows on their way to the tier below, and the memory of that; none where none go there.
-    leaving: EvictedRows,
-    leaving_charge: Option<Charge>,
+    evicted: EvictedRows,
+    evicted_charge: Option<Charge>,
     /// Kept for their memory: the rows of a segment, and a key.
     rows: Vec<(usize, u64)>,
     scratch: Vec<u8>,
@@ -104,8 +103,8 @@ impl RowLog {
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
-            leaving: EvictedRows::default(),
-            leaving_charge: None,
+            evicted: EvictedRows::default(),
+            evicted_charge: None,
             rows: Vec::new(),
             scratch: Vec::new(),
         }
@@ -125,7 +124,7 @@ impl RowLog {
     }
 
     pub(super) fn ghost_bytes(&self) -> u64 {
-        Ghost::bytes_of(self.ghost.rows()) + Ghost::bytes_of(self.shadow.rows())
+        Ghost::bytes_of(self.ghost.capacity()) + Ghost::bytes_of(self.shadow.capacity())
     }
 
     /// Puts a row of `owner` in, made of what was read after `bucket` was taken.
@@ -140,7 +139,7 @@ impl RowLog {
         if self.shadow.recall(hash) {
             match row.from {
                 RowFrom::Device => self.counts.missed_device += 1,
-                RowFrom::Below | RowFrom::BelowRow => self.counts.missed_below += 1,
+                RowFrom::Scm | RowFrom::ScmRow => self.counts.missed_below += 1,
                 RowFrom::Dram => self.counts.missed_cached += 1,
             }
         }
@@ -157,7 +156,7 @@ impl RowLog {
             self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.insert(hash, bucket, place, 0) {
-            self.take_back(queue, row.words());
+            self.undo_append(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
@@ -176,12 +175,12 @@ impl RowLog {
         (bucket, awaited): (Bucket, Awaited),
         row: Row<'_>,
     ) -> Result<(), Refusal> {
-        let queue = policy::renewed(awaited);
+        let queue = policy::queue_of_renewed(awaited);
         let (place, words) =
             self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.renew(hash, bucket, place) {
-            self.take_back(queue, row.words());
+            self.undo_append(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
@@ -191,7 +190,7 @@ impl RowLog {
     }
 
     /// Gives up what was appended last to `queue`: nobody knows of it.
-    fn take_back(&mut self, queue: Queue, words: usize) {
+    fn undo_append(&mut self, queue: Queue, words: usize) {
         if let Some(segment) = self.queue(queue).back_mut() {
             segment.end -= words;
         }
@@ -199,7 +198,8 @@ impl RowLog {
 
     /// Whether rows that come are let in, and push out others or soon will.
     pub(super) fn is_tight(&self) -> bool {
-        self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART && self.admission.lets_in()
+        self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART
+            && self.admission.admits_new()
     }
 
     /// What a row takes, about.
@@ -208,8 +208,8 @@ impl RowLog {
     }
 
     fn remember(&mut self, shared: Shared<'_>, hash: u64) {
-        let rows = policy::remembered(shared.index.len().max(GHOST_ROWS_MIN));
-        if rows > self.ghost.rows() / 4 * 5 || rows < self.ghost.rows() / 4 {
+        let rows = policy::ghost_entries(shared.index.len().max(GHOST_ROWS_MIN));
+        if rows > self.ghost.capacity() / 4 * 5 || rows < self.ghost.capacity() / 4 {
             let shadow = (self.shadow_bytes / self.row_bytes(shared)) as usize;
             let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
             // Both are there while one is made of the other.
@@ -292,15 +292,17 @@ impl RowLog {
             let Some(place) = segment.place(*at) else { continue };
             let Some(entry) = shared.index.entry(*hash, place) else { continue };
             if queue == Queue::New {
-                self.admission.left_new(entry.heat);
+                self.admission.note_left_new(entry.heat);
             }
-            let fate = match entry.is_stale {
+            let verdict = match entry.is_stale {
                 true => policy::STALE,
-                false => policy::fate(queue, entry.heat),
+                false => policy::verdict(queue, entry.heat),
             };
-            match fate {
-                Fate::Stays(heat) if self.keep(shared, place, *hash, heat) => self.counts.kept += 1,
-                Fate::Goes { remembered: true } => {
+            match verdict {
+                Verdict::Keep(heat) if self.rewrite(shared, place, *hash, heat) => {
+                    self.counts.kept += 1
+                }
+                Verdict::Evict { remember: true } => {
                     self.evict(shared, place, *hash, queue);
                     self.remember(shared, *hash);
                 }
@@ -320,12 +322,12 @@ impl RowLog {
         self.counts.evicted += 1;
         self.shadow.remember(hash);
         if let (Some(below), Removed::Entry(bucket)) = (shared.below, removed) {
-            self.leave(shared, below, (hash, bucket, queue), place);
+            self.demote(shared, below, (hash, bucket, queue), place);
         }
     }
 
     /// Has the row at `place`, which is removed, written to the tier below, where its page did not lie.
-    fn leave(
+    fn demote(
         &mut self,
         shared: Shared<'_>,
         below: &ScmTier,
@@ -335,25 +337,25 @@ impl RowLog {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
         let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
-        let left = match self.leaving_charge {
-            Some(_) => self.leaving.leave(EvictedRow { hash, bucket, queue }, words),
-            None => Leave::Full,
+        let left = match self.evicted_charge {
+            Some(_) => self.evicted.push(EvictedRow { hash, bucket, queue }, words),
+            None => Queued::Full,
         };
         match left {
-            Leave::Waits => {}
-            Leave::Wakes => below.wake(),
-            Leave::Full => below.row_is_late(),
+            Queued::Waiting => {}
+            Queued::WakeWriter => below.wake(),
+            Queued::Full => below.note_row_refused(),
         }
     }
 
     /// Has rows that leave wait for the tier below, as far as there is memory for that.
-    pub(super) fn let_leave(&mut self, account: &Account) {
-        self.leaving_charge = EvictedRows::charge(account);
+    pub(super) fn enable_demotion(&mut self, account: &Account) {
+        self.evicted_charge = EvictedRows::charge(account);
     }
 
     /// Gives the rows that wait for `taken`, which holds none any more.
-    pub(super) fn take_leaving(&mut self, taken: &mut EvictedRows) {
-        std::mem::swap(&mut self.leaving, taken);
+    pub(super) fn take_evicted(&mut self, taken: &mut EvictedRows) {
+        std::mem::swap(&mut self.evicted, taken);
     }
 
     /// Where the rows of a segment begin, and their hashes; asks for their buckets.
@@ -372,7 +374,7 @@ impl RowLog {
     }
 
     /// Writes the row at `from` again at the end of the main queue; false where there is no room.
-    fn keep(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
+    fn rewrite(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
         let old = shared.words.get(word_of(from), SEGMENT_WORDS);
         let Some(count) = RowRef::read(old).map(|row| row.words()) else { return false };
         let Some((to, words)) = self.append(shared, Queue::Main, count, false) else {

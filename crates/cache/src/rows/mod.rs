@@ -21,4 +21,4 @@ pub use row_cache::{RowCache, Vacancy};
 pub use statistics::{Refusal, RowStatistics};
 
 #[cfg(test)]
-mod below_tests;
+mod demotion_tests;

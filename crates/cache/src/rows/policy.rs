@@ -32,7 +32,7 @@ pub enum Queue {
 const NEW_PART: u64 = 18;
 
 /// How many entries that went are remembered for 16 that there are.
-const REMEMBERED_PART: usize = 19;
+const GHOST_PART: usize = 19;
 
 /// Of 256 entries that leave the new queue, as many must have been asked for again, or most entries
 /// are not let in.
@@ -43,14 +43,14 @@ const PROBES: u64 = 16;
 
 /// What becomes of an entry when it is the oldest of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// It goes, and is remembered or not.
-    Goes {
+    Evict {
         /// Whether it counts as more than new when it is asked for again.
-        remembered: bool,
+        remember: bool,
     },
     /// It enters the main queue, as warm as this.
-    Stays(Heat),
+    Keep(Heat),
 }
 
 /// Which queue is to give up its oldest, where they hold this many bytes.
@@ -62,20 +62,20 @@ pub const fn victim(new: u64, main: u64) -> Queue {
 
 /// What becomes of the oldest of `queue`.
 #[must_use]
-pub const fn fate(queue: Queue, heat: Heat) -> Fate {
+pub const fn verdict(queue: Queue, heat: Heat) -> Verdict {
     match (queue, heat.checked_sub(1)) {
-        (_, None) => Fate::Goes { remembered: matches!(queue, Queue::New) },
-        (Queue::New, Some(_)) => Fate::Stays(0),
-        (Queue::Main, Some(cooler)) => Fate::Stays(cooler),
+        (_, None) => Verdict::Evict { remember: matches!(queue, Queue::New) },
+        (Queue::New, Some(_)) => Verdict::Keep(0),
+        (Queue::Main, Some(cooler)) => Verdict::Keep(cooler),
     }
 }
 
 /// What becomes of the oldest where its key was written and the new version has not come yet.
-pub(super) const STALE: Fate = Fate::Goes { remembered: true };
+pub(super) const STALE: Verdict = Verdict::Evict { remember: true };
 
 /// The queue of a row that comes with a flush.
 #[must_use]
-pub(super) const fn renewed(awaited: Awaited) -> Queue {
+pub(super) const fn queue_of_renewed(awaited: Awaited) -> Queue {
     match awaited {
         Awaited::Expected(0) => Queue::New,
         Awaited::Expected(_) | Awaited::Version => Queue::Main,
@@ -84,8 +84,8 @@ pub(super) const fn renewed(awaited: Awaited) -> Queue {
 
 /// How many entries that went are to be remembered where there are `entries`.
 #[must_use]
-pub const fn remembered(entries: usize) -> usize {
-    entries * REMEMBERED_PART / 16
+pub const fn ghost_entries(entries: usize) -> usize {
+    entries * GHOST_PART / 16
 }
 
 /// How many of the new entries are asked for again.
@@ -105,7 +105,7 @@ impl Default for Admission {
 
 impl Admission {
     /// An entry left the queue of new ones, warm or not.
-    pub const fn left_new(&mut self, heat: Heat) {
+    pub const fn note_left_new(&mut self, heat: Heat) {
         self.seen += 1;
         self.seen_warm += (heat > 0) as u32;
         if self.seen == 256 {
@@ -116,7 +116,7 @@ impl Admission {
 
     /// Whether new entries are let in, and not only those that were remembered.
     #[must_use]
-    pub const fn lets_in(&self) -> bool {
+    pub const fn admits_new(&self) -> bool {
         self.warm >= WARM_LEAST << 8
     }
 
@@ -128,7 +128,7 @@ impl Admission {
             return Some(Queue::Main);
         }
         let is_probe = (hash >> 48).is_multiple_of(PROBES);
-        if is_probe || self.lets_in() { Some(Queue::New) } else { None }
+        if is_probe || self.admits_new() { Some(Queue::New) } else { None }
     }
 }
 
@@ -138,17 +138,17 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_once_goes_and_what_is_asked_for_again_stays() {
-        assert_eq!(fate(Queue::New, 0), Fate::Goes { remembered: true });
-        assert_eq!(fate(Queue::New, 3), Fate::Stays(0));
-        assert_eq!(fate(Queue::Main, 3), Fate::Stays(2));
-        assert_eq!(fate(Queue::Main, 0), Fate::Goes { remembered: false });
+        assert_eq!(verdict(Queue::New, 0), Verdict::Evict { remember: true });
+        assert_eq!(verdict(Queue::New, 3), Verdict::Keep(0));
+        assert_eq!(verdict(Queue::Main, 3), Verdict::Keep(2));
+        assert_eq!(verdict(Queue::Main, 0), Verdict::Evict { remember: false });
     }
 
     #[test]
     fn what_comes_with_a_flush_is_new_where_it_was_asked_for_once() {
-        assert_eq!(renewed(Awaited::Version), Queue::Main);
-        assert_eq!(renewed(Awaited::Expected(0)), Queue::New);
-        assert_eq!(renewed(Awaited::Expected(1)), Queue::Main);
+        assert_eq!(queue_of_renewed(Awaited::Version), Queue::Main);
+        assert_eq!(queue_of_renewed(Awaited::Expected(0)), Queue::New);
+        assert_eq!(queue_of_renewed(Awaited::Expected(1)), Queue::Main);
     }
 
     #[test]
@@ -166,10 +166,10 @@ mod tests {
             (0..1600u64).filter(|hash| admission.queue(hash << 48, false).is_some()).count()
         };
         assert_eq!(admitted(&admission), 1600);
-        (0..40_000).for_each(|_| admission.left_new(0));
+        (0..40_000).for_each(|_| admission.note_left_new(0));
         assert_eq!(admitted(&admission), 100);
         assert_eq!(admission.queue(1 << 48, true), Some(Queue::Main));
-        (0..10_000).for_each(|turn| admission.left_new(u8::from(turn % 10 == 0)));
+        (0..10_000).for_each(|turn| admission.note_left_new(u8::from(turn % 10 == 0)));
         assert_eq!(admitted(&admission), 1600);
     }
 }

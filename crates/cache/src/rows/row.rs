@@ -16,6 +16,9 @@ use super::owner::{RowOwner, hash_of};
 /// Larger rows are not kept, bytes: a page would hold them for as much.
 pub const ROW_BYTES_MAX: usize = 2048;
 
+/// The least that a row takes on average, bytes: no more are indexed.
+pub(super) const ROW_BYTES_LEAST: usize = 64;
+
 /// Words before the key of a row that does not expire.
 const HEADER_WORDS: usize = 3;
 
@@ -51,9 +54,9 @@ pub enum RowFrom {
     /// In DRAM.
     Dram,
     /// In the tier below.
-    Below,
+    Scm,
     /// Nowhere: it was a row there.
-    BelowRow,
+    ScmRow,
     /// On the device.
     Device,
 }
@@ -88,7 +91,7 @@ impl Row<'_> {
 
     /// Writes the row of owner `owner` to `words`, which are as many as it takes.
     pub(crate) fn write(&self, owner: u32, words: &[AtomicU64]) {
-        let from_device = matches!(self.from, RowFrom::Device | RowFrom::BelowRow);
+        let from_device = matches!(self.from, RowFrom::Device | RowFrom::ScmRow);
         let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
         let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);
         let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;

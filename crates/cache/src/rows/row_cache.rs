@@ -44,7 +44,7 @@ use super::evicted_rows::EvictedRows;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
 use super::policy::Queue;
-use super::row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
+use super::row::{ROW_BYTES_LEAST, ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
 use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
 use crate::scm::{NewRow, ScmTier};
@@ -56,8 +56,8 @@ pub struct RowCache {
     account: Account,
     log: Mutex<RowLog>,
     /// Where rows go that leave, and rows on their way there.
-    below: OnceLock<Arc<ScmTier>>,
-    leaving: Mutex<EvictedRows>,
+    lower_tier: OnceLock<Arc<ScmTier>>,
+    evicted: Mutex<EvictedRows>,
     owners: AtomicU32,
     large: AtomicU64,
     busy: AtomicU64,
@@ -70,9 +70,6 @@ pub struct Vacancy {
     bucket: Bucket,
     floor: u64,
 }
-
-/// The least that a row takes on average, bytes: no more are indexed.
-pub(super) const ROW_BYTES_LEAST: usize = 64;
 
 /// The address space asked for, in multiples of the capacity: a capacity may be raised.
 const ROOM_TO_GROW: u64 = 8;
@@ -99,8 +96,8 @@ impl RowCache {
             index,
             account: account.clone(),
             log,
-            below: OnceLock::new(),
-            leaving: Mutex::default(),
+            lower_tier: OnceLock::new(),
+            evicted: Mutex::default(),
             owners: AtomicU32::new(1),
             large: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -115,34 +112,34 @@ impl RowCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        Shared { words: &self.words, index: &self.index, below: self.below() }
+        Shared { words: &self.words, index: &self.index, below: self.lower_tier() }
     }
 
     /// Has rows that leave go to `tier`, where it takes rows; that of the first caller stays.
-    pub fn set_below(&self, tier: &Arc<ScmTier>) {
-        if tier.takes_rows() && self.below.set(Arc::clone(tier)).is_ok() {
-            self.log.lock().let_leave(&self.account);
+    pub fn set_lower_tier(&self, tier: &Arc<ScmTier>) {
+        if tier.takes_rows() && self.lower_tier.set(Arc::clone(tier)).is_ok() {
+            self.log.lock().enable_demotion(&self.account);
         }
     }
 
-    fn below(&self) -> Option<&ScmTier> {
-        self.below.get().map(|tier| &**tier)
+    fn lower_tier(&self) -> Option<&ScmTier> {
+        self.lower_tier.get().map(|tier| &**tier)
     }
 
     /// Writes rows that left to the tier below: background work, for one at a time. Whether more wait.
-    pub fn write_below(&self) -> bool {
-        let Some(below) = self.below() else { return false };
-        let mut leaving = self.leaving.lock();
-        self.log.lock().take_leaving(&mut leaving);
-        let waited = leaving.len();
-        let rows = leaving.rows().map(|(row, words)| {
+    pub fn demote_rows(&self) -> bool {
+        let Some(below) = self.lower_tier() else { return false };
+        let mut evicted = self.evicted.lock();
+        self.log.lock().take_evicted(&mut evicted);
+        let waited = evicted.len();
+        let rows = evicted.rows().map(|(row, words)| {
             // What was asked for once takes the place of nothing below.
-            let pushes = row.queue == Queue::Main;
+            let may_evict = row.queue == Queue::Main;
             let is_current = move || self.index.is_unchanged(row.hash, row.bucket);
-            (NewRow { hash: row.hash, words, pushes }, is_current)
+            (NewRow { hash: row.hash, words, may_evict }, is_current)
         });
         below.put_rows(rows);
-        leaving.clear();
+        evicted.clear();
         waited > 0
     }
 
@@ -195,7 +192,7 @@ impl RowCache {
     /// As [`RowCache::get`], of rows in the tier below. What is found may be kept ([`RowCache::fill`]), as of
     /// the hit's number, where the caller may fill what it reads now.
     #[inline]
-    pub fn get_below(
+    pub fn get_from_scm(
         &self,
         owner: &RowOwner,
         key: &[u8],
@@ -203,7 +200,7 @@ impl RowCache {
         at: Seqno,
         value: &mut Vec<u8>,
     ) -> Option<RowHit> {
-        self.below()?.find_row(owner, (key, hash), at, value)
+        self.lower_tier()?.find_row(owner, (key, hash), at, value)
     }
 
     /// Keeps a row, made of what was read after `vacancy` was taken; the module's header says when it
@@ -219,7 +216,7 @@ impl RowCache {
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
         self.check_size(&row)?;
-        if let Some(below) = self.below().filter(|_| row.from == RowFrom::Device) {
+        if let Some(below) = self.lower_tier().filter(|_| row.from == RowFrom::Device) {
             below.row_missed(hash);
         }
         // A reader never waits for another: with more threads than cores the one that holds the lock may not
@@ -305,7 +302,7 @@ impl RowCache {
     pub fn forget(&self, hash: u64) {
         self.index.forget(hash);
         // Then below: who writes a row there looks here first, with the lock there.
-        if let Some(below) = self.below() {
+        if let Some(below) = self.lower_tier() {
             below.forget_row(hash);
         }
     }

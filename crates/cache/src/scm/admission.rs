@@ -5,14 +5,14 @@
 //! NVM in Facebook", EuroSys 2018). What it was asked for in DRAM does not count: those were hits without the
 //! tier, and say little of whether it will be asked for once it is gone. That the ghost is twice as large is
 //! because the tier gives up its pages more slowly than the ghost, which takes in all that are refused: what
-//! comes back within the time that a page stays below should be known. (Measured: docs/reproduction.md.) Of a
+//! comes back within the time that a page stays below should be known. (MeasuredCosts: docs/reproduction.md.) Of a
 //! tier that holds rows, too, it is twice as large as what they leave to pages.
 //!
 //! The nearer the last minute's writes are to their budget, the fewer of those (as CacheLib does it).
 
 /// What is known of a page that is offered, and of the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct Candidate {
     /// It would push out no other.
     pub has_room: bool,
     /// The page left DRAM before, as far as anyone remembers.
@@ -41,13 +41,13 @@ pub enum Refusal {
     /// The policy keeps its kind above.
     Kind,
     /// A merge wrote it, and the pages it takes over from left no slot.
-    ScmLocation,
+    NoSlot,
     /// The tier is slower than flash.
     Slow,
 }
 
 /// Pages that merges write and that are let in, for a hundred lookups, at most.
-const INHERITED_PERCENT: u64 = 25;
+const WARM_OUTPUT_PERCENT: u64 = 25;
 
 /// While the tier is slower than flash so many of 256 pages are still looked at: what is read of them tells
 /// when it is no longer.
@@ -71,10 +71,10 @@ impl Admission {
     ///
     /// # Errors
     /// Why not.
-    pub const fn decide(self, offer: Offer) -> Result<(), Refusal> {
+    pub const fn decide(self, candidate: Candidate) -> Result<(), Refusal> {
         match self {
-            Self::Chosen => decide(offer),
-            Self::All if offer.fullness >= 256 => Err(Refusal::Budget),
+            Self::Chosen => decide(candidate),
+            Self::All if candidate.fullness >= 256 => Err(Refusal::Budget),
             Self::All => Ok(()),
         }
     }
@@ -84,21 +84,21 @@ impl Admission {
 ///
 /// # Errors
 /// Why not.
-pub const fn decide(offer: Offer) -> Result<(), Refusal> {
-    if offer.fullness >= 256 {
+pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
+    if candidate.fullness >= 256 {
         return Err(Refusal::Budget);
     }
-    if offer.is_slow && offer.chance >= WHILE_SLOW {
+    if candidate.is_slow && candidate.chance >= WHILE_SLOW {
         return Err(Refusal::Slow);
     }
-    if offer.has_room {
+    if candidate.has_room {
         return Ok(());
     }
-    if !offer.came_back {
+    if !candidate.came_back {
         return Err(Refusal::Cold);
     }
-    let eased = offer.fullness.saturating_sub(EASING) * 2;
-    if (offer.chance as u32) < eased {
+    let eased = candidate.fullness.saturating_sub(EASING) * 2;
+    if (candidate.chance as u32) < eased {
         return Err(Refusal::Budget);
     }
     Ok(())
@@ -106,7 +106,7 @@ pub const fn decide(offer: Offer) -> Result<(), Refusal> {
 
 /// What merges put below of late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub struct WarmOutputRate {
     /// Lookups meanwhile.
     pub lookups: u32,
     /// Pages that were let in.
@@ -119,10 +119,14 @@ pub struct Inherited {
 ///
 /// # Errors
 /// Why not.
-pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), Refusal> {
-    let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * INHERITED_PERCENT;
-    match decide(offer) {
-        Ok(()) if places == 0 => Err(Refusal::ScmLocation),
+pub const fn decide_warm_output(
+    candidate: Candidate,
+    late: WarmOutputRate,
+    places: u32,
+) -> Result<(), Refusal> {
+    let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * WARM_OUTPUT_PERCENT;
+    match decide(candidate) {
+        Ok(()) if places == 0 => Err(Refusal::NoSlot),
         Ok(()) if is_churned => Err(Refusal::Churn),
         decided => decided,
     }
@@ -132,17 +136,17 @@ pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), R
 mod tests {
     use super::*;
 
-    const BACK: Offer =
-        Offer { has_room: false, came_back: true, chance: 100, fullness: 0, is_slow: false };
+    const BACK: Candidate =
+        Candidate { has_room: false, came_back: true, chance: 100, fullness: 0, is_slow: false };
 
     #[test]
     fn a_page_must_come_back_unless_there_is_room() {
         assert_eq!(decide(BACK), Ok(()));
-        let cold = Offer { came_back: false, ..BACK };
+        let cold = Candidate { came_back: false, ..BACK };
         assert_eq!(decide(cold), Err(Refusal::Cold));
-        assert_eq!(decide(Offer { has_room: true, ..cold }), Ok(()));
+        assert_eq!(decide(Candidate { has_room: true, ..cold }), Ok(()));
         assert_eq!(Admission::All.decide(cold), Ok(()));
-        let spent = Offer { fullness: 256, ..BACK };
+        let spent = Candidate { fullness: 256, ..BACK };
         assert_eq!(Admission::All.decide(spent), Err(Refusal::Budget));
         assert_eq!(Admission::Chosen.decide(cold), decide(cold));
     }
@@ -150,17 +154,17 @@ mod tests {
     #[test]
     fn the_budget_eases_writes_before_it_ends_them() {
         let admitted = |fullness| {
-            let of = |chance| decide(Offer { chance, fullness, ..BACK }).is_ok();
+            let of = |chance| decide(Candidate { chance, fullness, ..BACK }).is_ok();
             (0..=255).filter(|chance| of(*chance)).count()
         };
         assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
-        let filling = Offer { has_room: true, fullness: 256, ..BACK };
+        let filling = Candidate { has_room: true, fullness: 256, ..BACK };
         assert_eq!(decide(filling), Err(Refusal::Budget));
     }
 
     #[test]
     fn while_the_tier_is_slow_hardly_anything_is_let_in() {
-        let of = |chance, has_room| decide(Offer { chance, has_room, is_slow: true, ..BACK });
+        let of = |chance, has_room| decide(Candidate { chance, has_room, is_slow: true, ..BACK });
         for has_room in [true, false] {
             let refused = (0..=255).filter(|chance| of(*chance, has_room) == Err(Refusal::Slow));
             assert_eq!(refused.count(), 252);
@@ -169,17 +173,20 @@ mod tests {
 
     #[test]
     fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
-        let late = Inherited { lookups: 1000, writes: 249 };
-        assert_eq!(inherit(BACK, late, 1), Ok(()));
-        assert_eq!(inherit(BACK, late, 0), Err(Refusal::ScmLocation));
+        let late = WarmOutputRate { lookups: 1000, writes: 249 };
+        assert_eq!(decide_warm_output(BACK, late, 1), Ok(()));
+        assert_eq!(decide_warm_output(BACK, late, 0), Err(Refusal::NoSlot));
         // Room or not, where it is merged again and again.
-        let churned = Inherited { writes: 250, ..late };
+        let churned = WarmOutputRate { writes: 250, ..late };
         for has_room in [true, false] {
-            let offer = Offer { has_room, ..BACK };
-            assert_eq!(inherit(offer, churned, 9), Err(Refusal::Churn));
-            let spent = Offer { fullness: 256, ..offer };
-            assert_eq!(inherit(spent, late, 9), Err(Refusal::Budget));
+            let candidate = Candidate { has_room, ..BACK };
+            assert_eq!(decide_warm_output(candidate, churned, 9), Err(Refusal::Churn));
+            let spent = Candidate { fullness: 256, ..candidate };
+            assert_eq!(decide_warm_output(spent, late, 9), Err(Refusal::Budget));
         }
-        assert_eq!(inherit(Offer { fullness: 200, ..BACK }, late, 9), Err(Refusal::Budget));
+        assert_eq!(
+            decide_warm_output(Candidate { fullness: 200, ..BACK }, late, 9),
+            Err(Refusal::Budget)
+        );
     }
 }

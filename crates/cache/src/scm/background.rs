@@ -9,23 +9,23 @@ use base::Result;
 use base::limits::PAGE_BYTES;
 
 use super::admission::Refusal;
-use super::backing::{DEPTH, Held, Writer, Written};
-use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
-use super::offers::{Origin, Staged};
-use super::row_sets::{Scratch, Share};
+use super::backing::{DEPTH, PinnedPage, Writer, Written};
+use super::pending::{Origin, StagedPage};
+use super::row_sets::{RowShare, Scratch};
 use super::slot_map::{SlotEntry, tag_of};
 use super::statistics::count;
+use super::stored_map::{Layout, SLOTS_PER_PAGE, encode_map};
 use super::tier::ScmTier;
-use super::tier_bypass::Judgement;
+use super::tier_bypass::RouteDecision;
 use super::write_budget::WriteBudget;
-use crate::turns::KindTurns;
+use crate::reuse::KindReuse;
 use crate::{PageCache, PageKey};
 
 /// Pages written in one step, at most.
 const BATCH: usize = DEPTH;
 
 /// Pages of a dead file looked for in one step.
-const DEAD_PAGES: u32 = 4096;
+const PURGE_PAGES: u32 = 4096;
 
 /// A page of the map is due for each so many pages written: a sixteenth of what is written.
 const PAGES_PER_MAP_PAGE: usize = 16;
@@ -38,7 +38,7 @@ const MAP_PAGES_IDLE: usize = 16;
 const MAP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// It is reckoned so often which pages may be copied up, and whether reads go past the tier.
-const RECKON_INTERVAL: Duration = Duration::from_millis(100);
+const COSTS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the one who does the background work has.
 pub(crate) struct ScmWriterState {
@@ -55,11 +55,11 @@ pub(crate) struct ScmWriterState {
     quiet_since: Duration,
     /// When it was reckoned last which pages may be copied up, and what had become of them by then; and
     /// whether reads go past the tier.
-    reckoned: (Duration, KindTurns),
-    judged: Judgement,
+    costs_updated: (Duration, KindReuse),
+    decision: RouteDecision,
     /// How many slots are for rows, the group that is looked at next, slots that come back from rows once
     /// nobody reads there, and what is kept for its memory.
-    pub(super) share: Share,
+    pub(super) share: RowShare,
     pub(super) next_group: usize,
     pub(super) returning: Vec<usize>,
     pub(super) scratch: Scratch,
@@ -76,9 +76,9 @@ impl ScmWriterState {
             turn: 0,
             owed: 0,
             quiet_since: Duration::ZERO,
-            reckoned: Default::default(),
-            judged: Judgement::default(),
-            share: Share::default(),
+            costs_updated: Default::default(),
+            decision: RouteDecision::default(),
+            share: RowShare::default(),
             next_group: 0,
             returning: Vec::new(),
             scratch: Scratch::default(),
@@ -116,8 +116,8 @@ impl ScmTier {
         let now = self.now();
         let mut writer = self.writer.lock();
         if self.is_off() {
-            drop(self.offers.take_staged(usize::MAX));
-            drop(self.offers.take_rising());
+            drop(self.pending.take_staged(usize::MAX));
+            drop(self.pending.take_promotions());
             return false;
         }
         self.promote(cache);
@@ -127,27 +127,27 @@ impl ScmTier {
             .and_then(|()| self.write_map(&mut writer, now));
         self.share_slots(&mut writer);
         self.fullness.store(writer.budget.fullness(now), Relaxed);
-        self.measured.reckon(&self.counters);
-        let (at, before) = writer.reckoned;
-        if now.saturating_sub(at) >= RECKON_INTERVAL {
-            let turns = self.measured.reckon_share(&self.counters, before, cache.turns());
-            writer.reckoned = (now, turns);
-            writer.judged = self.detour.look(writer.judged);
+        self.measured.update_promotion_heat(&self.counters);
+        let (at, before) = writer.costs_updated;
+        if now.saturating_sub(at) >= COSTS_INTERVAL {
+            let reuse = self.measured.update_promoted_share(&self.counters, before, cache.reuse());
+            writer.costs_updated = (now, reuse);
+            writer.decision = self.bypass.update_route(writer.decision);
         }
         if let Err(error) = done.and_then(|()| self.backing.check()) {
             self.fail(error);
         }
-        self.offers.staged() > 0 || self.offers.has_dead()
+        self.pending.staged() > 0 || self.pending.has_purges()
     }
 
     /// Copies up what was asked for often enough.
     fn promote(&self, cache: &PageCache) {
-        for (key, kind) in self.offers.take_rising() {
+        for (key, kind) in self.pending.take_promotions() {
             let hash = key.hash();
             let Some(slot) = self.map.find(hash) else { continue };
             let began = self.now();
-            let held = self.backing.hold(self.layout.page_of(slot));
-            if let Some(Held::InPlace(page)) = held
+            let held = self.backing.pin(self.layout.page_of(slot));
+            if let Some(PinnedPage::InPlace(page)) = held
                 && self.map.holds(slot, hash)
                 && self.map.is_verified(slot)
             {
@@ -161,17 +161,17 @@ impl ScmTier {
                 let put = cache.insert_warm(key, kind, &copy);
                 self.measured.put(self.now().saturating_sub(began));
                 if put.is_some() {
-                    self.map.promoted(slot);
+                    self.map.set_promoted(slot);
                     count(&self.counters.promoted);
                 }
             }
-            self.map.not_promoting(slot);
+            self.map.clear_promoting(slot);
         }
     }
 
     /// Drops pages of files that are gone.
     fn purge_file(&self, writer: &mut ScmWriterState) {
-        let Some((file, pages)) = self.offers.next_dead(DEAD_PAGES) else { return };
+        let Some((file, pages)) = self.pending.next_purge(PURGE_PAGES) else { return };
         for page in pages {
             let hash = PageKey { file, page }.hash();
             if let Some(slot) = self.map.find(hash)
@@ -190,7 +190,7 @@ impl ScmTier {
         cache: &PageCache,
         now: Duration,
     ) -> Result<()> {
-        let staged = self.offers.take_staged(BATCH);
+        let staged = self.pending.take_staged(BATCH);
         if staged.is_empty() {
             return Ok(());
         }
@@ -198,10 +198,10 @@ impl ScmTier {
         let began = self.now();
         for page in &staged {
             // It may have left DRAM twice before it was written.
-            if placed.iter().any(|(_, other): &(usize, &Staged)| other.hash == page.hash) {
+            if placed.iter().any(|(_, other): &(usize, &StagedPage)| other.hash == page.hash) {
                 continue;
             }
-            let is_dead = !cache.is_live(page.key.file) || self.offers.is_dead(page.key);
+            let is_dead = !cache.is_live(page.key.file) || self.pending.is_purged(page.key);
             if is_dead {
                 self.counters.refused(Refusal::Dead);
                 continue;
@@ -218,14 +218,14 @@ impl ScmTier {
         }
         for (slot, page) in placed {
             let tag = tag_of(&page.frame);
-            self.map.place(slot, SlotEntry { hash: page.hash, tag }, page.kind);
+            self.map.publish(slot, SlotEntry { hash: page.hash, tag }, page.kind);
             self.counters.resident.fetch_add(1, Relaxed);
             match page.origin {
                 Origin::Demoted => count(&self.counters.demoted),
-                Origin::Carried => {
+                Origin::WarmOutput => {
                     count(&self.counters.carried);
                     // As the page was that it takes over from: the next merge may come before a reader.
-                    self.map.kept(slot);
+                    self.map.ensure_heat(slot);
                 }
                 Origin::Read => {}
             }
@@ -240,7 +240,7 @@ impl ScmTier {
         &self,
         writer: &mut ScmWriterState,
         now: Duration,
-        page: &Staged,
+        page: &StagedPage,
     ) -> Result<std::result::Result<Option<usize>, Refusal>> {
         if self.map.find(page.hash).is_some() {
             return Ok(Ok(None));
@@ -248,8 +248,8 @@ impl ScmTier {
         if writer.budget.left(now) < PAGE_BYTES as u64 {
             return Ok(Err(Refusal::Budget));
         }
-        let Some(slot) = self.map.room_for(page.hash) else { return Ok(Err(Refusal::Busy)) };
-        let empty = || self.take_slot(slot);
+        let Some(slot) = self.map.choose_slot(page.hash) else { return Ok(Err(Refusal::Busy)) };
+        let empty = || self.claim_slot(slot);
         let at = self.layout.page_of(slot);
         match writer.writer.write(&self.backing, at, &page.frame, empty)? {
             Written::InUse => Ok(Err(Refusal::Busy)),
@@ -283,7 +283,7 @@ impl ScmTier {
         let due = writer.owed / PAGES_PER_MAP_PAGE;
         writer.owed %= PAGES_PER_MAP_PAGE;
         let is_quiet = now.saturating_sub(writer.quiet_since) >= MAP_INTERVAL;
-        let is_idle = self.offers.staged() == 0 && is_quiet;
+        let is_idle = self.pending.staged() == 0 && is_quiet;
         let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
         if is_idle {
             writer.quiet_since = now;

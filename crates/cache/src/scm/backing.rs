@@ -12,7 +12,7 @@ use media::emulated::Emulation;
 use media::scm::{Blocks, Facts, Lent, Pinned, Scm, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
 
-use super::pins::{Pins, Reading, Writing};
+use super::pins::{Pins, ReadPin, WritePin};
 
 /// The pages of a tier.
 pub(crate) enum Backing {
@@ -30,7 +30,7 @@ pub(crate) struct Device {
 }
 
 /// A page that stays what it is.
-pub(crate) enum Held {
+pub(crate) enum PinnedPage {
     /// Where it lies.
     InPlace(Pinned),
     /// To be read from here.
@@ -43,7 +43,7 @@ pub(crate) struct ScmLocation {
     pub(crate) file: Arc<dyn File>,
     /// The offset, bytes.
     pub(crate) at: u64,
-    _reading: Reading,
+    _pin: ReadPin,
 }
 
 /// Writes in flight at a device, at most, and buffers for them.
@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     queue: Option<Box<dyn Queue>>,
     bufs: Vec<Buf>,
     /// What is being written, by place.
-    writing: Vec<Option<Writing>>,
+    writing: Vec<Option<WritePin>>,
     completions: Vec<Completion>,
     _charge: Charge,
 }
@@ -109,13 +109,13 @@ impl Backing {
     }
 
     /// Has page `page` stay what it is; none where it is just being written or has too many readers.
-    pub(crate) fn hold(&self, page: usize) -> Option<Held> {
+    pub(crate) fn pin(&self, page: usize) -> Option<PinnedPage> {
         match self {
-            Self::Memory(slots) => slots.pin(page).map(Held::InPlace),
+            Self::Memory(slots) => slots.pin(page).map(PinnedPage::InPlace),
             Self::Device(device) => {
                 let (file, at) = (Arc::clone(device.blocks.file()), (page * PAGE_BYTES) as u64);
-                let _reading = device.pins.read(page)?;
-                Some(Held::AtDevice(ScmLocation { file, at, _reading }))
+                let _pin = device.pins.read(page)?;
+                Some(PinnedPage::AtDevice(ScmLocation { file, at, _pin }))
             }
         }
     }
@@ -149,13 +149,13 @@ impl Backing {
     /// # Errors
     /// As the device's.
     pub(crate) fn read<T>(&self, page: usize, to: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        match self.hold(page) {
+        match self.pin(page) {
             None => Err(Error::retry("page of an SCM tier").at(page).got("in use")),
-            Some(Held::InPlace(pinned)) => {
+            Some(PinnedPage::InPlace(pinned)) => {
                 let read = to(&*pinned);
                 self.check().map(|()| read)
             }
-            Some(Held::AtDevice(place)) => {
+            Some(PinnedPage::AtDevice(place)) => {
                 let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Data);
                 read.map(|()| to(&buf))
             }
@@ -245,7 +245,7 @@ impl Writer {
         device: &Device,
         page: usize,
         content: &[u8],
-        writing: Writing,
+        writing: WritePin,
     ) -> Result<Written> {
         if self.bufs.is_empty() {
             self.complete(1)?;

@@ -4,14 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
-use super::placement::ALL;
+use super::placement::{ALL, Costs, DRAM_HIT_NANOS};
+use super::prior::Prior;
 use super::statistics::Counters;
-use super::{Costs, Prior};
 use crate::PageKind;
-use crate::turns::{KindTurns, Turns};
-
-/// A use of a page in DRAM beside the same page below: both decompress or search it.
-pub(crate) const DRAM_HIT_NANOS: u32 = 400;
+use crate::reuse::{KindReuse, Reuse};
 
 /// Putting a page into DRAM, until it is measured.
 const DRAM_PUT_NANOS: u32 = 2000;
@@ -30,13 +27,13 @@ const LEFT_LEAST: u64 = 256;
 
 /// Averages, nanoseconds. Only numbers: `Relaxed`; of two that are measured at once, one may be lost.
 #[derive(Debug)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredCosts {
     put: AtomicU32,
     hit: AtomicU32,
     write: AtomicU32,
     flash: AtomicU32,
-    /// [`Costs::worthy_heat`] of these, or 0 for none: what readers ask for all the time.
-    worthy: AtomicU8,
+    /// [`Costs::promotion_heat`] of these, or 0 for none: what readers ask for all the time.
+    promotion_heat: AtomicU8,
     /// The part of all pages of data, and of metadata, that may be copied up, in 256ths.
     share: [AtomicU32; 2],
     /// In tests that say what things cost.
@@ -44,7 +41,7 @@ pub(crate) struct Measured {
     fixed: std::sync::OnceLock<Costs>,
 }
 
-impl Measured {
+impl MeasuredCosts {
     /// Before anything is measured: a use takes what a read of the medium does beside what one takes anyway.
     pub(crate) fn new(prior: Prior) -> Self {
         let hit = prior.read_nanos.saturating_add(DRAM_HIT_NANOS);
@@ -53,7 +50,7 @@ impl Measured {
             hit: AtomicU32::new(hit),
             write: AtomicU32::new(prior.write_nanos),
             flash: AtomicU32::new(FLASH_NANOS),
-            worthy: AtomicU8::new(0),
+            promotion_heat: AtomicU8::new(0),
             share: [const { AtomicU32::new(ALL) }; 2],
             #[cfg(test)]
             fixed: std::sync::OnceLock::new(),
@@ -63,7 +60,7 @@ impl Measured {
     #[cfg(test)]
     pub(crate) fn fix(&self, costs: Costs) {
         self.fixed.set(costs).unwrap();
-        self.reckon(&Counters::default());
+        self.update_promotion_heat(&Counters::default());
     }
 
     /// A page was got from below in so long.
@@ -98,43 +95,43 @@ impl Measured {
         self.write.load(Relaxed)
     }
 
-    /// As [`Costs::worthy_heat`], as it was reckoned last, of a page with this hash. Metadata, which serves a
+    /// As [`Costs::promotion_heat`], as it was reckoned last, of a page with this hash. Metadata, which serves a
     /// hundred data pages, is always worth it, but where not even the hottest data is: there it is as far as
     /// it is used.
-    pub(crate) fn worthy_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
-        let worthy = Some(self.worthy.load(Relaxed)).filter(|heat| *heat > 0);
+    pub(crate) fn promotion_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
+        let promotion_heat = Some(self.promotion_heat.load(Relaxed)).filter(|heat| *heat > 0);
         let [data, meta] = &self.share;
         let may = |share: &AtomicU32| u32::from((hash >> 40) as u8) < share.load(Relaxed);
         match kind {
-            PageKind::Data => worthy.filter(|_| may(data)),
-            PageKind::Meta => (worthy.is_some() || may(meta)).then_some(1),
+            PageKind::Data => promotion_heat.filter(|_| may(data)),
+            PageKind::Meta => (promotion_heat.is_some() || may(meta)).then_some(1),
         }
     }
 
     /// Reckons anew which pages may be copied up, by what became of them in DRAM after `before`; from when on
     /// it counts the next time.
-    pub(crate) fn reckon_share(
+    pub(crate) fn update_promoted_share(
         &self,
         counters: &Counters,
-        before: KindTurns,
-        now: KindTurns,
-    ) -> KindTurns {
+        before: KindReuse,
+        now: KindReuse,
+    ) -> KindReuse {
         let costs = self.costs(counters);
-        let next = |share: &AtomicU32, before: Turns, now: Turns, kind| {
+        let next = |share: &AtomicU32, before: Reuse, now: Reuse, kind| {
             let Some(uses) = now.uses_since(before, kind, LEFT_LEAST) else { return before };
-            share.store(Costs::next_share(share.load(Relaxed), costs.paid(uses)), Relaxed);
+            share.store(Costs::next_share(share.load(Relaxed), costs.pays_off(uses)), Relaxed);
             now
         };
         let [data, meta] = &self.share;
-        KindTurns {
+        KindReuse {
             data: next(data, before.data, now.data, PageKind::Data),
             meta: next(meta, before.meta, now.meta, PageKind::Meta),
         }
     }
 
     /// Reckons anew what pays.
-    pub(crate) fn reckon(&self, counters: &Counters) {
-        self.worthy.store(self.costs(counters).worthy_heat().unwrap_or(0), Relaxed);
+    pub(crate) fn update_promotion_heat(&self, counters: &Counters) {
+        self.promotion_heat.store(self.costs(counters).promotion_heat().unwrap_or(0), Relaxed);
     }
 
     /// Of the pages that left DRAM, as many of 256 had to be written below.
@@ -174,7 +171,7 @@ mod tests {
 
     #[test]
     fn averages_follow_what_is_measured_and_outliers_count_for_little() {
-        let measured = Measured::new(SSD);
+        let measured = MeasuredCosts::new(SSD);
         assert_eq!((measured.hit_nanos(), measured.write_nanos()), (10_400, 10_400));
         (0..200).for_each(|_| measured.hit(Duration::from_nanos(600)));
         assert!((990..1100).contains(&measured.hit_nanos()), "{}", measured.hit_nanos());
@@ -188,21 +185,21 @@ mod tests {
 
     #[test]
     fn pages_go_up_as_far_as_they_are_used_there() {
-        let (measured, counters) = (Measured::new(SSD), Counters::default());
-        measured.reckon(&counters);
+        let (measured, counters) = (MeasuredCosts::new(SSD), Counters::default());
+        measured.update_promotion_heat(&counters);
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let near = Measured::new(Prior { read_nanos: 10, ..SSD });
-        near.reckon(&counters);
+        let near = MeasuredCosts::new(Prior { read_nanos: 10, ..SSD });
+        near.update_promotion_heat(&counters);
         let measured_of = |kind| if kind == Data { &measured } else { &near };
         let go_up = |kind| {
             let measured = measured_of(kind);
-            (0..1000).filter(|n| measured.worthy_heat(kind, spread(*n)).is_some()).count()
+            (0..1000).filter(|n| measured.promotion_heat(kind, spread(*n)).is_some()).count()
         };
-        let mut before = KindTurns::default();
+        let mut before = KindReuse::default();
         let mut after = |kind, stayed, left| {
             let mut now = before;
-            *now.of(kind) += Turns { stayed, left };
-            before = measured_of(kind).reckon_share(&counters, before, now);
+            *now.of(kind) += Reuse { kept: stayed, evicted: left };
+            before = measured_of(kind).update_promoted_share(&counters, before, now);
             before == now
         };
         // Metadata stays for one turn without being asked for.
@@ -219,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_lies_below_still_is_not_written_again() {
-        let (measured, counters) = (Measured::new(SSD), Counters::default());
+        let (measured, counters) = (MeasuredCosts::new(SSD), Counters::default());
         assert_eq!(measured.costs(&counters).rewritten, 256);
         counters.kept.store(300, Relaxed);
         counters.demoted.store(100, Relaxed);

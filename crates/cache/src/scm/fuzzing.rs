@@ -3,8 +3,8 @@
 use base::hash64;
 use base::limits::PAGE_BYTES;
 
-use super::journal::{decode_head, decode_map};
 use super::slot_map::SlotMap;
+use super::stored_map::{decode_head, decode_map};
 
 /// Reads `bytes` as the first page of a tier and as a page of its map, the latter also with a checksum
 /// that is right; what that says is taken for what it is worth.

@@ -26,11 +26,11 @@ mod tests {
 
     #[test]
     fn what_is_measured_takes_a_small_part_of_the_time() {
-        let (aside, step) = (LatencySampler::default(), Duration::from_micros(70));
+        let (sampler, step) = (LatencySampler::default(), Duration::from_micros(70));
         let took = Duration::from_millis(2);
         let (mut now, mut measured) = (Duration::ZERO, Duration::ZERO);
         while now < Duration::from_secs(10) {
-            let is_due = aside.is_due(now, 2_000_000);
+            let is_due = sampler.is_due(now, 2_000_000);
             measured += if is_due { took } else { Duration::ZERO };
             now += if is_due { took } else { step };
         }

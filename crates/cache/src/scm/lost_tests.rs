@@ -94,11 +94,11 @@ fn what_is_lost_is_not_found() {
 #[test]
 fn what_is_lost_does_not_go_up() {
     let Some(it) = cut() else { return };
-    drop(it.tier.offers.take_rising());
+    drop(it.tier.pending.take_promotions());
     let pages: Vec<u64> = it.pages().into_iter().take(40).collect();
     let (first, second) = pages.split_at(20);
     let promote = |pages: &[u64]| {
-        assert!(pages.iter().all(|page| it.tier.offers.promote(key(*page), KIND)));
+        assert!(pages.iter().all(|page| it.tier.pending.promote(key(*page), KIND)));
         it.tier.step(&it.cache);
         pages.iter().filter(|page| it.cache.peek(key(**page)).is_some()).count()
     };

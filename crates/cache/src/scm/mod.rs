@@ -18,10 +18,9 @@ mod backing;
 mod costs;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod journal;
 mod latency_sampler;
-mod offers;
 mod open;
+mod pending;
 mod pins;
 mod placement;
 mod prior;
@@ -30,35 +29,36 @@ mod scrub;
 mod shared_ghost;
 mod slot_map;
 mod statistics;
+mod stored_map;
 mod tier;
 mod tier_bypass;
 mod warm_outputs;
 mod write_budget;
 
 pub use admission::Admission;
-pub use journal::SCM_MAGIC;
 pub use open::ScmOptions;
 pub use placement::{Costs, Placement, Tier};
 pub use prior::Prior;
 pub use row_sets::RowSetStatistics;
 pub use statistics::{Refusals, ScmStatistics};
+pub use stored_map::SCM_MAGIC;
 pub use tier::{ScmHit, ScmPage, ScmRead, ScmTier};
 pub use write_budget::WriteBudget;
 
-pub(crate) use costs::DRAM_HIT_NANOS;
+pub(crate) use placement::DRAM_HIT_NANOS;
 pub(crate) use row_sets::NewRow;
 pub(crate) use tier::EvictedPage;
 
 #[cfg(test)]
-mod lost_tests;
+mod bypass_tests;
 #[cfg(test)]
-mod predicted_tests;
+mod curve_tests;
+#[cfg(test)]
+mod lost_tests;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod reference_tests;
-#[cfg(test)]
-mod slow_tests;
 #[cfg(test)]
 mod tag_tests;
 #[cfg(test)]

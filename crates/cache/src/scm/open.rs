@@ -9,10 +9,10 @@ use media::scm::Scm;
 use super::admission::Admission;
 use super::background::ScmWriterState;
 use super::backing::Backing;
-use super::journal::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
 use super::placement::Placement;
 use super::prior::Prior;
 use super::slot_map::{SLOT_SIXTEENTHS, WAYS};
+use super::stored_map::{Layout, SLOTS_PER_PAGE, decode_head, decode_map, encode_head};
 use super::tier::ScmTier;
 use super::write_budget::WriteBudget;
 
@@ -51,8 +51,8 @@ impl ScmTier {
             Error::invalid("size of an SCM tier").expected("at least 18 pages").got(pages)
         })?;
         let slots = layout.sets * WAYS;
-        let bytes =
-            slots as u64 * SLOT_SIXTEENTHS / 16 + Self::bytes_beside(backing.facts(), layout.sets);
+        let bytes = slots as u64 * SLOT_SIXTEENTHS / 16
+            + Self::row_and_ghost_bytes(backing.facts(), layout.sets);
         let charge = account.charge(bytes)?;
         let prior = options.prior.unwrap_or_else(|| Prior::of_kind(backing.facts()));
         let mut writer = backing.writer(account, prior.writes)?;

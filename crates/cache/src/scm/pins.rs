@@ -20,26 +20,26 @@ impl Pins {
     }
 
     /// The right to read `slot`; none while it is being written, or has 254 readers.
-    pub(crate) fn read(self: &Arc<Self>, slot: usize) -> Option<Reading> {
+    pub(crate) fn read(self: &Arc<Self>, slot: usize) -> Option<ReadPin> {
         let more = |readers| (readers < READERS_MAX).then(|| readers + 1);
         self.0.get(slot)?.fetch_update(Acquire, Relaxed, more).ok()?;
-        Some(Reading { pins: Arc::clone(self), slot })
+        Some(ReadPin { pins: Arc::clone(self), slot })
     }
 
     /// The right to write `slot`; none while anyone uses it.
-    pub(crate) fn write(self: &Arc<Self>, slot: usize) -> Option<Writing> {
+    pub(crate) fn write(self: &Arc<Self>, slot: usize) -> Option<WritePin> {
         self.0.get(slot)?.compare_exchange(FREE, WRITING, Acquire, Relaxed).ok()?;
-        Some(Writing { pins: Arc::clone(self), slot })
+        Some(WritePin { pins: Arc::clone(self), slot })
     }
 }
 
 /// A slot that nobody writes meanwhile.
-pub(crate) struct Reading {
+pub(crate) struct ReadPin {
     pins: Arc<Pins>,
     slot: usize,
 }
 
-impl Drop for Reading {
+impl Drop for ReadPin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
             state.fetch_sub(1, Release);
@@ -47,19 +47,19 @@ impl Drop for Reading {
     }
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for ReadPin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reading({})", self.slot)
+        write!(f, "ReadPin({})", self.slot)
     }
 }
 
 /// A slot that nobody else uses meanwhile.
-pub(crate) struct Writing {
+pub(crate) struct WritePin {
     pins: Arc<Pins>,
     slot: usize,
 }
 
-impl Drop for Writing {
+impl Drop for WritePin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
             state.store(FREE, Release);

@@ -38,6 +38,9 @@ impl Placement {
     }
 }
 
+/// A use of a page in DRAM beside the same page below: both decompress or search it.
+pub(crate) const DRAM_HIT_NANOS: u32 = 400;
+
 /// What things cost, nanoseconds, as measured lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
@@ -60,7 +63,7 @@ impl Costs {
     /// A copy costs one use below, its putting into DRAM and, now and then, the writing of the page that
     /// leaves for it. It is to pay within as many hits as were counted.
     #[must_use]
-    pub const fn worthy_heat(self) -> Option<u8> {
+    pub const fn promotion_heat(self) -> Option<u8> {
         let gain = self.scm_hit.saturating_sub(self.dram_hit);
         if gain == 0 {
             return None;
@@ -87,7 +90,7 @@ const SHARE_MIN: u32 = ALL / 16;
 impl Costs {
     /// Whether copies up paid, where of 256 pages that were, `uses` uses were seen in DRAM until they went.
     #[must_use]
-    pub const fn paid(self, uses: u32) -> bool {
+    pub const fn pays_off(self, uses: u32) -> bool {
         let gain = self.scm_hit.saturating_sub(self.dram_hit) as u64;
         gain * uses as u64 >= self.cost() * ALL as u64
     }
@@ -116,14 +119,14 @@ pub enum Tier {
 }
 
 impl Placement {
-    /// Where a page goes that was read from neither; `worthy` is [`Costs::worthy_heat`].
+    /// Where a page goes that was read from neither; `worthy` is [`Costs::promotion_heat`].
     #[must_use]
-    pub const fn on_miss(self, kind: PageKind, worthy: Option<u8>) -> Tier {
+    pub const fn tier_on_miss(self, kind: PageKind, promotion_heat: Option<u8>) -> Tier {
         match (self, kind) {
             (Self::DramFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => Tier::Dram,
             (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
             // Where being below costs next to nothing, DRAM is left to what is asked for most.
-            (Self::Adaptive, _) => match worthy {
+            (Self::Adaptive, _) => match promotion_heat {
                 Some(_) => Tier::Dram,
                 None => Tier::Scm,
             },
@@ -132,19 +135,19 @@ impl Placement {
 
     /// Whether a page that leaves DRAM may go down.
     #[must_use]
-    pub const fn goes_down(self, kind: PageKind) -> bool {
+    pub const fn may_demote(self, kind: PageKind) -> bool {
         !matches!((self, kind), (Self::ByKind, PageKind::Meta))
     }
 
     /// Whether a page below that was asked for as often as `heat` says is to be copied up.
     #[must_use]
-    pub const fn is_promoted(self, kind: PageKind, heat: u8, worthy: Option<u8>) -> bool {
+    pub const fn promotes(self, kind: PageKind, heat: u8, promotion_heat: Option<u8>) -> bool {
         match (self, kind) {
             (Self::DramFirst, _) => heat >= 2,
             (Self::ScmFirst, _) | (Self::ByKind, PageKind::Meta) => true,
             (Self::ByKind, _) => false,
-            (Self::Adaptive, _) => match worthy {
-                Some(worthy) => heat >= worthy,
+            (Self::Adaptive, _) => match promotion_heat {
+                Some(promotion_heat) => heat >= promotion_heat,
                 None => false,
             },
         }
@@ -164,19 +167,19 @@ mod tests {
 
     #[test]
     fn the_dearer_a_hit_below_the_sooner_a_page_goes_up() {
-        assert_eq!(NEAR.worthy_heat(), None);
-        assert_eq!(CXL.worthy_heat(), None);
-        assert_eq!(Costs { dram_put: 300, ..CXL }.worthy_heat(), Some(3));
-        assert_eq!(SSD.worthy_heat(), Some(2));
+        assert_eq!(NEAR.promotion_heat(), None);
+        assert_eq!(CXL.promotion_heat(), None);
+        assert_eq!(Costs { dram_put: 300, ..CXL }.promotion_heat(), Some(3));
+        assert_eq!(SSD.promotion_heat(), Some(2));
         let free = Costs { scm_write: 0, rewritten: 0, dram_put: 0, ..SSD };
-        assert_eq!(Costs { dram_hit: 0, ..free }.worthy_heat(), Some(1));
-        assert_eq!(Costs { scm_hit: 300, ..SSD }.worthy_heat(), None, "faster than DRAM");
+        assert_eq!(Costs { dram_hit: 0, ..free }.promotion_heat(), Some(1));
+        assert_eq!(Costs { scm_hit: 300, ..SSD }.promotion_heat(), None, "faster than DRAM");
     }
 
     #[test]
     fn copies_up_that_are_hardly_used_become_few_and_more_again_where_they_pay() {
-        assert_eq!([0, 360, 410, 2560].map(|uses| SSD.paid(uses)), [false, false, true, true]);
-        assert!(!NEAR.paid(2560) && !Costs { scm_hit: 300, ..SSD }.paid(u32::MAX));
+        assert_eq!([0, 360, 410, 2560].map(|uses| SSD.pays_off(uses)), [false, false, true, true]);
+        assert!(!NEAR.pays_off(2560) && !Costs { scm_hit: 300, ..SSD }.pays_off(u32::MAX));
         let after = |share, paid| (0..40).fold(share, |share, _| Costs::next_share(share, paid));
         assert_eq!((after(ALL, false), after(SHARE_MIN, true)), (SHARE_MIN, ALL));
         assert_eq!((Costs::next_share(128, true), Costs::next_share(128, false)), (144, 112));
@@ -187,27 +190,27 @@ mod tests {
         use PageKind::{Data, Meta};
         use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
 
-        let on_miss = |policy: Placement, costs: Costs| {
-            [Data, Meta].map(|kind| policy.on_miss(kind, costs.worthy_heat()) == Tier::Scm)
+        let tier_on_miss = |policy: Placement, costs: Costs| {
+            [Data, Meta].map(|kind| policy.tier_on_miss(kind, costs.promotion_heat()) == Tier::Scm)
         };
-        assert_eq!(on_miss(DramFirst, SSD), [false, false]);
-        assert_eq!(on_miss(ScmFirst, SSD), [true, true]);
-        assert_eq!(on_miss(ByKind, SSD), [true, false]);
-        assert_eq!(on_miss(Adaptive, SSD), [false, false]);
-        assert_eq!(on_miss(Adaptive, NEAR), [true, false]);
+        assert_eq!(tier_on_miss(DramFirst, SSD), [false, false]);
+        assert_eq!(tier_on_miss(ScmFirst, SSD), [true, true]);
+        assert_eq!(tier_on_miss(ByKind, SSD), [true, false]);
+        assert_eq!(tier_on_miss(Adaptive, SSD), [false, false]);
+        assert_eq!(tier_on_miss(Adaptive, NEAR), [true, false]);
         let up = |policy: Placement, kind| {
             (1..=3)
-                .filter(|heat| policy.is_promoted(kind, *heat, CXL.worthy_heat()))
+                .filter(|heat| policy.promotes(kind, *heat, CXL.promotion_heat()))
                 .collect::<Vec<_>>()
         };
         assert_eq!(up(DramFirst, Data), [2, 3]);
         assert_eq!(up(ScmFirst, Data), [1, 2, 3]);
         assert!(up(ByKind, Data).is_empty());
         assert!(up(Adaptive, Data).is_empty());
-        assert!(up(Adaptive, Meta).is_empty() && Adaptive.is_promoted(Meta, 1, Some(1)));
-        let heats = (1..=3).filter(|heat| Adaptive.is_promoted(Data, *heat, SSD.worthy_heat()));
+        assert!(up(Adaptive, Meta).is_empty() && Adaptive.promotes(Meta, 1, Some(1)));
+        let heats = (1..=3).filter(|heat| Adaptive.promotes(Data, *heat, SSD.promotion_heat()));
         assert_eq!(heats.collect::<Vec<_>>(), [2, 3]);
-        assert!(!ByKind.goes_down(Meta) && ByKind.goes_down(Data) && DramFirst.goes_down(Meta));
+        assert!(!ByKind.may_demote(Meta) && ByKind.may_demote(Data) && DramFirst.may_demote(Meta));
     }
 
     #[test]

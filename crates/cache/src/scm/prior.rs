@@ -8,7 +8,7 @@ use media::Calibration;
 use media::scm::Facts;
 
 use super::backing::DEPTH;
-use super::costs::DRAM_HIT_NANOS;
+use super::placement::DRAM_HIT_NANOS;
 
 /// What is known of a medium at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

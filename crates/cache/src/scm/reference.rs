@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::admission::{Offer, decide};
-use super::journal::SLOTS_PER_PAGE;
+use super::admission::{Candidate, decide};
 use super::placement::{ALL, Costs, Placement, Tier};
 use super::slot_map::WAYS;
+use super::stored_map::SLOTS_PER_PAGE;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Fate, Queue};
+use crate::rows::policy::{self, Queue, Verdict};
 use crate::{PageKey, PageKind};
 
 /// Where an access found its page.
@@ -34,7 +34,7 @@ type Set = ([Option<(u64, u8)>; WAYS], usize);
 /// The hash of a slot that is being written.
 const TAKEN: u64 = u64::MAX;
 
-/// Turns of pages of one kind of the main DRAM queue, and the share of them these may promote, in 256ths.
+/// Reuse of pages of one kind of the main DRAM queue, and the share of them these may promote, in 256ths.
 struct Rising {
     /// Those for which they stayed, and those at which they left.
     turns: (u64, u64),
@@ -134,7 +134,7 @@ impl Reference {
             frames: frames - frames / 16,
             new: VecDeque::new(),
             main: VecDeque::new(),
-            dram_ghost: Ghost::new(policy::remembered(frames)),
+            dram_ghost: Ghost::new(policy::ghost_entries(frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
@@ -214,7 +214,7 @@ impl Reference {
 
     fn worthy(&self, kind: PageKind, hash: u64) -> Option<u8> {
         let may = u32::from((hash >> 40) as u8) < self.rising[kind as usize].share;
-        match (kind, self.costs.worthy_heat()) {
+        match (kind, self.costs.promotion_heat()) {
             (PageKind::Data, worthy) => worthy.filter(|_| may),
             (PageKind::Meta, Some(_)) => Some(1),
             (PageKind::Meta, None) => may.then_some(1),
@@ -231,7 +231,7 @@ impl Reference {
         let Some((_, heat)) = self.slot(key.hash()) else { return FoundIn::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
-        match self.placement.is_promoted(kind, heat, worthy) {
+        match self.placement.promotes(kind, heat, worthy) {
             true if self.is_device => self.promote(key, kind),
             true => self.rises.push((key, kind)),
             false => {}
@@ -247,8 +247,9 @@ impl Reference {
     }
 
     fn fill(&mut self, key: PageKey, kind: PageKind) {
-        let goes_down = self.placement.on_miss(kind, self.worthy(kind, key.hash())) == Tier::Scm;
-        if goes_down && self.wants(key, kind, false) {
+        let goes_down =
+            self.placement.tier_on_miss(kind, self.worthy(kind, key.hash())) == Tier::Scm;
+        if goes_down && self.admit(key, kind, false) {
             self.staged.push((key, kind));
         } else {
             self.insert(key, kind, false);
@@ -269,7 +270,7 @@ impl Reference {
                 if left >= 256 {
                     let first = if kind == PageKind::Meta as usize { left } else { 0 };
                     let uses = stayed.saturating_sub(first) * 256 / left;
-                    *share = Costs::next_share(*share, self.costs.paid(uses as u32));
+                    *share = Costs::next_share(*share, self.costs.pays_off(uses as u32));
                     *before = *turns;
                 }
             }
@@ -298,7 +299,7 @@ impl Reference {
         // What is read and not admitted below still passes a full DRAM's memory.
         if self.new.len() + self.main.len() == self.frames {
             let gone = self.evict();
-            if self.wants(gone.0, gone.1, true) {
+            if self.admit(gone.0, gone.1, true) {
                 self.staged.push((gone.0, gone.1));
             }
         }
@@ -321,16 +322,16 @@ impl Reference {
             .unwrap();
             let turns = &mut self.rising[page.kind as usize].turns;
             let counts = u64::from(queue == Queue::Main);
-            match policy::fate(queue, page.heat) {
-                Fate::Stays(heat) => {
+            match policy::verdict(queue, page.heat) {
+                Verdict::Keep(heat) => {
                     let was_asked = page.kind == PageKind::Data || page.heat == 8;
                     turns.0 += counts * u64::from(was_asked);
                     page.heat = heat;
                     self.main.push_back(page);
                 }
-                Fate::Goes { remembered } => {
+                Verdict::Evict { remember } => {
                     turns.1 += counts;
-                    if remembered {
+                    if remember {
                         self.dram_ghost.remember(page.key.hash());
                     }
                     return (page.key, page.kind);
@@ -339,26 +340,26 @@ impl Reference {
         }
     }
 
-    fn wants(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
+    fn admit(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
         let hash = key.hash();
         if let Some((_, heat)) = self.slot(hash) {
             *heat = (*heat).max(1);
             return false;
         }
-        if is_demoted && !self.placement.goes_down(kind) {
+        if is_demoted && !self.placement.may_demote(kind) {
             return false;
         }
         let is_filling = self.set(hash).0.iter().any(Option::is_none);
         let ghost = (hash >> 60) as usize;
         let came_back = is_filling || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
-        let offer = Offer {
+        let candidate = Candidate {
             has_room: is_filling,
             came_back,
             chance: (hash >> 24) as u8,
             fullness: self.fullness,
             is_slow: false,
         };
-        let is_admitted = decide(offer).is_ok();
+        let is_admitted = decide(candidate).is_ok();
         if !is_admitted && is_demoted {
             self.ghosts[ghost].remember(hash);
         }

@@ -206,7 +206,7 @@ fn every_access_is_as_the_reference_says_where_dram_holds_a_part_of_the_metadata
         }
         pair.finish(100);
         let share = pair.reference.share_that_rises(PageKind::Meta);
-        assert!(costs.worthy_heat().is_some() || share < ALL, "{}: {share}", pair.name);
+        assert!(costs.promotion_heat().is_some() || share < ALL, "{}: {share}", pair.name);
     });
 }
 

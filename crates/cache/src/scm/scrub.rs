@@ -4,7 +4,7 @@
 
 use media::{Buf, Purpose};
 
-use super::backing::Held;
+use super::backing::PinnedPage;
 use super::slot_map::tag_of;
 use super::statistics::count;
 use super::tier::{ScmSlot, ScmTier};
@@ -17,15 +17,15 @@ impl ScmTier {
     pub fn scrub(&self, key: PageKey, is_right: impl FnOnce(&[u8]) -> bool) -> Option<bool> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
-        let held = self.backing.hold(self.layout.page_of(slot))?;
+        let held = self.backing.pin(self.layout.page_of(slot))?;
         if !self.map.holds(slot, hash) {
             return None;
         }
         let tag = self.map.tag(slot);
         let is_right = match held {
-            Held::InPlace(page) => {
+            PinnedPage::InPlace(page) => {
                 let is_right = tag_of(&*page) == tag && is_right(&*page);
-                if !self.is_there() {
+                if !self.check_memory() {
                     return None;
                 }
                 if is_right {
@@ -33,7 +33,7 @@ impl ScmTier {
                 }
                 is_right
             }
-            Held::AtDevice(place) => {
+            PinnedPage::AtDevice(place) => {
                 let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Scrub);
                 if let Err(error) = read {
                     self.fail(error);

@@ -31,7 +31,7 @@ impl SharedGhost {
     /// As many as it remembers.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.0.iter().map(|part| part.lock().rows()).sum()
+        self.0.iter().map(|part| part.lock().capacity()).sum()
     }
 
     fn part(&self, hash: u64) -> Option<&Mutex<Ghost>> {

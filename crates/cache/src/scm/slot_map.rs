@@ -26,7 +26,7 @@ pub(crate) const WAYS: usize = 16;
 /// The hash of a slot that holds nothing.
 const EMPTY: u64 = 0;
 /// The hash of a slot that is being written, or holds rows.
-const TAKEN: u64 = u64::MAX;
+const CLAIMED: u64 = u64::MAX;
 
 /// A slot's state: how often its page was asked for, up to three, and what is known of it.
 const HEAT: u16 = 0b0011;
@@ -37,7 +37,7 @@ const VERIFIED: u16 = 0b0100;
 /// It is to be copied to DRAM.
 const PROMOTING: u16 = 0b1000;
 /// It was found when the tier was opened, and nobody asked for it since: it may be of a file that is gone.
-const UNPROVEN: u16 = 0b1_0000;
+const RESTORED: u16 = 0b1_0000;
 /// Above these bits: the page's tag, of as many as are left.
 const TAG_SHIFT: u32 = 5;
 const TAG: u16 = u16::MAX >> TAG_SHIFT;
@@ -67,7 +67,7 @@ pub(crate) struct SlotMap {
 
 /// What was known of a page that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SlotUse {
     /// How often it was asked for lately, this time included.
     pub(crate) heat: u8,
     /// Whether its bytes are known to be its own.
@@ -76,11 +76,11 @@ pub(crate) struct Asked {
     pub(crate) is_promoting: bool,
 }
 
-/// A slot's hash of a page's hash: never [`EMPTY`] or [`TAKEN`].
-const fn print(hash: u64) -> u64 {
+/// A slot's hash of a page's hash: never [`EMPTY`] or [`CLAIMED`].
+const fn fingerprint(hash: u64) -> u64 {
     match hash {
         EMPTY => 1,
-        TAKEN => TAKEN - 1,
+        CLAIMED => CLAIMED - 1,
         hash => hash,
     }
 }
@@ -105,22 +105,22 @@ impl SlotMap {
     }
 
     /// The first slot of the page's set.
-    fn first(&self, hash: u64) -> usize {
+    fn set_start(&self, hash: u64) -> usize {
         let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         ((mixed * self.sets() as u64) >> 32) as usize * WAYS
     }
 
     /// The slot of the page with this hash.
     pub(crate) fn find(&self, hash: u64) -> Option<usize> {
-        let first = self.first(hash);
+        let first = self.set_start(hash);
         let set = self.hashes.get(first..first + WAYS)?;
-        let way = set.iter().position(|word| word.load(Acquire) == print(hash))?;
+        let way = set.iter().position(|word| word.load(Acquire) == fingerprint(hash))?;
         Some(first + way)
     }
 
     /// Whether the page with this hash would push out no other.
     pub(crate) fn has_room(&self, hash: u64) -> bool {
-        let first = self.first(hash);
+        let first = self.set_start(hash);
         let set = self.hashes.get(first..first + WAYS).unwrap_or_default();
         set.iter().any(|word| word.load(Relaxed) == EMPTY)
     }
@@ -132,7 +132,7 @@ impl SlotMap {
 
     /// Whether `slot` holds the page with this hash.
     pub(crate) fn holds(&self, slot: usize, hash: u64) -> bool {
-        self.hashes.get(slot).is_some_and(|word| word.load(Acquire) == print(hash))
+        self.hashes.get(slot).is_some_and(|word| word.load(Acquire) == fingerprint(hash))
     }
 
     /// The tag of the page of `slot`, which the caller pinned.
@@ -146,17 +146,17 @@ impl SlotMap {
     }
 
     /// Counts that the page of `slot` was asked for.
-    pub(crate) fn ask(&self, slot: usize) -> Asked {
+    pub(crate) fn record_use(&self, slot: usize) -> SlotUse {
         let Some(state) = self.states.get(slot) else {
-            return Asked { heat: 0, is_verified: false, is_promoting: true };
+            return SlotUse { heat: 0, is_verified: false, is_promoting: true };
         };
         let mut now = state.load(Relaxed);
         // Of readers that count at once, one may go uncounted; the bits above stay what they are.
-        let more = (now & !UNPROVEN) + u16::from(now & HEAT < HEAT);
+        let more = (now & !RESTORED) + u16::from(now & HEAT < HEAT);
         if more != now && state.compare_exchange(now, more, Relaxed, Relaxed).is_ok() {
             now = more;
         }
-        Asked {
+        SlotUse {
             heat: (now & HEAT) as u8,
             is_verified: now & VERIFIED > 0,
             is_promoting: now & PROMOTING > 0,
@@ -174,7 +174,7 @@ impl SlotMap {
     }
 
     /// Forgets that it is: it cannot be now.
-    pub(crate) fn not_promoting(&self, slot: usize) {
+    pub(crate) fn clear_promoting(&self, slot: usize) {
         if let Some(state) = self.states.get(slot) {
             state.fetch_and(!PROMOTING, Relaxed);
         }
@@ -182,7 +182,7 @@ impl SlotMap {
 
     /// It was, and stays here for two turns: it is among what is asked for most, and is written anew
     /// otherwise when it leaves DRAM.
-    pub(crate) fn promoted(&self, slot: usize) {
+    pub(crate) fn set_promoted(&self, slot: usize) {
         if let Some(state) = self.states.get(slot) {
             state.fetch_and(!(PROMOTING | HEAT), Relaxed);
             state.fetch_or(PROMOTED_HEAT, Relaxed);
@@ -190,7 +190,7 @@ impl SlotMap {
     }
 
     /// DRAM has it no more: it counts as asked for once.
-    pub(crate) fn kept(&self, slot: usize) {
+    pub(crate) fn ensure_heat(&self, slot: usize) {
         if let Some(state) = self.states.get(slot)
             && state.load(Relaxed) & HEAT == 0
         {
@@ -204,16 +204,16 @@ impl SlotMap {
 
     /// The slot to put the page with this hash into: an empty one of its set, or that of the page that
     /// is to go; none where all are being written. For the one writer.
-    pub(crate) fn room_for(&self, hash: u64) -> Option<usize> {
-        let first = self.first(hash);
+    pub(crate) fn choose_slot(&self, hash: u64) -> Option<usize> {
+        let first = self.set_start(hash);
         let set = self.hashes.get(first..first + WAYS)?;
         if let Some(way) = set.iter().position(|word| word.load(Relaxed) == EMPTY) {
             return Some(first + way);
         }
         let hand = self.hands.get(first / WAYS)?;
         let states = self.states.get(first..first + WAYS)?;
-        let is_unproven = |state: &AtomicU16| state.load(Relaxed) & UNPROVEN > 0;
-        if let Some(way) = states.iter().position(is_unproven) {
+        let is_restored = |state: &AtomicU16| state.load(Relaxed) & RESTORED > 0;
+        if let Some(way) = states.iter().position(is_restored) {
             return Some(first + way);
         }
         let mut way = usize::from(hand.load(Relaxed)) % WAYS;
@@ -222,8 +222,8 @@ impl SlotMap {
             let state = states.get(way)?;
             let now = state.load(Relaxed);
             let next = (way + 1) % WAYS;
-            let is_taken = set.get(way).is_none_or(|word| word.load(Relaxed) == TAKEN);
-            if !is_taken && now & HEAT == 0 {
+            let is_claimed = set.get(way).is_none_or(|word| word.load(Relaxed) == CLAIMED);
+            if !is_claimed && now & HEAT == 0 {
                 hand.store(next as u8, Relaxed);
                 return Some(first + way);
             }
@@ -237,12 +237,12 @@ impl SlotMap {
     }
 
     /// Takes `slot` for a page that is being written, or for rows; the hash of the page that it held.
-    pub(crate) fn take(&self, slot: usize) -> Option<u64> {
+    pub(crate) fn claim(&self, slot: usize) -> Option<u64> {
         if let Some(state) = self.states.get(slot) {
             state.store(0, Relaxed);
         }
-        let hash = self.hashes.get(slot)?.swap(TAKEN, Relaxed);
-        (hash != EMPTY && hash != TAKEN).then_some(hash)
+        let hash = self.hashes.get(slot)?.swap(CLAIMED, Relaxed);
+        (hash != EMPTY && hash != CLAIMED).then_some(hash)
     }
 
     /// Empties `slot`, taken until now.
@@ -254,13 +254,13 @@ impl SlotMap {
 
     /// Empties `slot` if it holds the page with this hash; whether it did.
     pub(crate) fn clear_if(&self, slot: usize, hash: u64) -> bool {
-        self.hashes
-            .get(slot)
-            .is_some_and(|word| word.compare_exchange(print(hash), EMPTY, Relaxed, Relaxed).is_ok())
+        self.hashes.get(slot).is_some_and(|word| {
+            word.compare_exchange(fingerprint(hash), EMPTY, Relaxed, Relaxed).is_ok()
+        })
     }
 
     /// Has `slot`, taken until now, hold the page with this hash and tag, as warm as that.
-    pub(crate) fn place(&self, slot: usize, SlotEntry { hash, tag }: SlotEntry, kind: PageKind) {
+    pub(crate) fn publish(&self, slot: usize, SlotEntry { hash, tag }: SlotEntry, kind: PageKind) {
         if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
             let heat = match kind {
                 PageKind::Data => 0,
@@ -269,7 +269,7 @@ impl SlotMap {
             };
             state.store(heat | tag << TAG_SHIFT, Relaxed);
             // Release: whoever finds the hash finds the state that goes with it.
-            word.store(print(hash), Release);
+            word.store(fingerprint(hash), Release);
         }
     }
 
@@ -278,7 +278,7 @@ impl SlotMap {
         let from = self.hashes.get(first..).unwrap_or_default();
         for (slot, (entry, word)) in (first..).zip(into.iter_mut().zip(from)) {
             *entry = match word.load(Relaxed) {
-                EMPTY | TAKEN => SlotEntry::default(),
+                EMPTY | CLAIMED => SlotEntry::default(),
                 hash => SlotEntry { hash, tag: self.tag(slot) },
             };
         }
@@ -289,10 +289,10 @@ impl SlotMap {
     pub(crate) fn restore(&self, first: usize, entries: &[SlotEntry]) -> usize {
         let mut placed = 0;
         for (slot, entry) in (first..self.slots()).zip(entries) {
-            let is_one = entry.hash != EMPTY && entry.hash != TAKEN;
-            if is_one && self.first(entry.hash) == slot / WAYS * WAYS {
-                self.place(slot, *entry, PageKind::Data);
-                self.mark(slot, UNPROVEN);
+            let is_one = entry.hash != EMPTY && entry.hash != CLAIMED;
+            if is_one && self.set_start(entry.hash) == slot / WAYS * WAYS {
+                self.publish(slot, *entry, PageKind::Data);
+                self.mark(slot, RESTORED);
                 placed += 1;
             }
         }

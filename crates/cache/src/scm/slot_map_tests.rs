@@ -12,9 +12,9 @@ fn entry(hash: u64) -> SlotEntry {
 }
 
 fn put(map: &SlotMap, number: u64) -> usize {
-    let slot = map.room_for(hash(number)).unwrap();
-    map.take(slot);
-    map.place(slot, entry(hash(number)), PageKind::Data);
+    let slot = map.choose_slot(hash(number)).unwrap();
+    map.claim(slot);
+    map.publish(slot, entry(hash(number)), PageKind::Data);
     slot
 }
 
@@ -26,11 +26,11 @@ fn what_was_put_is_found_until_it_is_cleared() {
     assert!(map.holds(slot, hash(1)) && !map.holds(slot, hash(2)));
     assert_eq!(map.find(hash(2)), None);
     assert!(!map.clear_if(slot, hash(2)));
-    assert_eq!((map.take(slot), map.take(slot)), (Some(hash(1)), None));
+    assert_eq!((map.claim(slot), map.claim(slot)), (Some(hash(1)), None));
     map.release(slot);
     assert_eq!(map.find(hash(1)), None);
-    let slot = map.room_for(0).unwrap();
-    map.place(slot, entry(0), PageKind::Meta);
+    let slot = map.choose_slot(0).unwrap();
+    map.publish(slot, entry(0), PageKind::Meta);
     assert_eq!(map.find(0), Some(slot), "a hash of zero is a page like any other");
 }
 
@@ -46,7 +46,7 @@ fn what_is_asked_for_outlives_what_is_not() {
     for round in 0..8 {
         for kept in 0..slots / 4 {
             if let Some(slot) = map.find(hash(kept)) {
-                map.ask(slot);
+                map.record_use(slot);
             }
         }
         let new = slots * (round + 1);
@@ -61,21 +61,21 @@ fn what_is_asked_for_outlives_what_is_not() {
 fn heat_counts_to_three_and_marks_stay_apart() {
     let map = SlotMap::new(1);
     let slot = put(&map, 5);
-    let heats: Vec<_> = (0..5).map(|_| map.ask(slot).heat).collect();
+    let heats: Vec<_> = (0..5).map(|_| map.record_use(slot).heat).collect();
     assert_eq!(heats, [1, 2, 3, 3, 3]);
     assert!(map.set_promoting(slot) && !map.set_promoting(slot));
     map.set_verified(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: true });
-    map.not_promoting(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
-    map.kept(slot);
-    assert_eq!(map.ask(slot).heat, 3);
-    map.promoted(slot);
-    map.kept(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
-    map.take(slot);
-    map.place(slot, entry(hash(6)), PageKind::Data);
-    assert_eq!(map.ask(slot), Asked { heat: 1, is_verified: false, is_promoting: false });
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: true });
+    map.clear_promoting(slot);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: false });
+    map.ensure_heat(slot);
+    assert_eq!(map.record_use(slot).heat, 3);
+    map.set_promoted(slot);
+    map.ensure_heat(slot);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: false });
+    map.claim(slot);
+    map.publish(slot, entry(hash(6)), PageKind::Data);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 1, is_verified: false, is_promoting: false });
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_was_asked_for_outlives_what_was_only_found() {
     assert_eq!(again.restore(0, &entries), WAYS);
     // No warmer than the rest, and the hand passes it as often as any other.
     let asked = again.find(hash(3)).unwrap();
-    again.ask(asked);
+    again.record_use(asked);
     for number in 100..100 + WAYS as u64 - 1 {
         assert_ne!(put(&again, number), asked);
     }

@@ -151,7 +151,7 @@ impl Counters {
                 busy: refused(Refusal::Busy),
                 dead: refused(Refusal::Dead),
                 kind: refused(Refusal::Kind),
-                place: refused(Refusal::ScmLocation),
+                place: refused(Refusal::NoSlot),
                 slow: refused(Refusal::Slow),
             },
             kept: of(&self.kept),

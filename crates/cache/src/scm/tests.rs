@@ -74,7 +74,7 @@ fn still() -> Arc<dyn Clock> {
 
 pub(super) fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
     let cache = PageCache::new(&account(), bytes).unwrap();
-    cache.set_below(tier);
+    cache.set_lower_tier(tier);
     cache
 }
 
@@ -85,7 +85,7 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
         assert!(check(&frame), "{key:?}");
         return FoundIn::Dram;
     }
-    let tier = cache.below().unwrap();
+    let tier = cache.lower_tier().unwrap();
     match tier.find(key, kind) {
         None => {}
         Some(ScmHit::InPlace(page)) => {
@@ -105,7 +105,7 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
                 Err(error) => tier.fail(error),
                 Ok(()) if !check(&buf) => tier.damaged(read.slot),
                 Ok(()) => {
-                    if read.is_promoted
+                    if read.should_promote
                         && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some()
                     {
                         tier.promoted(read.slot);

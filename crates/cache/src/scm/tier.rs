@@ -15,20 +15,20 @@ use media::scm::{Facts, Pinned};
 use media::{File, Queue};
 use parking_lot::Mutex;
 
-use super::admission::{Admission, Offer, Refusal};
+use super::admission::{Admission, Candidate, Refusal};
 use super::background::ScmWriterState;
-use super::backing::{Backing, Held, ScmLocation};
-use super::costs::Measured;
-use super::journal::Layout;
+use super::backing::{Backing, PinnedPage, ScmLocation};
+use super::costs::MeasuredCosts;
 use super::latency_sampler::LatencySampler;
-use super::offers::{Offers, Origin, Staged};
+use super::pending::{Origin, PendingWork, StagedPage};
 use super::placement::{Placement, Tier};
 use super::prior::Prior;
-use super::row_sets::{RowSets, pages_remembered, rows_remembered};
+use super::row_sets::{RowSets, ghost_pages, ghost_rows, holds_rows};
 use super::shared_ghost::SharedGhost;
 use super::slot_map::{SlotMap, tag_of};
 use super::statistics::{Counters, ScmStatistics, count};
-use super::tier_bypass::{TierBypass, Way};
+use super::stored_map::Layout;
+use super::tier_bypass::{Route, TierBypass};
 use super::warm_outputs::WarmOutputs;
 use crate::{PageKey, PageKind};
 
@@ -42,24 +42,24 @@ pub struct ScmTier {
     pub(super) map: SlotMap,
     pub(super) placement: Placement,
     admission: Admission,
-    pub(super) offers: Offers,
+    pub(super) pending: PendingWork,
     pub(super) counters: Counters,
     prior: Prior,
-    pub(super) measured: Measured,
-    pub(super) detour: TierBypass,
+    pub(super) measured: MeasuredCosts,
+    pub(super) bypass: TierBypass,
     /// When one of many reads in flight is waited for, to be timed: from here, from flash.
-    alone: [LatencySampler; 2],
-    /// What left DRAM and was refused: [`REMEMBERED`] pages for each slot that is not rows'.
+    latency_samplers: [LatencySampler; 2],
+    /// What left DRAM and was refused: [`GHOST_PAGES_PER_SLOT`] pages for each slot that is not rows'.
     pub(super) ghost: SharedGhost,
     /// Rows among the pages; none where it holds none.
     pub(super) rows: Option<RowSets>,
     /// Of these what went last, and of pages.
-    pub(super) gone_rows: SharedGhost,
-    pub(super) gone_pages: SharedGhost,
+    pub(super) evicted_rows: SharedGhost,
+    pub(super) evicted_pages: SharedGhost,
     /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
     pub(super) fullness: AtomicU32,
     /// What of late counts for pages that merges write.
-    pub(super) inheriting: Mutex<WarmOutputs>,
+    pub(super) warm_outputs: Mutex<WarmOutputs>,
     /// What the one who writes has.
     pub(super) writer: Mutex<ScmWriterState>,
     /// Off since it failed, for `failure`.
@@ -96,7 +96,7 @@ pub struct ScmRead {
     place: ScmLocation,
     tag: u16,
     /// Whether it is to be put into DRAM.
-    pub is_promoted: bool,
+    pub should_promote: bool,
     /// Which one it is.
     pub slot: ScmSlot,
 }
@@ -138,7 +138,7 @@ pub(crate) struct EvictedPage {
 }
 
 /// Pages that the ghost remembers, for each slot of pages.
-pub(super) const REMEMBERED: usize = 2;
+pub(super) const GHOST_PAGES_PER_SLOT: usize = 2;
 
 /// Of so many uses of a page where it lies, one is timed.
 const TIMED: u64 = 64;
@@ -152,15 +152,15 @@ impl ScmTier {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let map = SlotMap::new(layout.sets);
-        let (measured, counters) = (Measured::new(prior), Counters::default());
-        measured.reckon(&counters);
-        let rows = Self::has_rows(backing.facts()).then(|| RowSets::new(layout.sets));
+        let (measured, counters) = (MeasuredCosts::new(prior), Counters::default());
+        measured.update_promotion_heat(&counters);
+        let rows = holds_rows(backing.facts()).then(|| RowSets::new(layout.sets));
         let remembered = |count: usize| SharedGhost::new(if rows.is_some() { count } else { 0 });
         Self {
             clock,
-            ghost: SharedGhost::new(map.slots() * REMEMBERED),
-            gone_rows: remembered(rows_remembered(map.slots())),
-            gone_pages: remembered(pages_remembered(map.slots())),
+            ghost: SharedGhost::new(map.slots() * GHOST_PAGES_PER_SLOT),
+            evicted_rows: remembered(ghost_rows(map.slots())),
+            evicted_pages: remembered(ghost_pages(map.slots())),
             rows,
             backing,
             layout,
@@ -168,14 +168,14 @@ impl ScmTier {
             map,
             placement,
             admission,
-            offers: Offers::default(),
+            pending: PendingWork::default(),
             counters,
             measured,
-            detour: TierBypass::new(prior),
+            bypass: TierBypass::new(prior),
             prior,
-            alone: Default::default(),
+            latency_samplers: Default::default(),
             fullness: AtomicU32::new(0),
-            inheriting: Mutex::default(),
+            warm_outputs: Mutex::default(),
             writer: Mutex::new(writer),
             is_off: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -217,7 +217,7 @@ impl ScmTier {
         self.is_off.load(Relaxed)
     }
 
-    /// Turns it off for good: everything is a miss from now on.
+    /// Reuse it off for good: everything is a miss from now on.
     pub fn fail(&self, error: Error) {
         self.is_off.store(true, Relaxed);
         self.failure.lock().get_or_insert(error);
@@ -225,23 +225,23 @@ impl ScmTier {
 
     /// Has `wake` called when there is background work that should not wait; the first caller's stays.
     pub fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        self.offers.on_work(wake);
+        self.pending.on_work(wake);
     }
 
     /// Has the background work look at once.
     pub(crate) fn wake(&self) {
-        self.offers.wake();
+        self.pending.wake();
     }
 
     /// Whether it is slower than flash, so that reads go past it.
     #[must_use]
     pub fn is_slow(&self) -> bool {
-        self.detour.way() == Way::Past
+        self.bypass.route() == Route::Flash
     }
 
     /// Whether pages are still where they are used in place: a tier whose memory is gone is off, and
     /// nothing counts that was read there.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn check_memory(&self) -> bool {
         self.backing.check().map_err(|error| self.fail(error)).is_ok()
     }
 
@@ -257,7 +257,7 @@ impl ScmTier {
             self.page_missed(hash);
             return None;
         };
-        if self.detour.leads_past(|| self.now()) {
+        if self.bypass.skips_tier(|| self.now()) {
             count(&self.counters.passed);
             return None;
         }
@@ -267,41 +267,41 @@ impl ScmTier {
         };
         let is_timed = self.is_slow() || hits.load(Relaxed).is_multiple_of(TIMED);
         let began = is_timed.then(|| self.now());
-        let held = self.backing.hold(self.layout.page_of(slot));
+        let held = self.backing.pin(self.layout.page_of(slot));
         // It may have been given to another page before it was held, and cannot be from now on.
         let Some(held) = held.filter(|_| self.map.holds(slot, hash)) else {
             count(&self.counters.busy);
             return None;
         };
         let (tag, place) = (self.map.tag(slot), ScmSlot { slot, hash });
-        if let Held::InPlace(page) = &held {
+        if let PinnedPage::InPlace(page) = &held {
             let is_other = !self.map.is_verified(slot) && tag_of(&**page) != tag;
-            let is_there = self.is_there();
-            if is_other && is_there {
+            let check_memory = self.check_memory();
+            if is_other && check_memory {
                 self.damaged(place);
             }
-            if is_other || !is_there {
+            if is_other || !check_memory {
                 count(&self.counters.misses);
                 return None;
             }
         }
         count(hits);
-        let asked = self.map.ask(slot);
-        let worthy = self.measured.worthy_heat(kind, hash);
-        let is_promoted = self.placement.is_promoted(kind, asked.heat, worthy);
+        let asked = self.map.record_use(slot);
+        let promotion_heat = self.measured.promotion_heat(kind, hash);
+        let should_promote = self.placement.promotes(kind, asked.heat, promotion_heat);
         Some(match held {
-            Held::AtDevice(at) => {
-                ScmHit::Read(ScmRead { place: at, tag, is_promoted, slot: place })
+            PinnedPage::AtDevice(at) => {
+                ScmHit::Read(ScmRead { place: at, tag, should_promote, slot: place })
             }
-            Held::InPlace(page) => {
+            PinnedPage::InPlace(page) => {
                 if let Some(began) = began {
                     // Each line, as whoever searches it does.
                     black_box(page.iter().step_by(64).fold(0, |all, byte| all ^ byte));
                     self.read_took(self.now().saturating_sub(began));
                 }
-                let is_new = is_promoted && !asked.is_promoting && self.map.set_promoting(slot);
-                if is_new && !self.offers.promote(key, kind) {
-                    self.map.not_promoting(slot);
+                let is_new = should_promote && !asked.is_promoting && self.map.set_promoting(slot);
+                if is_new && !self.pending.promote(key, kind) {
+                    self.map.clear_promoting(slot);
                 }
                 let is_verified = asked.is_verified;
                 ScmHit::InPlace(ScmPage { page, is_verified, slot: place })
@@ -332,7 +332,7 @@ impl ScmTier {
     /// A page that was read from here was put into DRAM.
     pub fn promoted(&self, slot: ScmSlot) {
         if self.map.holds(slot.slot, slot.hash) {
-            self.map.promoted(slot.slot);
+            self.map.set_promoted(slot.slot);
         }
         count(&self.counters.promoted);
     }
@@ -340,15 +340,15 @@ impl ScmTier {
     /// A page that lay nowhere here was read from flash in so long.
     pub fn flash_took(&self, took: Duration) {
         self.measured.flash(took);
-        self.detour.flash(took);
+        self.bypass.flash(took);
     }
 
     /// Whether who has many reads in flight is to wait for the next one by itself, which is from here or from
     /// flash, and tell what it took. What one takes beside others is theirs as well, and what it takes until
     /// somebody looks for it is no device's.
     #[must_use]
-    pub fn times(&self, is_here: bool) -> bool {
-        let [here, flash] = &self.alone;
+    pub fn times_next_read(&self, is_here: bool) -> bool {
+        let [here, flash] = &self.latency_samplers;
         match is_here {
             // What is read from a slow tier is read to be timed.
             true => self.is_slow() || here.is_due(self.now(), self.measured.hit_nanos()),
@@ -364,7 +364,7 @@ impl ScmTier {
     /// A page was got from here in so long; of those that are used in place, the tier times some itself.
     pub fn read_took(&self, took: Duration) {
         self.measured.hit(took);
-        self.detour.hit(took);
+        self.bypass.hit(took);
     }
 
     /// The pages of a file that is gone, of `pages` pages, go.
@@ -374,29 +374,31 @@ impl ScmTier {
 
     /// Pages of a file that nobody reads any more go.
     pub fn remove_pages(&self, file: u64, pages: Range<u32>) {
-        if !self.offers.purge_file(file, pages) {
+        if !self.pending.purge(file, pages) {
             count(&self.counters.unpurged);
         }
     }
 
     /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
-    pub(crate) fn takes_first(&self, key: PageKey, kind: PageKind) -> bool {
-        let worthy = || self.measured.worthy_heat(kind, key.hash());
-        !self.is_off() && !self.is_slow() && self.placement.on_miss(kind, worthy()) == Tier::Scm
+    pub(crate) fn takes_on_miss(&self, key: PageKey, kind: PageKind) -> bool {
+        let promotion_heat = || self.measured.promotion_heat(kind, key.hash());
+        !self.is_off()
+            && !self.is_slow()
+            && self.placement.tier_on_miss(kind, promotion_heat()) == Tier::Scm
     }
 
     /// Whether the page is to be handed to [`ScmTier::stage`].
-    pub(crate) fn wants(&self, page: EvictedPage) -> bool {
+    pub(crate) fn admit(&self, page: EvictedPage) -> bool {
         if self.is_off() {
             return false;
         }
         let hash = page.key.hash();
         if let Some(slot) = self.map.find(hash) {
-            self.map.kept(slot);
+            self.map.ensure_heat(slot);
             count(&self.counters.kept);
             return false;
         }
-        match self.admit(page, hash) {
+        match self.decide_admission(page, hash) {
             Ok(()) => count(&self.counters.admitted),
             Err(refusal) => {
                 self.counters.refused(refusal);
@@ -406,16 +408,16 @@ impl ScmTier {
         true
     }
 
-    fn admit(&self, page: EvictedPage, hash: u64) -> Result<(), Refusal> {
-        if page.is_demoted && !self.placement.goes_down(page.kind) {
+    fn decide_admission(&self, page: EvictedPage, hash: u64) -> Result<(), Refusal> {
+        if page.is_demoted && !self.placement.may_demote(page.kind) {
             return Err(Refusal::Kind);
         }
-        if !self.offers.has_room() {
+        if !self.pending.has_room() {
             return Err(Refusal::Busy);
         }
         let has_room = self.map.has_room(hash);
         let is_remembered = || self.ghost.recall(hash);
-        let offer = Offer {
+        let candidate = Candidate {
             has_room,
             // Metadata always does.
             came_back: has_room || page.kind == PageKind::Meta || is_remembered(),
@@ -423,7 +425,7 @@ impl ScmTier {
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),
         };
-        let decided = self.admission.decide(offer);
+        let decided = self.admission.decide(candidate);
         // What was just read and is not let in enters DRAM, and is remembered when it leaves that.
         if decided.is_err() && page.is_demoted {
             self.ghost.remember(hash);
@@ -435,24 +437,24 @@ impl ScmTier {
     pub(crate) fn stage(&self, page: EvictedPage, frame: Frame) {
         let EvictedPage { key, kind, is_demoted, .. } = page;
         let origin = if is_demoted { Origin::Demoted } else { Origin::Read };
-        self.offers.stage(Staged { key, hash: key.hash(), kind, frame, origin });
+        self.pending.stage(StagedPage { key, hash: key.hash(), kind, frame, origin });
     }
 
     /// How many pages wait to be written.
     pub(crate) fn staged(&self) -> usize {
-        self.offers.staged()
+        self.pending.staged()
     }
 
     /// A page that it wants goes nowhere: there is no frame to take its place.
-    pub(crate) fn is_late(&self) {
+    pub(crate) fn note_late(&self) {
         count(&self.counters.late);
     }
 
     /// A page left DRAM with the memory under it, for which somebody waits: it is not offered.
-    pub(crate) fn is_reclaimed(&self, key: PageKey) {
+    pub(crate) fn note_reclaimed(&self, key: PageKey) {
         let hash = key.hash();
         if let Some(slot) = self.map.find(hash) {
-            self.map.kept(slot);
+            self.map.ensure_heat(slot);
             return count(&self.counters.kept);
         }
         count(&self.counters.reclaimed);
@@ -461,7 +463,7 @@ impl ScmTier {
 
     /// How many pages it remembers of those that were refused.
     #[cfg(test)]
-    pub(crate) fn refused_remembered(&self) -> usize {
+    pub(crate) fn ghost_entries(&self) -> usize {
         self.ghost.entries()
     }
 

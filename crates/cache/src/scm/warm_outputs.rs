@@ -3,15 +3,15 @@
 //!
 //! Which pages these are is told by whoever merges. Here they are let in or not
 //! ([`super::admission::inherit`]), and wait to be written as all do, in no more than half of the room for
-//! waiting ([`ScmTier::is_behind`]): the rest is for what leaves DRAM.
+//! waiting ([`ScmTier::has_backlog`]): the rest is for what leaves DRAM.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::Page;
 
-use super::admission::{Inherited, Offer, Refusal, inherit};
-use super::backing::Held;
-use super::offers::{Origin, STAGED_MAX, Staged};
+use super::admission::{Candidate, Refusal, WarmOutputRate, decide_warm_output};
+use super::backing::PinnedPage;
+use super::pending::{Origin, STAGED_MAX, StagedPage};
 use super::statistics::count;
 use super::tier::ScmTier;
 use crate::{PageCache, PageKey, PageKind};
@@ -44,7 +44,7 @@ impl WarmOutputs {
 impl ScmTier {
     /// How often the page was asked for lately, up to three, if it lies here. Nobody counts it as asked for.
     #[must_use]
-    pub fn warmth(&self, key: PageKey) -> Option<u8> {
+    pub fn heat(&self, key: PageKey) -> Option<u8> {
         let slot = self.map.find(key.hash()).filter(|_| !self.is_off())?;
         Some(self.map.heat(slot))
     }
@@ -54,19 +54,19 @@ impl ScmTier {
     pub fn peek(&self, key: PageKey) -> Option<Box<[u8]>> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
-        match self.backing.hold(self.layout.page_of(slot))? {
-            Held::InPlace(page) => {
+        match self.backing.pin(self.layout.page_of(slot))? {
+            PinnedPage::InPlace(page) => {
                 let copy: Box<[u8]> = Box::new(*page);
                 let is_it = self.map.holds(slot, hash) && self.map.is_verified(slot);
-                (is_it && self.is_there()).then_some(copy)
+                (is_it && self.check_memory()).then_some(copy)
             }
-            Held::AtDevice(_) => None,
+            PinnedPage::AtDevice(_) => None,
         }
     }
 
     /// Takes `page`, which a merge wrote and which was verified, to be written here in the place of pages
     /// that go and leave so many slots; whether it does. `cache` is the tier above.
-    pub fn carry(
+    pub fn admit_warm_output(
         &self,
         cache: &PageCache,
         (key, kind): (PageKey, PageKind),
@@ -77,39 +77,39 @@ impl ScmTier {
         if self.is_off() || self.map.find(hash).is_some() {
             return false;
         }
-        if let Err(refusal) = self.inherit(kind, hash, places) {
+        if let Err(refusal) = self.decide_warm_output(kind, hash, places) {
             self.counters.refused(refusal);
             return false;
         }
         count(&self.counters.admitted);
-        let (frame, origin) = (cache.uncached(page), Origin::Carried);
-        self.offers.stage(Staged { key, hash, kind, frame, origin });
+        let (frame, origin) = (cache.uncached(page), Origin::WarmOutput);
+        self.pending.stage(StagedPage { key, hash, kind, frame, origin });
         true
     }
 
     /// Whether as many pages wait to be written as may for a merge to put more there.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.offers.staged() >= STAGED_MAX / 2
+    pub fn has_backlog(&self) -> bool {
+        self.pending.staged() >= STAGED_MAX / 2
     }
 
-    fn inherit(&self, kind: PageKind, hash: u64, places: u32) -> Result<(), Refusal> {
-        if !self.placement.goes_down(kind) {
+    fn decide_warm_output(&self, kind: PageKind, hash: u64, places: u32) -> Result<(), Refusal> {
+        if !self.placement.may_demote(kind) {
             return Err(Refusal::Kind);
         }
-        if self.is_behind() {
+        if self.has_backlog() {
             return Err(Refusal::Busy);
         }
-        let mut late = self.inheriting.lock();
+        let mut late = self.warm_outputs.lock();
         let lookups = late.lookups(self.counters.lookups());
-        let offer = Offer {
+        let candidate = Candidate {
             has_room: self.map.has_room(hash),
             came_back: true,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),
         };
-        inherit(offer, Inherited { lookups, writes: late.writes }, places)?;
+        decide_warm_output(candidate, WarmOutputRate { lookups, writes: late.writes }, places)?;
         late.writes += 1;
         Ok(())
     }

@@ -33,15 +33,15 @@ impl Shard {
             && let Some(frame) = self.evict_elsewhere(number, evacuation, shared, below)
         {
             self.move_to(number, frame, evacuation, shared);
-        } else if let Some(slot) = self.take(number, shared) {
+        } else if let Some(slot) = self.unlink(number, shared) {
             self.free.push(number);
             self.given_back += 1;
             self.counts(slot.kind).evicted += 1;
             if let Some(key) = slot.key() {
                 self.shadow.remember(key.hash());
-                below.inspect(|tier| tier.is_reclaimed(key));
+                below.inspect(|tier| tier.note_reclaimed(key));
             }
-            self.hand_over(slot.frame, evacuation, shared);
+            self.give_frame(slot.frame, evacuation, shared);
         }
     }
 
@@ -61,7 +61,7 @@ impl Shard {
             let evicted = self.evict(shared);
             drop(pin);
             let (number, frame, left) = evicted?;
-            below.inspect(|tier| tier.is_reclaimed(left.key));
+            below.inspect(|tier| tier.note_reclaimed(left.key));
             self.free.push(number);
             self.given_back += 1;
             // In the same chunk: one less to move from there.
@@ -93,12 +93,12 @@ impl Shard {
         }
         let old = std::mem::replace(&mut slot.frame, frame);
         self.moved += 1;
-        self.hand_over(old, evacuation, shared);
+        self.give_frame(old, evacuation, shared);
     }
 
     /// Gives a frame of the chunk, which was taken out of its slot, to whoever empties it; where a reader
     /// found it just now the chunk stays.
-    fn hand_over(&mut self, frame: Frame, evacuation: &mut Evacuation<'_>, shared: Shared<'_>) {
+    fn give_frame(&mut self, frame: Frame, evacuation: &mut Evacuation<'_>, shared: Shared<'_>) {
         if let Ok(frame) = self.thaw(frame, shared) {
             drop(evacuation.take(frame));
         }

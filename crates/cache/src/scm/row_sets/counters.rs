@@ -67,13 +67,13 @@ pub(crate) struct RowSetCounters {
 
 impl RowSetCounters {
     /// A row came.
-    pub(super) fn came(&self) {
+    pub(super) fn added(&self) {
         self.rows.fetch_add(1, Relaxed);
         self.demoted.fetch_add(1, Relaxed);
     }
 
     /// So many rows went.
-    pub(super) fn went(&self, rows: usize) {
+    pub(super) fn removed(&self, rows: usize) {
         if rows > 0 {
             self.rows.fetch_sub(rows as i64, Relaxed);
         }

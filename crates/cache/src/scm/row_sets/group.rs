@@ -9,6 +9,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, fence};
 use std::thread::yield_now;
 
+use crate::scm::slot_map::WAYS;
+
+/// Most pages of rows in a group: two slots of each set stay for pages, so that metadata finds room.
+pub(super) const WIDTH_MAX: usize = WAYS - 2;
+
 /// Looks at a locked group before the core is given away.
 const SPINS: u32 = 64;
 
@@ -22,14 +27,14 @@ pub(super) struct Group {
 impl Group {
     /// Its version, and its pages; none while it is changed.
     #[inline]
-    pub(super) fn look(&self) -> Option<(u32, usize)> {
+    pub(super) fn begin_read(&self) -> Option<(u32, usize)> {
         let version = self.version.load(Acquire);
         version.is_multiple_of(2).then(|| (version, self.width()))
     }
 
     /// Whether nothing changed since [`Group::look`] told `version`.
     #[inline]
-    pub(super) fn is_still(&self, version: u32) -> bool {
+    pub(super) fn is_unchanged(&self, version: u32) -> bool {
         // Pairs with the fence of `lock`: who saw a word that was written after a change also sees the
         // version of that change.
         fence(Acquire);
@@ -41,14 +46,14 @@ impl Group {
         self.width.load(Acquire) as usize
     }
 
-    /// Counts as a change where nothing changed since [`Group::look`] told `version`; whether it did.
-    pub(super) fn touch(&self, version: u32) -> bool {
+    /// ShareCounts as a change where nothing changed since [`Group::look`] told `version`; whether it did.
+    pub(super) fn bump(&self, version: u32) -> bool {
         let next = version.wrapping_add(2);
         self.version.compare_exchange(version, next, AcqRel, Relaxed).is_ok()
     }
 
     /// Locks it for changes. Those who hold it do a bounded piece of work in memory.
-    pub(super) fn lock(&self) -> Locked<'_> {
+    pub(super) fn lock(&self) -> LockedGroup<'_> {
         let mut spins = 0u32;
         loop {
             let seen = self.version.load(Relaxed);
@@ -57,7 +62,7 @@ impl Group {
             {
                 // The odd version is there before anything that is changed under it.
                 fence(Release);
-                return Locked { group: self, version: seen };
+                return LockedGroup { group: self, version: seen };
             }
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(SPINS) { yield_now() } else { spin_loop() }
@@ -67,19 +72,19 @@ impl Group {
 
 /// A group that one changes.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
+pub(super) struct LockedGroup<'a> {
     group: &'a Group,
     version: u32,
 }
 
-impl Locked<'_> {
+impl LockedGroup<'_> {
     /// It has so many pages from now on.
     pub(super) fn set_width(&self, width: usize) {
         self.group.width.store(width as u32, Release);
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedGroup<'_> {
     fn drop(&mut self) {
         self.group.version.store(self.version.wrapping_add(2), Release);
     }
@@ -121,15 +126,17 @@ mod tests {
     #[test]
     fn what_changes_is_seen_by_who_looked_before() {
         let group = Group::default();
-        let (version, width) = group.look().unwrap();
-        assert!(width == 0 && group.is_still(version));
+        let (version, width) = group.begin_read().unwrap();
+        assert!(width == 0 && group.is_unchanged(version));
         let locked = group.lock();
-        assert!(group.look().is_none() && !group.is_still(version) && !group.touch(version));
+        assert!(
+            group.begin_read().is_none() && !group.is_unchanged(version) && !group.bump(version)
+        );
         locked.set_width(3);
         drop(locked);
-        let (version, width) = group.look().unwrap();
+        let (version, width) = group.begin_read().unwrap();
         assert_eq!(width, 3);
-        assert!(group.touch(version) && !group.is_still(version) && !group.touch(version));
+        assert!(group.bump(version) && !group.is_unchanged(version) && !group.bump(version));
     }
 
     #[test]
@@ -149,20 +156,20 @@ mod tests {
             });
             threads.spawn(|| {
                 while over.load(Acquire) == 0 {
-                    if let Some((version, _)) = group.look() {
-                        group.touch(version);
+                    if let Some((version, _)) = group.begin_read() {
+                        group.bump(version);
                     }
                     spin_loop();
                 }
             });
             let mut last = 0;
             while last < CHANGES {
-                let Some((version, _)) = group.look() else {
+                let Some((version, _)) = group.begin_read() else {
                     yield_now();
                     continue;
                 };
                 let [first, second] = [&words[1], &words[0]].map(|word| word.load(Relaxed));
-                if group.is_still(version) {
+                if group.is_unchanged(version) {
                     assert!(first == second && first >= last, "{last}, then {first} and {second}");
                     last = first;
                 }

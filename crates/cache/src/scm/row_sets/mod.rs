@@ -2,7 +2,7 @@
 //! page would take ten or twenty times as much.
 //!
 //! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
-//! [`Share`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
+//! [`RowShare`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
 //! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]): many
 //! read it while one changes it, and who read it asks the group's version whether what it saw counts.
 //!
@@ -27,14 +27,16 @@ use std::sync::atomic::AtomicU64;
 
 use arena::WORD_BYTES;
 use base::Seqno;
-use media::scm::{Lent, SLOT_WORDS};
+use media::scm::{Facts, Lent, Persistence, SLOT_WORDS};
 
 pub(super) use counters::RowSetCounters;
 pub use counters::RowSetStatistics;
+#[cfg(test)]
+use group::WIDTH_MAX;
 use group::{Group, page_of};
 pub(super) use set::Scratch;
 use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, check_of};
-pub(super) use share::{Share, pages_remembered, rows_remembered};
+pub(super) use share::{RowShare, ghost_pages, ghost_rows};
 
 use super::slot_map::WAYS;
 use super::statistics::count;
@@ -42,9 +44,6 @@ use crate::rows::{RowHit, RowOwner, RowRef};
 
 /// Looks of a reader at a group that keeps changing before it goes without.
 const TRIES: usize = 4;
-
-/// Pages of a group at most: two are left to pages, metadata among them.
-const WIDTH_MAX: usize = WAYS - 2;
 
 /// A group gets another page once rows take so much of those it has.
 const FULL_PERCENT: usize = 85;
@@ -57,7 +56,7 @@ pub(super) struct RowSets {
 }
 
 /// Where the pages of rows are: their words by slot.
-pub(super) trait Pages {
+pub(super) trait RowPages {
     /// None where the slot is not lent.
     fn words(&self, slot: usize) -> Option<Lent<'_>>;
 }
@@ -67,22 +66,28 @@ pub(crate) struct NewRow<'a> {
     pub(crate) hash: u64,
     pub(crate) words: &'a [AtomicU64],
     /// Whether others may go for it.
-    pub(crate) pushes: bool,
+    pub(crate) may_evict: bool,
 }
 
 /// What became of a row that was to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It was there already.
-    Kept,
+    Present,
     /// It is there now, and so many bytes were written.
     Written(usize),
     /// Its key was written since it left DRAM.
-    Late,
+    Stale,
     /// Others would have to go for it.
     Cold,
     /// There is no page for it.
     NoRoom,
+}
+
+/// Whether a tier on this medium holds rows: only in memory that ends with the process. On a medium that
+/// outlives the process, stale rows would be found again after a restart.
+pub(super) const fn holds_rows(facts: &Facts) -> bool {
+    facts.byte_addressable && matches!(facts.persistence, Persistence::Process)
 }
 
 impl RowSets {
@@ -129,7 +134,7 @@ impl RowSets {
     /// As [`crate::RowCache::get`].
     pub(super) fn find(
         &self,
-        pages: &impl Pages,
+        pages: &impl RowPages,
         owner: &RowOwner,
         (key, hash): (&[u8], u64),
         at: Seqno,
@@ -137,7 +142,7 @@ impl RowSets {
     ) -> Option<RowHit> {
         let (floor, group) = (owner.floor(), self.group(hash)?);
         for _ in 0..TRIES {
-            let Some((version, width)) = group.look() else {
+            let Some((version, width)) = group.begin_read() else {
                 spin_loop();
                 continue;
             };
@@ -153,7 +158,7 @@ impl RowSets {
                 Some((hit, is_right, row.words()))
             });
             let read = set.entries_bytes();
-            if !group.is_still(version) {
+            if !group.is_unchanged(version) {
                 continue;
             }
             let Some(((hit, is_right, row_words), place)) = found else {
@@ -170,7 +175,7 @@ impl RowSets {
                 count(&self.counters.damaged);
                 return None;
             }
-            set.warm(place);
+            set.heat_up(place);
             count(&self.counters.hits);
             return Some(hit);
         }
@@ -178,18 +183,18 @@ impl RowSets {
     }
 
     /// A key with this hash is written, and was forgotten above: as [`crate::RowCache::forget`].
-    pub(super) fn forget(&self, pages: &impl Pages, hash: u64) {
+    pub(super) fn forget(&self, pages: &impl RowPages, hash: u64) {
         let Some(group) = self.group(hash) else { return };
-        if let Some((version, width)) = group.look() {
-            let may_have = width > 0 && {
+        if let Some((version, width)) = group.begin_read() {
+            let may_contain = width > 0 && {
                 let words = pages.words(self.slot_of(hash, width));
                 words.is_none_or(|words| {
                     words.delay(true, RowSet(&words).entries_bytes());
-                    RowSet(&words).may_have(hash)
+                    RowSet(&words).may_contain(hash)
                 })
             };
             // Nothing to forget. Whoever puts a row next sees by the version what was forgotten above.
-            if !may_have && group.touch(version) {
+            if !may_contain && group.bump(version) {
                 return;
             }
         }
@@ -202,11 +207,11 @@ impl RowSets {
             let words = self.words(pages, self.slot_of(hash, width));
             gone = RowSet(&words).remove(hash);
         }
-        self.counters.went(gone);
+        self.counters.removed(gone);
     }
 
     /// The words of a page of a group that is locked.
-    fn words<'a>(&self, pages: &'a impl Pages, slot: usize) -> Lent<'a> {
+    fn words<'a>(&self, pages: &'a impl RowPages, slot: usize) -> Lent<'a> {
         let mut found = pages.words(slot);
         loop {
             match found {
@@ -221,7 +226,7 @@ impl RowSets {
 
     /// Whether a row of `words` words with this hash needs another page in its group: its own one has no
     /// room, and the others have not much. Pages that are added before that hold half of what they could.
-    pub(super) fn needs_page(&self, pages: &impl Pages, hash: u64, words: usize) -> bool {
+    pub(super) fn needs_page(&self, pages: &impl RowPages, hash: u64, words: usize) -> bool {
         let (group, width) = (self.number(hash), self.group(hash).map_or(0, Group::width));
         let set = |page| pages.words(Self::slot(group, page));
         if width == 0 || set(page_of(hash, width)).is_some_and(|it| RowSet(&it).has_room(words)) {
@@ -235,8 +240,8 @@ impl RowSets {
     /// rows that go for it. For one at a time.
     pub(super) fn put(
         &self,
-        pages: &impl Pages,
-        NewRow { hash, words: new, pushes }: NewRow<'_>,
+        pages: &impl RowPages,
+        NewRow { hash, words: new, may_evict }: NewRow<'_>,
         is_current: impl FnOnce() -> bool,
         scratch: &mut Scratch,
         mut gone: impl FnMut(u64),
@@ -253,31 +258,36 @@ impl RowSets {
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {
-            RowSet(words).put(hash, (&row, new, check), pushes, scratch, |row| {
+            RowSet(words).put(hash, (&row, new, check), may_evict, scratch, |row| {
                 count(&self.counters.evicted);
-                self.counters.went(1);
+                self.counters.removed(1);
                 gone(row.hash(&mut bytes));
             })
         });
         drop(locked);
         scratch.bytes = bytes;
         match put {
-            Some(Put::Kept) => Outcome::Kept,
+            Some(Put::Present) => Outcome::Present,
             Some(Put::Written { bytes, replaced }) => {
-                self.counters.came();
-                self.counters.went(replaced);
+                self.counters.added();
+                self.counters.removed(replaced);
                 // Readers do not wait for it.
                 words.iter().for_each(|words| words.delay(false, bytes));
                 Outcome::Written(bytes)
             }
-            None if !is_current => Outcome::Late,
+            None if !is_current => Outcome::Stale,
             Some(Put::Cold) => Outcome::Cold,
             Some(Put::Refused) | None => Outcome::NoRoom,
         }
     }
 
     /// Adds the next page of group `group`, whose slot is lent; the bytes written.
-    pub(super) fn widen(&self, pages: &impl Pages, group: usize, scratch: &mut Scratch) -> usize {
+    pub(super) fn add_page(
+        &self,
+        pages: &impl RowPages,
+        group: usize,
+        scratch: &mut Scratch,
+    ) -> usize {
         let Some(it) = self.groups.get(group) else { return 0 };
         let width = it.width();
         let added = self.words(pages, Self::slot(group, width));
@@ -290,7 +300,7 @@ impl RowSets {
             let set = RowSet(&words);
             before += set.len().0;
             let moves = |hash: u64| page_of(hash, width + 1) == width;
-            set.split(RowSet(&added), scratch, moves);
+            set.move_rows(RowSet(&added), scratch, moves);
             after += set.len().0;
         }
         locked.set_width(width + 1);
@@ -299,15 +309,15 @@ impl RowSets {
         after += moved;
         let written = words * WORD_BYTES;
         added.delay(false, written);
-        self.counters.went(before.saturating_sub(after));
+        self.counters.removed(before.saturating_sub(after));
         self.counters.slots(1);
         written
     }
 
     /// Takes the last page from group `group`; its slot. Tells of the rows that go.
-    pub(super) fn narrow(
+    pub(super) fn remove_page(
         &self,
-        pages: &impl Pages,
+        pages: &impl RowPages,
         group: usize,
         scratch: &mut Scratch,
         mut gone: impl FnMut(u64),
@@ -323,7 +333,7 @@ impl RowSets {
         });
         locked.set_width(width);
         drop(locked);
-        self.counters.went(rows);
+        self.counters.removed(rows);
         self.counters.slots(-1);
         Some(slot)
     }

@@ -95,39 +95,44 @@ pub(super) fn check_of(hash: u64, row: &RowRef<'_>, value: &[u8]) -> u32 {
 
 /// Where rows begin, how many there are, whose turn it is, and what nobody names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    low: usize,
+struct SetHeader {
+    rows_start: usize,
     count: usize,
     hand: usize,
-    dead: usize,
+    unreferenced: usize,
 }
 
-impl Header {
-    const EMPTY: Self = Self { low: SLOT_WORDS, count: 0, hand: 0, dead: 0 };
+impl SetHeader {
+    const EMPTY: Self = Self { rows_start: SLOT_WORDS, count: 0, hand: 0, unreferenced: 0 };
 
     fn of(word: u64) -> Self {
         let part = |at: u32| (word >> at) as u16 as usize;
-        let header = Self { low: part(0), count: part(16), hand: part(32), dead: part(48) };
+        let header =
+            Self { rows_start: part(0), count: part(16), hand: part(32), unreferenced: part(48) };
         // Zeros are an empty page, and so is what no page is.
-        if header.low > SLOT_WORDS || header.low <= header.count { Self::EMPTY } else { header }
+        if header.rows_start > SLOT_WORDS || header.rows_start <= header.count {
+            Self::EMPTY
+        } else {
+            header
+        }
     }
 
     const fn word(self) -> u64 {
-        self.low as u64
+        self.rows_start as u64
             | (self.count as u64) << 16
             | (self.hand as u64) << 32
-            | (self.dead as u64) << 48
+            | (self.unreferenced as u64) << 48
     }
 
     /// Words between the entries and the rows.
     const fn room(self) -> usize {
-        self.low.saturating_sub(1 + self.count)
+        self.rows_start.saturating_sub(1 + self.count)
     }
 }
 
 /// What is kept for its memory by who changes pages: a page, and a value.
 #[derive(Debug, Default)]
-pub(in crate::scm) struct Scratch {
+pub(crate) struct Scratch {
     page: Vec<u64>,
     pub(super) bytes: Vec<u8>,
 }
@@ -139,7 +144,7 @@ pub(super) const SCRATCH_BYTES: usize = SLOT_WORDS * WORD_BYTES + ROW_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     /// It was there already.
-    Kept,
+    Present,
     /// It was written, in the place of an older one of its key or not.
     Written {
         /// The bytes that were written.
@@ -158,11 +163,11 @@ pub(super) enum Put {
 pub(super) struct RowSet<'a>(pub(super) &'a Words);
 
 impl<'a> RowSet<'a> {
-    fn header(self) -> Header {
-        self.0.first().map_or(Header::EMPTY, |word| Header::of(word.load(Relaxed)))
+    fn header(self) -> SetHeader {
+        self.0.first().map_or(SetHeader::EMPTY, |word| SetHeader::of(word.load(Relaxed)))
     }
 
-    fn set_header(self, header: Header) {
+    fn set_header(self, header: SetHeader) {
         if let Some(word) = self.0.first() {
             word.store(header.word(), Relaxed);
         }
@@ -184,13 +189,13 @@ impl<'a> RowSet<'a> {
 
     /// Whatever it held is gone.
     pub(super) fn clear(self) {
-        self.set_header(Header::EMPTY);
+        self.set_header(SetHeader::EMPTY);
     }
 
     /// How many rows there are, and the words that they and their entries take.
     pub(super) fn len(self) -> (usize, usize) {
-        let Header { low, count, dead, .. } = self.header();
-        (count, (SLOT_WORDS - low).saturating_sub(dead) + count)
+        let SetHeader { rows_start, count, unreferenced, .. } = self.header();
+        (count, (SLOT_WORDS - rows_start).saturating_sub(unreferenced) + count)
     }
 
     /// Bytes that are read to find what is not there.
@@ -204,7 +209,7 @@ impl<'a> RowSet<'a> {
         self,
         hash: u64,
         mut look: impl FnMut(&RowRef<'a>, u32) -> Option<T>,
-    ) -> Option<(T, Hit)> {
+    ) -> Option<(T, SetHit)> {
         let tag = tag_of(hash);
         for number in 0..self.header().count {
             let entry = self.entry(number);
@@ -212,14 +217,14 @@ impl<'a> RowSet<'a> {
                 && let Some(row) = self.row(entry)
                 && let Some(found) = look(&row, entry.check())
             {
-                return Some((found, Hit { number, entry }));
+                return Some((found, SetHit { number, entry }));
             }
         }
         None
     }
 
     /// A row that was found is warmer, if it still is there.
-    pub(super) fn warm(self, Hit { number, entry }: Hit) {
+    pub(super) fn heat_up(self, SetHit { number, entry }: SetHit) {
         let warmer = entry.warmer();
         if warmer != entry
             && let Some(word) = self.0.get(1 + number)
@@ -229,7 +234,7 @@ impl<'a> RowSet<'a> {
     }
 
     /// Whether a row has the tag of `hash`.
-    pub(super) fn may_have(self, hash: u64) -> bool {
+    pub(super) fn may_contain(self, hash: u64) -> bool {
         (0..self.header().count).any(|number| self.entry(number).is_of(tag_of(hash)))
     }
 
@@ -246,8 +251,8 @@ impl<'a> RowSet<'a> {
         before - header.count
     }
 
-    fn remove_entry(self, header: &mut Header, number: usize) {
-        header.dead += self.row(self.entry(number)).map_or(0, |row| row.words());
+    fn remove_entry(self, header: &mut SetHeader, number: usize) {
+        header.unreferenced += self.row(self.entry(number)).map_or(0, |row| row.words());
         header.count -= 1;
         self.set_entry(number, self.entry(header.count));
     }
@@ -255,16 +260,16 @@ impl<'a> RowSet<'a> {
     /// Whether a row of `words` words would push out none.
     pub(super) fn has_room(self, words: usize) -> bool {
         let header = self.header();
-        header.room() + header.dead > words
+        header.room() + header.unreferenced > words
     }
 
     /// Puts `row`, which has this hash and check, and lies in `words`; others go for it only where it
-    /// `pushes`, and are told of. At most [`PUT_BYTES_MAX`] are written.
+    /// `may_evict`, and are told of. At most [`PUT_BYTES_MAX`] are written.
     pub(super) fn put(
         self,
         hash: u64,
         (row, words, check): (&RowRef<'_>, &[AtomicU64], u32),
-        pushes: bool,
+        may_evict: bool,
         scratch: &mut Scratch,
         mut gone: impl FnMut(&RowRef<'_>),
     ) -> Put {
@@ -277,7 +282,7 @@ impl<'a> RowSet<'a> {
             }
             if entry.check() == check {
                 self.set_entry(number, if entry.is_warm() { entry } else { entry.warmer() });
-                return Put::Kept;
+                return Put::Present;
             }
             self.remove_entry(&mut header, number);
             replaced += 1;
@@ -286,20 +291,20 @@ impl<'a> RowSet<'a> {
         // Bounded: each turn ends it, removes a row, or makes room of what nobody names.
         let at = loop {
             if header.room() > words.len() {
-                header.low -= words.len();
-                self.set_entry(header.count, RowEntry::new(header.low, hash, check));
+                header.rows_start -= words.len();
+                self.set_entry(header.count, RowEntry::new(header.rows_start, hash, check));
                 header.count += 1;
-                break header.low;
+                break header.rows_start;
             }
-            if header.room() + header.dead > words.len() {
-                bytes += self.compact(&mut header, scratch);
+            if header.room() + header.unreferenced > words.len() {
+                bytes += self.defragment(&mut header, scratch);
                 if header.room() <= words.len() {
                     self.set_header(header);
                     return Put::Refused;
                 }
                 continue;
             }
-            if !pushes {
+            if !may_evict {
                 self.set_header(header);
                 return Put::Cold;
             }
@@ -328,7 +333,7 @@ impl<'a> RowSet<'a> {
     }
 
     /// The row whose turn it is to go; cools those that the hand passes.
-    fn coldest(self, header: &mut Header) -> Option<usize> {
+    fn coldest(self, header: &mut SetHeader) -> Option<usize> {
         let turns = header.count * (1 + (HEAT_MAX / HEAT_ONE) as usize);
         for _ in 0..turns {
             let number = if header.hand < header.count { header.hand } else { 0 };
@@ -344,30 +349,36 @@ impl<'a> RowSet<'a> {
     }
 
     /// Moves rows together at the end; the bytes written. A row that is none goes.
-    fn compact(self, header: &mut Header, scratch: &mut Scratch) -> usize {
-        let (mut low, mut count) = (SLOT_WORDS, 0);
+    fn defragment(self, header: &mut SetHeader, scratch: &mut Scratch) -> usize {
+        let (mut rows_start, mut count) = (SLOT_WORDS, 0);
         scratch.page.resize(SLOT_WORDS, 0);
         for number in 0..header.count {
             let entry = self.entry(number);
             let Some(row) = self.row(entry) else { continue };
-            let Some(to) = low.checked_sub(row.words()).filter(|to| *to > header.count) else {
+            let Some(to) = rows_start.checked_sub(row.words()).filter(|to| *to > header.count)
+            else {
                 continue;
             };
             let from = self.0.get(entry.at()..).unwrap_or_default();
-            let into = scratch.page.get_mut(to..low).unwrap_or_default();
+            let into = scratch.page.get_mut(to..rows_start).unwrap_or_default();
             into.iter_mut().zip(from).for_each(|(to, from)| *to = from.load(Relaxed));
             self.set_entry(count, entry.moved(to));
-            (low, count) = (to, count + 1);
+            (rows_start, count) = (to, count + 1);
         }
-        for (to, from) in self.0.iter().zip(scratch.page.iter()).skip(low) {
+        for (to, from) in self.0.iter().zip(scratch.page.iter()).skip(rows_start) {
             to.store(*from, Relaxed);
         }
-        *header = Header { low, count, dead: 0, ..*header };
-        (SLOT_WORDS - low + count) * WORD_BYTES
+        *header = SetHeader { rows_start, count, unreferenced: 0, ..*header };
+        (SLOT_WORDS - rows_start + count) * WORD_BYTES
     }
 
     /// Moves rows that `moves` (of a hash) says to `to`, which nobody else uses yet.
-    pub(super) fn split(self, to: RowSet<'_>, scratch: &mut Scratch, moves: impl Fn(u64) -> bool) {
+    pub(super) fn move_rows(
+        self,
+        to: RowSet<'_>,
+        scratch: &mut Scratch,
+        moves: impl Fn(u64) -> bool,
+    ) {
         let (mut header, mut target) = (self.header(), to.header());
         for number in (0..header.count).rev() {
             let entry = self.entry(number);
@@ -377,13 +388,14 @@ impl<'a> RowSet<'a> {
             }
             let words = row.words();
             if target.room() > words {
-                target.low -= words;
+                target.rows_start -= words;
                 let from = self.0.get(entry.at()..).unwrap_or_default();
-                let into = to.0.get(target.low..target.low + words).unwrap_or_default();
+                let into =
+                    to.0.get(target.rows_start..target.rows_start + words).unwrap_or_default();
                 for (to, from) in into.iter().zip(from) {
                     to.store(from.load(Relaxed), Relaxed);
                 }
-                to.set_entry(target.count, entry.moved(target.low));
+                to.set_entry(target.count, entry.moved(target.rows_start));
                 target.count += 1;
             }
             self.remove_entry(&mut header, number);
@@ -405,7 +417,7 @@ impl<'a> RowSet<'a> {
 
 /// Which row was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
+pub(super) struct SetHit {
     number: usize,
     entry: RowEntry,
 }

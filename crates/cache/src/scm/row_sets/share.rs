@@ -7,7 +7,7 @@
 
 use base::limits::PAGE_BYTES;
 
-use super::WIDTH_MAX;
+use super::group::WIDTH_MAX;
 use crate::scm::slot_map::WAYS;
 
 /// What went last is remembered as far as it lay in one such part of the tier.
@@ -38,18 +38,18 @@ const PART_MIN: u64 = 1;
 const PART_MAX: u64 = PARTS * WIDTH_MAX as u64 / WAYS as u64;
 
 /// How many rows are remembered of a tier of so many slots.
-pub(crate) const fn rows_remembered(slots: usize) -> usize {
+pub(crate) const fn ghost_rows(slots: usize) -> usize {
     slots / SHADOW_PART * ROWS_A_SLOT
 }
 
 /// How many pages are.
-pub(crate) const fn pages_remembered(slots: usize) -> usize {
+pub(crate) const fn ghost_pages(slots: usize) -> usize {
     slots / SHADOW_PART
 }
 
 /// The counts by which the two are weighed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ShareCounts {
     /// Reads of flash.
     pub(crate) misses: u64,
     /// Of rows, and of pages, that went shortly before.
@@ -64,11 +64,11 @@ pub(crate) struct Counts {
 
 /// What rows have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct RowUsage {
     /// Slots of so many.
     pub(crate) slots: u64,
     /// See `slots`.
-    pub(crate) of: u64,
+    pub(crate) slots_total: u64,
     /// The bytes that a row takes.
     pub(crate) row_bytes: u64,
 }
@@ -93,37 +93,37 @@ const fn step(part: u64, rows: u64, pages: u64, used: u64) -> u64 {
 
 /// The share of rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct RowShare {
     part: u64,
-    weighed: Counts,
+    weighed: ShareCounts,
 }
 
-impl Default for Share {
+impl Default for RowShare {
     fn default() -> Self {
-        Self { part: PART_FIRST, weighed: Counts::default() }
+        Self { part: PART_FIRST, weighed: ShareCounts::default() }
     }
 }
 
-impl Share {
+impl RowShare {
     /// Weighs the two again, where enough was read since.
-    pub(crate) fn weigh(&mut self, now: Counts, held: Held) {
+    pub(crate) fn weigh(&mut self, now: ShareCounts, usage: RowUsage) {
         let before = self.weighed;
         if now.misses.saturating_sub(before.misses) < MISSES {
             return;
         }
         self.weighed = now;
         let is_idle = now.offered == before.offered;
-        if !is_idle && now.went < rows_remembered(held.of as usize) as u64 {
+        if !is_idle && now.went < ghost_rows(usage.slots_total as usize) as u64 {
             // As long as few went nobody knows what more room would do for them.
             self.part = self.part.max(PART_FIRST);
             return;
         }
         // What is remembered of rows lay in more or less than that part of the tier.
         let rows = now.missed_rows - before.missed_rows;
-        let rows = rows * PAGE_BYTES as u64 / (held.row_bytes.max(1) * ROWS_A_SLOT as u64);
+        let rows = rows * PAGE_BYTES as u64 / (usage.row_bytes.max(1) * ROWS_A_SLOT as u64);
         let pages = now.missed_pages - before.missed_pages;
         let least = if is_idle { PART_MIN } else { PART_FIRST };
-        let used = (held.slots * PARTS).div_ceil(held.of.max(1));
+        let used = (usage.slots * PARTS).div_ceil(usage.slots_total.max(1));
         self.part = step(self.part, rows, pages, used).max(least);
     }
 
@@ -144,13 +144,13 @@ mod tests {
     use super::*;
 
     const SLOTS: u64 = 6_400;
-    const HELD: Held = Held { slots: SLOTS / 2, of: SLOTS, row_bytes: 256 };
+    const USAGE: RowUsage = RowUsage { slots: SLOTS / 2, slots_total: SLOTS, row_bytes: 256 };
     /// As many rows as are remembered.
-    const MANY: u64 = rows_remembered(SLOTS as usize) as u64;
+    const MANY: u64 = ghost_rows(SLOTS as usize) as u64;
 
-    fn after(share: &Share, rows: u64, pages: u64, went: u64) -> Counts {
+    fn after(share: &RowShare, rows: u64, pages: u64, went: u64) -> ShareCounts {
         let now = share.weighed;
-        Counts {
+        ShareCounts {
             misses: now.misses + MISSES,
             missed_rows: now.missed_rows + rows,
             missed_pages: now.missed_pages + pages,
@@ -159,15 +159,15 @@ mod tests {
         }
     }
 
-    fn weighed(share: &mut Share, rows: u64, pages: u64) -> u64 {
+    fn weighed(share: &mut RowShare, rows: u64, pages: u64) -> u64 {
         let now = after(share, rows, pages, MANY);
-        share.weigh(now, Held { slots: share.slots(SLOTS as usize), ..HELD });
+        share.weigh(now, RowUsage { slots: share.slots(SLOTS as usize), ..USAGE });
         share.part
     }
 
     #[test]
     fn slots_go_to_whoever_gains_clearly_more() {
-        let mut share = Share::default();
+        let mut share = RowShare::default();
         assert_eq!(weighed(&mut share, 0, 0), PART_FIRST);
         assert_eq!(weighed(&mut share, 115, 100), PART_FIRST);
         assert_eq!(weighed(&mut share, 130, 100), PART_FIRST + 1);
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn where_no_rows_leave_pages_have_all_but_a_few_slots_and_rows_get_them_back() {
-        let mut share = Share::default();
+        let mut share = RowShare::default();
         for _ in 0..20 {
-            let now = Counts { offered: share.weighed.offered, ..after(&share, 0, 200, MANY) };
-            share.weigh(now, HELD);
+            let now = ShareCounts { offered: share.weighed.offered, ..after(&share, 0, 200, MANY) };
+            share.weigh(now, USAGE);
         }
         assert_eq!(share.part, PART_MIN);
         assert_eq!(weighed(&mut share, 0, 200), PART_FIRST);
@@ -199,22 +199,25 @@ mod tests {
 
     #[test]
     fn until_many_rows_went_their_share_stays() {
-        let mut share = Share::default();
+        let mut share = RowShare::default();
         let now = after(&share, 500, 0, MANY - 1);
-        share.weigh(now, HELD);
+        share.weigh(now, USAGE);
         assert_eq!(share.part, PART_FIRST);
         let now = after(&share, 500, 0, 1);
-        share.weigh(now, HELD);
+        share.weigh(now, USAGE);
         assert_eq!(share.part, PART_FIRST + 2);
         // What they have no use for goes at once.
         share.part = PARTS / 2;
         let now = after(&share, 0, 1_000, 0);
-        share.weigh(now, Held { slots: SLOTS / 4, ..HELD });
+        share.weigh(now, RowUsage { slots: SLOTS / 4, ..USAGE });
         assert_eq!(share.part, PARTS / 4 - 2);
         // Too few reads to tell.
-        let now =
-            Counts { misses: share.weighed.misses + 1, missed_pages: 1 << 20, ..share.weighed };
-        share.weigh(now, HELD);
+        let now = ShareCounts {
+            misses: share.weighed.misses + 1,
+            missed_pages: 1 << 20,
+            ..share.weighed
+        };
+        share.weigh(now, USAGE);
         assert_eq!(share.part, PARTS / 4 - 2);
     }
 }

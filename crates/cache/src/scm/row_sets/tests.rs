@@ -14,7 +14,7 @@ use crate::rows::{ROW_BYTES_MAX, Row, RowFrom};
 
 struct Memory(Slots);
 
-impl Pages for Memory {
+impl RowPages for Memory {
     fn words(&self, slot: usize) -> Option<Lent<'_>> {
         self.0.words(slot)
     }
@@ -81,13 +81,13 @@ fn rows_are_what_was_put_last_or_went() {
                 let group = rng.below(3) as usize;
                 let width = rows.width(group);
                 if width < WIDTH_MAX && memory.0.lend(RowSets::slot(group, width)) {
-                    rows.widen(&memory, group, &mut scratch);
+                    rows.add_page(&memory, group, &mut scratch);
                 }
             }
             1 if rng.one_in(3) => {
                 let group = rng.below(3) as usize;
                 let gone = |hash| _ = model.remove(&hashes[&hash]);
-                if let Some(slot) = rows.narrow(&memory, group, &mut scratch, gone) {
+                if let Some(slot) = rows.remove_page(&memory, group, &mut scratch, gone) {
                     assert!(memory.0.take_back(slot), "seed {seed}");
                     memory.0.fill(slot).unwrap().fill(0xa7);
                     narrowed += 1;
@@ -102,10 +102,10 @@ fn rows_are_what_was_put_last_or_went() {
                     _ => (len, as_of),
                 };
                 let words = owned.words(key, &value(key, len), as_of);
-                let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
+                let new = NewRow { hash: owned.hash(key), words: &words, may_evict: true };
                 let gone = |hash| _ = model.remove(&hashes[&hash]);
                 match rows.put(&memory, new, || true, &mut scratch, gone) {
-                    Outcome::Kept => {
+                    Outcome::Present => {
                         assert_eq!(model.get(&key), Some(&(len, as_of)), "seed {seed}");
                         kept += 1;
                     }
@@ -115,7 +115,7 @@ fn rows_are_what_was_put_last_or_went() {
                         wrote += 1;
                     }
                     Outcome::NoRoom => assert_eq!(rows.width(rows.number(owned.hash(key))), 0),
-                    Outcome::Late | Outcome::Cold => panic!("it is current and may push"),
+                    Outcome::Stale | Outcome::Cold => panic!("it is current and may push"),
                 }
             }
             40..50 => {
@@ -152,11 +152,11 @@ fn what_is_asked_for_outlives_what_is_not() {
     let mut scratch = Scratch::default();
     for page in 0..4 {
         assert!(memory.0.lend(RowSets::slot(0, page)));
-        rows.widen(&memory, 0, &mut scratch);
+        rows.add_page(&memory, 0, &mut scratch);
     }
     let mut put = |key: u64| {
         let words = owned.words(key, &value(key, 200), 5);
-        let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict: true };
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     (0..40).for_each(|key| _ = put(key));
@@ -174,10 +174,10 @@ fn what_was_asked_for_once_pushes_out_nothing() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
-    rows.widen(&memory, 0, &mut scratch);
-    let mut put = |key: u64, pushes: bool| {
+    rows.add_page(&memory, 0, &mut scratch);
+    let mut put = |key: u64, may_evict: bool| {
         let words = owned.words(key, &value(key, 200), 5);
-        let new = NewRow { hash: owned.hash(key), words: &words, pushes };
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict };
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     let fit = (0..).take_while(|key| put(*key, false) != Outcome::Cold).count() as u64;
@@ -185,7 +185,7 @@ fn what_was_asked_for_once_pushes_out_nothing() {
     assert_eq!(fit, 17);
     assert!(rows.needs_page(&memory, owned.hash(fit), 28));
     // Those that are there are kept, and others do push.
-    assert_eq!((put(3, false), put(fit, false)), (Outcome::Kept, Outcome::Cold));
+    assert_eq!((put(3, false), put(fit, false)), (Outcome::Present, Outcome::Cold));
     assert!((0..fit).all(|key| owned.find(&rows, &memory, key).is_some()));
     assert!(matches!(put(fit, true), Outcome::Written(_)));
     assert_eq!(rows.counters.statistics().rows, fit);
@@ -196,7 +196,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
-    rows.widen(&memory, 0, &mut scratch);
+    rows.add_page(&memory, 0, &mut scratch);
     let words = owned.words(7, &value(7, 300), 5);
     let page = |at: usize, flip: u64| {
         let words = memory.words(RowSets::slot(0, 0)).unwrap();
@@ -206,7 +206,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
     for at in 0..SLOT_WORDS {
         for bit in [0, 17, 40, 63] {
             rows.forget(&memory, owned.hash(7));
-            let new = NewRow { hash: owned.hash(7), words: &words, pushes: true };
+            let new = NewRow { hash: owned.hash(7), words: &words, may_evict: true };
             rows.put(&memory, new, || true, &mut scratch, |_| {});
             assert!(owned.find(&rows, &memory, 7).is_some());
             page(at, 1 << bit);
@@ -232,7 +232,7 @@ fn any_bytes_are_taken() {
     let mut scratch = Scratch::default();
     for page in 0..2 {
         assert!(memory.0.lend(RowSets::slot(0, page)));
-        rows.widen(&memory, 0, &mut scratch);
+        rows.add_page(&memory, 0, &mut scratch);
     }
     for round in 0..4_000 {
         let words = memory.words(RowSets::slot(0, round % 2)).unwrap();
@@ -251,7 +251,7 @@ fn any_bytes_are_taken() {
                 assert_eq!(found, value(key, found.len()), "of the other page, seed {seed}");
             }
             let row = owned.words(key, &value(key, rng.below(900) as usize), 5);
-            let new = NewRow { hash: owned.hash(key), words: &row, pushes: true };
+            let new = NewRow { hash: owned.hash(key), words: &row, may_evict: true };
             let put = rows.put(&memory, new, || true, &mut scratch, |_| {});
             if let (Outcome::Written(_), Some(found)) = (put, owned.find(&rows, &memory, key)) {
                 assert_eq!(found, value(key, found.len()), "seed {seed}");

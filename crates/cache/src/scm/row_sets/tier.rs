@@ -7,19 +7,19 @@ use std::time::Duration;
 use arena::WORD_BYTES;
 use base::Seqno;
 use base::limits::PAGE_BYTES;
-use media::scm::{Facts, Lent, Persistence};
+use media::scm::{Facts, Lent};
 
-use super::share::{Counts, Held, pages_remembered, rows_remembered};
-use super::{NewRow, Outcome, PUT_BYTES_MAX, Pages, RowSets};
+use super::share::{RowUsage, ShareCounts, ghost_pages, ghost_rows};
+use super::{NewRow, Outcome, PUT_BYTES_MAX, RowPages, RowSets, holds_rows};
 use crate::rows::{RowHit, RowOwner};
 use crate::scm::background::ScmWriterState;
 use crate::scm::shared_ghost::SharedGhost;
 use crate::scm::slot_map::WAYS;
 use crate::scm::statistics::count;
-use crate::scm::tier::{REMEMBERED, ScmTier};
+use crate::scm::tier::{GHOST_PAGES_PER_SLOT, ScmTier};
 
 /// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
-const NARROWED: usize = 64;
+const RETURNED_MAX: usize = 64;
 
 /// What is written for one row at most, bytes: a page that is added for it, which others move to, and it.
 const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
@@ -27,7 +27,7 @@ const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
 /// What a row takes before any lies here, bytes.
 const ROW_BYTES_FIRST: u64 = 256;
 
-impl Pages for ScmTier {
+impl RowPages for ScmTier {
     fn words(&self, slot: usize) -> Option<Lent<'_>> {
         self.backing.words(self.layout.page_of(slot))
     }
@@ -35,25 +35,19 @@ impl Pages for ScmTier {
 
 impl ScmTier {
     /// What a tier on such a medium of `sets` sets takes beside its map, bytes.
-    pub(in crate::scm) const fn bytes_beside(facts: &Facts, sets: usize) -> u64 {
-        let rows = if Self::has_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
+    pub(crate) const fn row_and_ghost_bytes(facts: &Facts, sets: usize) -> u64 {
+        let rows = if holds_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
         Self::ghost_bytes(facts, sets * WAYS) + rows
     }
 
     /// What the ghosts of a tier of `slots` slots take, bytes.
-    pub(in crate::scm) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
-        let refused = SharedGhost::bytes_of(slots * REMEMBERED);
-        if !Self::has_rows(facts) {
+    pub(crate) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
+        let refused = SharedGhost::bytes_of(slots * GHOST_PAGES_PER_SLOT);
+        if !holds_rows(facts) {
             return refused;
         }
-        let rows = SharedGhost::bytes_of(rows_remembered(slots));
-        refused + rows + SharedGhost::bytes_of(pages_remembered(slots))
-    }
-
-    /// Whether rows lie on such a medium, too: in memory, and not where pages are found again after the
-    /// process ended, and rows are not.
-    pub(in crate::scm) const fn has_rows(facts: &Facts) -> bool {
-        facts.byte_addressable && matches!(facts.persistence, Persistence::Process)
+        let rows = SharedGhost::bytes_of(ghost_rows(slots));
+        refused + rows + SharedGhost::bytes_of(ghost_pages(slots))
     }
 
     /// Whether it holds rows, too: where it is memory that ends with the process.
@@ -85,16 +79,16 @@ impl ScmTier {
     }
 
     /// A row that left DRAM goes nowhere: too many wait, or none is let in.
-    pub(crate) fn row_is_late(&self) {
+    pub(crate) fn note_row_refused(&self) {
         if let Some(rows) = &self.rows {
             count(&rows.counters.refused_busy);
         }
     }
 
     /// A page that lies nowhere is read from flash.
-    pub(in crate::scm) fn page_missed(&self, hash: u64) {
+    pub(crate) fn page_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
-            && self.gone_pages.recall(hash)
+            && self.evicted_pages.recall(hash)
         {
             count(&rows.counters.missed_pages);
         }
@@ -103,7 +97,7 @@ impl ScmTier {
     /// A row that lies nowhere was read from flash.
     pub(crate) fn row_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
-            && self.gone_rows.recall(hash)
+            && self.evicted_rows.recall(hash)
         {
             count(&rows.counters.missed);
         }
@@ -112,7 +106,7 @@ impl ScmTier {
     /// Rows that were read from flash soon after they went, of those that lay in the last so many bytes.
     pub(crate) fn rows_missed(&self) -> (u64, u64) {
         let missed = self.rows.as_ref().map_or(0, |rows| rows.counters.missed.load(Relaxed));
-        (missed, (pages_remembered(self.map.slots()) * PAGE_BYTES) as u64)
+        (missed, (ghost_pages(self.map.slots()) * PAGE_BYTES) as u64)
     }
 
     /// Puts rows here that left DRAM, those that are still current: whose keys were not written since.
@@ -122,7 +116,7 @@ impl ScmTier {
     ) {
         let Some(rows) = self.rows_in_use() else {
             // Off, or slower than flash.
-            return leaving.for_each(|_| self.row_is_late());
+            return leaving.for_each(|_| self.note_row_refused());
         };
         let (mut writer, now) = (self.writer.lock(), self.now());
         let mut scratch = std::mem::take(&mut writer.scratch);
@@ -135,17 +129,17 @@ impl ScmTier {
             if rows.width(group) < writer.share.width(group)
                 && rows.needs_page(self, new.hash, new.words.len())
             {
-                self.widen(rows, &mut writer, group, &mut scratch, now);
+                self.add_page(rows, &mut writer, group, &mut scratch, now);
             }
             let hash = new.hash;
-            let gone = |hash| self.gone_rows.remember(hash);
+            let gone = |hash| self.evicted_rows.remember(hash);
             match rows.put(self, new, is_current, &mut scratch, gone) {
-                Outcome::Kept => count(&rows.counters.kept),
-                Outcome::Late => count(&rows.counters.refused_written),
+                Outcome::Present => count(&rows.counters.kept),
+                Outcome::Stale => count(&rows.counters.refused_written),
                 Outcome::Cold => {
                     count(&rows.counters.refused_cold);
                     // With more room it would be here.
-                    self.gone_rows.remember(hash);
+                    self.evicted_rows.remember(hash);
                 }
                 Outcome::NoRoom => count(&rows.counters.refused_place),
                 Outcome::Written(bytes) => self.spend_on_rows(rows, &mut writer, now, bytes),
@@ -166,7 +160,7 @@ impl ScmTier {
     }
 
     /// Adds a page of rows to `group`, in the place of the page of its slot; none where that is in use.
-    fn widen(
+    fn add_page(
         &self,
         rows: &RowSets,
         writer: &mut ScmWriterState,
@@ -178,18 +172,18 @@ impl ScmTier {
         if !self.backing.lend(self.layout.page_of(slot)) {
             return;
         }
-        self.take_slot(slot);
+        self.claim_slot(slot);
         writer.changed(slot);
-        let written = rows.widen(self, group, scratch);
+        let written = rows.add_page(self, group, scratch);
         self.spend_on_rows(rows, writer, now, written);
     }
 
     /// Weighs rows against pages, and gives slots back to pages where rows have more than their share.
-    pub(in crate::scm) fn share_slots(&self, writer: &mut ScmWriterState) {
+    pub(crate) fn share_slots(&self, writer: &mut ScmWriterState) {
         let Some(rows) = &self.rows else { return };
         writer.returning.retain(|slot| !self.give_back(*slot));
         let (of, counters) = (|counter: &AtomicU64| counter.load(Relaxed), &rows.counters);
-        let now = Counts {
+        let now = ShareCounts {
             misses: of(&self.counters.misses),
             missed_rows: of(&counters.missed),
             missed_pages: of(&counters.missed_pages),
@@ -199,23 +193,26 @@ impl ScmTier {
         let (counts, slots) = (counters.statistics(), self.map.slots());
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
         let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
-        writer.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
+        writer
+            .share
+            .weigh(now, RowUsage { slots: counts.slots, slots_total: slots as u64, row_bytes });
         counters.slots_max.store(writer.share.slots(slots), Relaxed);
         // What comes back within the time that a page stays is as much less as there are fewer of them.
-        self.ghost.fit(slots.saturating_sub(counts.slots as usize) * REMEMBERED);
+        self.ghost.fit(slots.saturating_sub(counts.slots as usize) * GHOST_PAGES_PER_SLOT);
         let mut scratch = std::mem::take(&mut writer.scratch);
-        for _ in 0..NARROWED {
+        for _ in 0..RETURNED_MAX {
             let group = writer.next_group;
             writer.next_group = (group + 1) % rows.groups();
-            if rows.width(group) <= writer.share.width(group) || writer.returning.len() >= NARROWED
+            if rows.width(group) <= writer.share.width(group)
+                || writer.returning.len() >= RETURNED_MAX
             {
                 continue;
             }
             let gone = |hash| {
                 count(&counters.dropped);
-                self.gone_rows.remember(hash);
+                self.evicted_rows.remember(hash);
             };
-            let Some(slot) = rows.narrow(self, group, &mut scratch, gone) else { continue };
+            let Some(slot) = rows.remove_page(self, group, &mut scratch, gone) else { continue };
             writer.changed(slot);
             if !self.give_back(slot) {
                 writer.returning.push(slot);
@@ -225,11 +222,11 @@ impl ScmTier {
     }
 
     /// Takes `slot` for another page, or for rows: the page that it held is dropped.
-    pub(in crate::scm) fn take_slot(&self, slot: usize) {
-        if let Some(hash) = self.map.take(slot) {
+    pub(crate) fn claim_slot(&self, slot: usize) {
+        if let Some(hash) = self.map.claim(slot) {
             count(&self.counters.dropped);
             self.counters.resident.fetch_sub(1, Relaxed);
-            self.gone_pages.remember(hash);
+            self.evicted_pages.remember(hash);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{PageCache, PageKind};
 /// Reads that take their time: flash 100 us, the tier as long as it is told. How many of them were
 /// answered by the tier, and what all took, microseconds.
 fn timed_reads(cache: &PageCache, clock: &ManualClock, tier_micros: u64, reads: u64) -> [u64; 2] {
-    let (tier, began) = (cache.below().unwrap(), clock.monotonic());
+    let (tier, began) = (cache.lower_tier().unwrap(), clock.monotonic());
     let (mut rng, mut hits) = (Rng::new(reads), 0);
     for _ in 0..reads {
         let key = key(skewed(&mut rng, 3000));
@@ -85,6 +85,6 @@ fn a_slow_tier_that_holds_everything_is_held_against_flash_too() {
         }
         tier.step(&cache);
         reads += 1;
-        assert!(reads < 50_000, "{:?}", tier.detour);
+        assert!(reads < 50_000, "{:?}", tier.bypass);
     }
 }

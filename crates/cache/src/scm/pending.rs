@@ -17,16 +17,16 @@ use crate::{PageKey, PageKind};
 pub(crate) const STAGED_MAX: usize = 256;
 
 /// Pages that wait to be copied up, at most.
-const RISING_MAX: usize = 64;
+const PROMOTIONS_MAX: usize = 64;
 
 /// Files whose pages are to go, at most; of more, pages go as others push them out.
-const DEAD_MAX: usize = 1024;
+const PURGES_MAX: usize = 1024;
 
 /// From so many waiting pages on, the background work is woken; fewer wait until it looks by itself.
 const WAKE_AT: usize = 16;
 
 /// A page that is to be written below, in the frame that it had above.
-pub(crate) struct Staged {
+pub(crate) struct StagedPage {
     pub(crate) key: PageKey,
     pub(crate) hash: u64,
     pub(crate) kind: PageKind,
@@ -42,12 +42,12 @@ pub(crate) enum Origin {
     /// It was read.
     Read,
     /// A merge wrote it.
-    Carried,
+    WarmOutput,
 }
 
 /// Pages of a file that are gone.
 #[derive(Clone)]
-pub(crate) struct Dead {
+pub(crate) struct PurgeRange {
     pub(crate) file: u64,
     /// Which.
     pub(crate) pages: Range<u32>,
@@ -56,16 +56,16 @@ pub(crate) struct Dead {
 }
 
 #[derive(Default)]
-pub(crate) struct Offers {
-    staged: Mutex<VecDeque<Staged>>,
+pub(crate) struct PendingWork {
+    staged: Mutex<VecDeque<StagedPage>>,
     /// Only a number.
     staged_len: AtomicUsize,
-    rising: Mutex<VecDeque<(PageKey, PageKind)>>,
-    dead: Mutex<VecDeque<Dead>>,
+    promotions: Mutex<VecDeque<(PageKey, PageKind)>>,
+    purges: Mutex<VecDeque<PurgeRange>>,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Offers {
+impl PendingWork {
     /// Has `wake` called when there is work that should not wait.
     pub(crate) fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
         // Set once, when the task is spawned.
@@ -82,7 +82,7 @@ impl Offers {
         self.staged() < STAGED_MAX
     }
 
-    pub(crate) fn stage(&self, page: Staged) {
+    pub(crate) fn stage(&self, page: StagedPage) {
         let mut staged = self.staged.lock();
         staged.push_back(page);
         let len = staged.len();
@@ -94,7 +94,7 @@ impl Offers {
     }
 
     /// The pages that waited longest.
-    pub(crate) fn take_staged(&self, most: usize) -> Vec<Staged> {
+    pub(crate) fn take_staged(&self, most: usize) -> Vec<StagedPage> {
         let mut staged = self.staged.lock();
         let most = most.min(staged.len());
         let taken = staged.drain(..most).collect();
@@ -108,70 +108,71 @@ impl Offers {
 
     /// Whether there was room.
     pub(crate) fn promote(&self, key: PageKey, kind: PageKind) -> bool {
-        let mut rising = self.rising.lock();
-        if rising.len() >= RISING_MAX {
+        let mut promotions = self.promotions.lock();
+        if promotions.len() >= PROMOTIONS_MAX {
             return false;
         }
-        rising.push_back((key, kind));
-        let len = rising.len();
-        drop(rising);
+        promotions.push_back((key, kind));
+        let len = promotions.len();
+        drop(promotions);
         if len == WAKE_AT {
             self.wake();
         }
         true
     }
 
-    pub(crate) fn take_rising(&self) -> VecDeque<(PageKey, PageKind)> {
-        std::mem::take(&mut *self.rising.lock())
+    pub(crate) fn take_promotions(&self) -> VecDeque<(PageKey, PageKind)> {
+        std::mem::take(&mut *self.promotions.lock())
     }
 
     /// Has the pages go; false where there is no room, unless they are the next ones of the file that
     /// came last: those of it that lie below, or come late, are left to be pushed out.
-    pub(crate) fn purge_file(&self, file: u64, pages: Range<u32>) -> bool {
-        let mut dead = self.dead.lock();
+    pub(crate) fn purge(&self, file: u64, pages: Range<u32>) -> bool {
+        let mut purges = self.purges.lock();
         if pages.is_empty() {
             return true;
         }
-        if let Some(last) = dead.back_mut()
+        if let Some(last) = purges.back_mut()
             && (last.file, last.pages.end) == (file, pages.start)
         {
             last.pages.end = pages.end;
             return true;
         }
-        if dead.len() >= DEAD_MAX {
+        if purges.len() >= PURGES_MAX {
             return false;
         }
-        dead.push_back(Dead { file, next: pages.start, pages });
+        purges.push_back(PurgeRange { file, next: pages.start, pages });
         true
     }
 
     /// Whether the page is to go.
-    pub(crate) fn is_dead(&self, key: PageKey) -> bool {
-        let is_it = |dead: &Dead| dead.file == key.file && dead.pages.contains(&key.page);
-        self.dead.lock().iter().any(is_it)
+    pub(crate) fn is_purged(&self, key: PageKey) -> bool {
+        let is_it =
+            |purges: &PurgeRange| purges.file == key.file && purges.pages.contains(&key.page);
+        self.purges.lock().iter().any(is_it)
     }
 
     /// Whether files wait whose pages are to go.
-    pub(crate) fn has_dead(&self) -> bool {
-        !self.dead.lock().is_empty()
+    pub(crate) fn has_purges(&self) -> bool {
+        !self.purges.lock().is_empty()
     }
 
     /// The file whose turn it is, and its next pages, at most as many; they count as gone from now on.
-    pub(crate) fn next_dead(&self, most: u32) -> Option<(u64, Range<u32>)> {
-        let mut dead = self.dead.lock();
-        let first = dead.front_mut()?;
+    pub(crate) fn next_purge(&self, most: u32) -> Option<(u64, Range<u32>)> {
+        let mut purges = self.purges.lock();
+        let first = purges.front_mut()?;
         let part = first.next..first.pages.end.min(first.next.saturating_add(most));
         first.next = part.end;
         let file = first.file;
         if part.end == first.pages.end {
-            dead.pop_front();
+            purges.pop_front();
         }
         Some((file, part))
     }
 }
 
-impl fmt::Debug for Offers {
+impl fmt::Debug for PendingWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Offers({} staged)", self.staged_len.load(Relaxed))
+        write!(f, "PendingWork({} staged)", self.staged_len.load(Relaxed))
     }
 }

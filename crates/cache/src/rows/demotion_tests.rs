@@ -27,28 +27,28 @@ impl Tiered {
         let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
         let pages = PageCache::new(&account, MIB).unwrap();
         let rows = Rows::unlimited(capacity);
-        pages.set_below(&tier);
-        rows.cache.set_below(&tier);
+        pages.set_lower_tier(&tier);
+        rows.cache.set_lower_tier(&tier);
         Self { rows, tier, pages }
     }
 
     /// What the background does.
     fn work(&self) {
-        while self.rows.cache.write_below() {}
+        while self.rows.cache.demote_rows() {}
         self.tier.step(&self.pages);
     }
 
-    fn get_below(&self, key: u64, at: u64) -> Option<(Vec<u8>, RowHit)> {
+    fn get_from_scm(&self, key: u64, at: u64) -> Option<(Vec<u8>, RowHit)> {
         let (mut found, key_bytes) = (Vec::new(), key.to_be_bytes());
         let (Rows { cache, owner }, hash) = (&self.rows, self.rows.hash(key));
-        let hit = cache.get_below(owner, &key_bytes, hash, Seqno::new(at), &mut found)?;
+        let hit = cache.get_from_scm(owner, &key_bytes, hash, Seqno::new(at), &mut found)?;
         Some((found, hit))
     }
 
     /// Keeps in DRAM what was found below.
     fn promote(&self, vacancy: super::Vacancy, key: u64, (value, hit): &(Vec<u8>, RowHit)) -> bool {
         let (key_bytes, RowHit { seqno, as_of, expiry, packed }) = (key.to_be_bytes(), *hit);
-        let from = RowFrom::BelowRow;
+        let from = RowFrom::ScmRow;
         let row = Row { key: &key_bytes, value, packed, seqno, as_of, expiry, from };
         self.rows.cache.fill(&self.rows.owner, self.rows.hash(key), vacancy, row).is_ok()
     }
@@ -60,7 +60,7 @@ impl Tiered {
             assert_eq!(found, value(key, 1, len));
             return [true, false];
         }
-        let found = self.get_below(key, 1);
+        let found = self.get_from_scm(key, 1);
         match &found {
             Some(row) => {
                 assert_eq!(row.0, value(key, 1, len));
@@ -105,7 +105,7 @@ fn rows_that_leave_are_found_below_and_come_up_again() {
     assert!(counts.kept > 100, "{counts:?}");
     assert_eq!(counts.damaged, 0);
     // Of pages that are refused as many are remembered as of a tier of the slots that are left.
-    let (all, remembered) = (it.tier.statistics().slots, it.tier.refused_remembered());
+    let (all, remembered) = (it.tier.statistics().slots, it.tier.ghost_entries());
     let left = 2 * (all - counts.slots) as usize;
     assert!(counts.slots >= all / 8 && remembered.abs_diff(left) <= left / 16, "{remembered}");
     assert!(it.tier.statistics().bytes_written > counts.bytes_written);
@@ -118,15 +118,15 @@ fn a_row_that_was_written_or_deleted_with_a_range_is_not_found_below() {
         it.rows.fill(key, 1, 5, 300);
         it.work();
     }
-    let below: Vec<u64> = (0..12_000).filter(|key| it.get_below(*key, 9).is_some()).collect();
+    let below: Vec<u64> = (0..12_000).filter(|key| it.get_from_scm(*key, 9).is_some()).collect();
     assert!(below.len() > 500, "{}", below.len());
     let [key, other] = [below[0], below[1]];
     // Who reads as of before it was written does not see it.
-    assert!(it.get_below(key, 0).is_none());
+    assert!(it.get_from_scm(key, 0).is_none());
     it.rows.cache.forget(it.rows.hash(key));
-    assert!(it.get_below(key, 9).is_none() && it.get_below(other, 9).is_some());
+    assert!(it.get_from_scm(key, 9).is_none() && it.get_from_scm(other, 9).is_some());
     it.rows.owner.raise_floor(Seqno::new(6));
-    assert!(below.iter().all(|key| it.get_below(*key, 9).is_none()));
+    assert!(below.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_row_whose_key_is_written_on_its_way_is_not_put() {
     gone.iter().for_each(|key| it.rows.cache.forget(it.rows.hash(*key)));
     it.work();
     let counts = it.counts();
-    assert!(gone.iter().all(|key| it.get_below(*key, 9).is_none()));
+    assert!(gone.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
     assert!(counts.refused_written > 0 && counts.demoted == 0, "{counts:?}");
 }
 
@@ -147,7 +147,7 @@ fn rows_that_pages_below_could_give_are_not_put() {
     let it = Tiered::new(2 * MIB, 16 * MIB, None);
     for key in 0..9_000u64 {
         let (bytes, value) = (key.to_be_bytes(), value(key, 1, 300));
-        let (seqno, from) = (Seqno::new(1), RowFrom::Below);
+        let (seqno, from) = (Seqno::new(1), RowFrom::Scm);
         let (as_of, expiry, packed) = (seqno, 0, false);
         let row = Row { key: &bytes, value: &value, packed, seqno, as_of, expiry, from };
         let (vacancy, hash) = (it.rows.vacancy(key).unwrap(), it.rows.hash(key));
@@ -205,7 +205,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                     if let Some((found, seqno)) = it.rows.get(key, at) {
                         check(&found, seqno);
                         above.fetch_add(1, Relaxed);
-                    } else if let Some(row) = it.get_below(key, at) {
+                    } else if let Some(row) = it.get_from_scm(key, at) {
                         check(&row.0, row.1.seqno.get());
                         below.fetch_add(1, Relaxed);
                         // Where the view has a newer version nothing is kept.

@@ -1,11 +1,11 @@
-//! Hits of both tiers beside what one curve of pages says of them (`curve::held`).
+//! Hits of both tiers beside what one curve of pages says of them (`curve::equivalent_sizes`).
 
 use base::Rng;
 
 use super::placement::{Costs, Placement};
 use super::reference::{FoundIn, Reference};
 use super::slot_map::WAYS;
-use crate::curve::{Simulations, Subject, held};
+use crate::curve::{Simulations, Subject, equivalent_sizes};
 use crate::{PageKey, PageKind};
 
 const PAGE: u64 = 4096;
@@ -34,7 +34,7 @@ fn compare(
     let bytes = |pages: usize| pages as f64 * PAGE as f64;
     // On memory, data pages stay where they are: below.
     let stay_below = (placement, costs) == (Placement::Adaptive, CXL);
-    let sizes = held(bytes(frames), bytes(slots), stay_below).map(|bytes| bytes as u64);
+    let sizes = equivalent_sizes(bytes(frames), bytes(slots), stay_below).map(|bytes| bytes as u64);
     let mut curve = Simulations::new(Subject::Pages, &sizes, 1.0, 8 << 20);
     let mut rng = Rng::new(5);
     let mut found = [0u64; 3];

@@ -17,17 +17,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 /// The part of the cache's capacity that blocks may take.
-const PART: u64 = 8;
+const CAPACITY_PART: u64 = 8;
 
-/// Blocks are hung where this many times what they may take has room: what is freed is not at once the
+/// AttachedBlocks are hung where this many times what they may take has room: what is freed is not at once the
 /// operating system's again.
-const ROOM: u64 = 2;
+const HEADROOM: u64 = 2;
 
 /// What a block takes beside its bytes: its owner, and the allocator's share.
 const OVERHEAD_BYTES: u64 = 96;
 
 /// What the blocks of a cache may take, and do.
-pub(crate) struct Blocks {
+pub(crate) struct AttachedBlocks {
     account: Account,
     charge: Mutex<Charge>,
     count: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) const fn cost(block: &Bytes) -> u64 {
     block.len() as u64 + OVERHEAD_BYTES
 }
 
-impl Blocks {
+impl AttachedBlocks {
     /// Of a cache of `capacity_bytes`.
     pub(crate) fn new(account: &Account, capacity_bytes: u64) -> Self {
         let blocks = Self {
@@ -59,8 +59,8 @@ impl Blocks {
 
     /// Changes what they may take. What is above it stays until it is asked for.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
-        self.bytes_max.store(capacity_bytes / PART, Relaxed);
-        self.room.store(capacity_bytes / PART * ROOM, Relaxed);
+        self.bytes_max.store(capacity_bytes / CAPACITY_PART, Relaxed);
+        self.room.store(capacity_bytes / CAPACITY_PART * HEADROOM, Relaxed);
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -84,19 +84,19 @@ impl Blocks {
         if !self.has_room() || !charge.try_grow(cost(block)) {
             return false;
         }
-        let is_hung = frame.attach(block.clone());
-        if is_hung {
+        let is_attached = frame.attach(block.clone());
+        if is_attached {
             self.count.fetch_add(1, Relaxed);
         } else {
             let left = charge.bytes() - cost(block);
             charge.shrink_to(left);
         }
         self.bytes.store(charge.bytes(), Relaxed);
-        is_hung
+        is_attached
     }
 
     /// A block that cost `bytes` is gone, or goes with whoever reads it.
-    pub(crate) fn gone(&self, bytes: u64) {
+    pub(crate) fn detached(&self, bytes: u64) {
         let mut charge = self.charge.lock();
         let left = charge.bytes().saturating_sub(bytes);
         charge.shrink_to(left);
