@@ -106,11 +106,11 @@ pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
 
 /// What merges put below of late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WarmOutputRate {
+pub struct RecentWarmOutputs {
     /// Lookups meanwhile.
     pub lookups: u32,
     /// Pages that were let in.
-    pub writes: u32,
+    pub admitted: u32,
 }
 
 /// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
@@ -121,12 +121,13 @@ pub struct WarmOutputRate {
 /// Why not.
 pub const fn decide_warm_output(
     candidate: Candidate,
-    late: WarmOutputRate,
-    places: u32,
+    recent: RecentWarmOutputs,
+    freed_slots: u32,
 ) -> Result<(), Refusal> {
-    let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * WARM_OUTPUT_PERCENT;
+    let is_churned =
+        (recent.admitted as u64 + 1) * 100 > recent.lookups as u64 * WARM_OUTPUT_PERCENT;
     match decide(candidate) {
-        Ok(()) if places == 0 => Err(Refusal::NoSlot),
+        Ok(()) if freed_slots == 0 => Err(Refusal::NoSlot),
         Ok(()) if is_churned => Err(Refusal::Churn),
         decided => decided,
     }
@@ -173,19 +174,19 @@ mod tests {
 
     #[test]
     fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
-        let late = WarmOutputRate { lookups: 1000, writes: 249 };
-        assert_eq!(decide_warm_output(BACK, late, 1), Ok(()));
-        assert_eq!(decide_warm_output(BACK, late, 0), Err(Refusal::NoSlot));
+        let recent = RecentWarmOutputs { lookups: 1000, admitted: 249 };
+        assert_eq!(decide_warm_output(BACK, recent, 1), Ok(()));
+        assert_eq!(decide_warm_output(BACK, recent, 0), Err(Refusal::NoSlot));
         // Room or not, where it is merged again and again.
-        let churned = WarmOutputRate { writes: 250, ..late };
+        let churned = RecentWarmOutputs { admitted: 250, ..recent };
         for has_room in [true, false] {
             let candidate = Candidate { has_room, ..BACK };
             assert_eq!(decide_warm_output(candidate, churned, 9), Err(Refusal::Churn));
             let spent = Candidate { fullness: 256, ..candidate };
-            assert_eq!(decide_warm_output(spent, late, 9), Err(Refusal::Budget));
+            assert_eq!(decide_warm_output(spent, recent, 9), Err(Refusal::Budget));
         }
         assert_eq!(
-            decide_warm_output(Candidate { fullness: 200, ..BACK }, late, 9),
+            decide_warm_output(Candidate { fullness: 200, ..BACK }, recent, 9),
             Err(Refusal::Budget)
         );
     }

@@ -16,9 +16,12 @@ pub mod admission;
 mod background;
 mod backing;
 mod costs;
+mod demotion;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod hit;
 mod latency_sampler;
+mod lookup;
 mod open;
 mod pending;
 mod pins;
@@ -32,22 +35,25 @@ mod statistics;
 mod stored_map;
 mod tier;
 mod tier_bypass;
+mod warm_output_counter;
 mod warm_outputs;
 mod write_budget;
+mod writer_state;
 
 pub use admission::Admission;
+pub use hit::{ScmHit, ScmPage, ScmRead, ScmSlot};
 pub use open::ScmOptions;
 pub use placement::{Costs, Placement, Tier};
 pub use prior::Prior;
 pub use row_sets::RowSetStatistics;
 pub use statistics::{Refusals, ScmStatistics};
 pub use stored_map::SCM_MAGIC;
-pub use tier::{ScmHit, ScmPage, ScmRead, ScmTier};
+pub use tier::ScmTier;
 pub use write_budget::WriteBudget;
 
+pub(crate) use demotion::EvictedPage;
 pub(crate) use placement::DRAM_HIT_NANOS;
 pub(crate) use row_sets::NewRow;
-pub(crate) use tier::EvictedPage;
 
 #[cfg(test)]
 mod bypass_tests;

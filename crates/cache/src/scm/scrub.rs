@@ -5,9 +5,10 @@
 use media::{Buf, Purpose};
 
 use super::backing::PinnedPage;
+use super::hit::ScmSlot;
 use super::slot_map::tag_of;
 use super::statistics::count;
-use super::tier::{ScmSlot, ScmTier};
+use super::tier::ScmTier;
 use crate::PageKey;
 
 impl ScmTier {

@@ -12,11 +12,11 @@ use media::scm::{Facts, Lent};
 use super::share::{RowUsage, ShareCounts, ghost_pages, ghost_rows};
 use super::{NewRow, Outcome, PUT_BYTES_MAX, RowPages, RowSets, holds_rows};
 use crate::rows::{RowHit, RowOwner};
-use crate::scm::background::ScmWriterState;
 use crate::scm::shared_ghost::SharedGhost;
 use crate::scm::slot_map::WAYS;
 use crate::scm::statistics::count;
 use crate::scm::tier::{GHOST_PAGES_PER_SLOT, ScmTier};
+use crate::scm::writer_state::ScmWriterState;
 
 /// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
 const RETURNED_MAX: usize = 64;
@@ -173,7 +173,7 @@ impl ScmTier {
             return;
         }
         self.claim_slot(slot);
-        writer.changed(slot);
+        writer.map.mark(slot);
         let written = rows.add_page(self, group, scratch);
         self.spend_on_rows(rows, writer, now, written);
     }
@@ -213,7 +213,7 @@ impl ScmTier {
                 self.evicted_rows.remember(hash);
             };
             let Some(slot) = rows.remove_page(self, group, &mut scratch, gone) else { continue };
-            writer.changed(slot);
+            writer.map.mark(slot);
             if !self.give_back(slot) {
                 writer.returning.push(slot);
             }
@@ -225,7 +225,7 @@ impl ScmTier {
     pub(crate) fn claim_slot(&self, slot: usize) {
         if let Some(hash) = self.map.claim(slot) {
             count(&self.counters.dropped);
-            self.counters.resident.fetch_sub(1, Relaxed);
+            self.page_removed();
             self.evicted_pages.remember(hash);
         }
     }
