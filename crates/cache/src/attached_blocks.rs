@@ -1,49 +1,50 @@
-//! Decompressed blocks that attach on the frames of pages: what is read again and again is not
-//! decompressed again and again.
+//! Memory of decompressed blocks that are attached to cached pages, so that pages that are read often are not
+//! decompressed each time.
 //!
-//! They take memory that nobody has another use for, up to a part of the cache's capacity, and are the
-//! first to go: with their page, where pages need memory, and where anybody does. A block that was got
-//! stays readable for as long as it is held. Which there are, shards know; here is what they may take.
+//! Blocks use memory that nobody else needs, up to a part of the cache's capacity. A block is freed with its
+//! page, and before any page is evicted for memory. A block that a reader got stays readable while the reader
+//! holds it. The shards know which pages have blocks; this module charges their memory. Called under a
+//! shard's mutex; its own mutex is a leaf.
 //!
-//! Cost: a block's bytes and [`OVERHEAD_BYTES`]; charged before (I10) to the cache's own account, which
-//! asks nobody.
+//! Cost: the block's bytes and [`OVERHEAD_BYTES`], charged before the block is attached (I10) to the cache's
+//! own account, which reclaims from nobody.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::Frame;
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// The part of the cache's capacity that blocks may take.
+/// Blocks may use the cache's capacity divided by this.
 const CAPACITY_PART: u64 = 8;
 
-/// AttachedBlocks are hung where this many times what they may take has room: what is freed is not at once the
-/// operating system's again.
+/// A block is attached only while the account has room for this many times the most that blocks may use,
+/// because freed memory does not return to the operating system at once.
 const HEADROOM: u64 = 2;
 
-/// What a block takes beside its bytes: its owner, and the allocator's share.
+/// Memory per block beside its bytes: its owner, and the allocator's overhead.
 const OVERHEAD_BYTES: u64 = 96;
 
-/// What the blocks of a cache may take, and do.
+/// The memory of all blocks of a cache, and its limits.
 pub(crate) struct AttachedBlocks {
     account: Account,
     charge: Mutex<Charge>,
     count: AtomicU64,
     bytes: AtomicU64,
-    /// The most they may take, and the room there must be; bytes.
+    /// Most memory that blocks may use, and the room that the account must have; bytes.
     bytes_max: AtomicU64,
     room: AtomicU64,
 }
 
-/// What a block takes, bytes.
+/// Memory that a block is charged, bytes.
 pub(crate) const fn cost(block: &Bytes) -> u64 {
     block.len() as u64 + OVERHEAD_BYTES
 }
 
 impl AttachedBlocks {
-    /// Of a cache of `capacity_bytes`.
+    /// For a cache of `capacity_bytes`.
     pub(crate) fn new(account: &Account, capacity_bytes: u64) -> Self {
         let blocks = Self {
             account: account.clone(),
@@ -57,7 +58,7 @@ impl AttachedBlocks {
         blocks
     }
 
-    /// Changes what they may take. What is above it stays until it is asked for.
+    /// Changes the limits for another capacity. Blocks above the new limit stay until memory is needed.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
         self.bytes_max.store(capacity_bytes / CAPACITY_PART, Relaxed);
         self.room.store(capacity_bytes / CAPACITY_PART * HEADROOM, Relaxed);
@@ -71,14 +72,14 @@ impl AttachedBlocks {
         self.bytes.load(Relaxed)
     }
 
-    /// Whether another block would be hung.
+    /// Whether another block would be attached now.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes() < self.bytes_max.load(Relaxed)
             && self.account.has_room(self.room.load(Relaxed))
     }
 
-    /// Hangs `block` on `frame`, where there is memory and no block; whether it did. Under the lock of the
-    /// shard that the frame is of.
+    /// Attaches `block` to `frame` if there is memory and the frame has no block; returns whether it did. The
+    /// caller holds the mutex of the frame's shard.
     pub(crate) fn attach(&self, frame: &Frame, block: &Bytes) -> bool {
         let mut charge = self.charge.lock();
         if !self.has_room() || !charge.try_grow(cost(block)) {
@@ -95,9 +96,10 @@ impl AttachedBlocks {
         is_attached
     }
 
-    /// A block that cost `bytes` is gone, or goes with whoever reads it.
+    /// Uncharges a block of `bytes` bytes that was detached, or whose frame now belongs to a reader alone.
     pub(crate) fn detached(&self, bytes: u64) {
         let mut charge = self.charge.lock();
+        invariant!(charge.bytes() >= bytes, "the charge of attached blocks covers each of them");
         let left = charge.bytes().saturating_sub(bytes);
         charge.shrink_to(left);
         self.bytes.store(left, Relaxed);

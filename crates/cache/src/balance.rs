@@ -1,18 +1,18 @@
-//! The split of the DRAM tier's memory between rows and pages.
+//! The split of the upper tier's memory between rows and pages.
 //!
-//! Both remember what of theirs went last, as much as lay in the same number of bytes, however much either
-//! has: what is asked for again soon after it went would have been a hit with that much more memory. Rows are
-//! weighed by what their miss cost: a device read, the use of a page in the tier below, or the search of a
-//! cached page; pages by the first two. Where the tier holds rows, too, one that is kept here leaves room
-//! there to another, and what went there for want of room counts as well. What the tier costs beside the
-//! device was measured lately. Every so many misses the one that would have gained clearly more gets some
-//! chunks of the other's.
+//! Each of the two caches has a shadow ghost list of what it evicted last, both over the same number of
+//! bytes, however large the caches are. A miss that the list has would have been a hit with that much more
+//! memory. Such misses are weighed by their cost: for a row a device read, the use of a page in the lower
+//! tier, or the search of a cached page; for a page the first two. If the lower tier holds rows, too, a row
+//! kept in DRAM leaves room there for another row, so misses of rows that the lower tier evicted or refused
+//! for lack of room count as well. The costs are those measured lately. After every [`MISSES`] misses the
+//! cache that would have gained clearly more gets some chunks of the other.
 //!
-//! What others need is taken from whichever has more than its part. The decision ([`step`]) is a
-//! pure function.
+//! Memory that others need is reclaimed from the cache that has more than its share. The decision
+//! ([`next_rows_share`]) is a pure function.
 //!
-//! Concurrency: a miss counts one atomic addition; one thread at a time weighs, and others pass by.
-//! Neither cache's locks are held while the other's are taken.
+//! Concurrency: any thread may call. A miss costs one atomic addition; one thread at a time rebalances, and
+//! others do not wait for it. Neither cache's locks are held while the other's are taken.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,28 +24,29 @@ use parking_lot::Mutex;
 use crate::scm::DRAM_HIT_NANOS;
 use crate::{PageCache, RowCache};
 
-/// A miss is a row that is asked for and not there, or a page that a scan reads from the device: after this
-/// many the two are weighed.
+/// The split is decided again after this many misses: rows that were looked up and not found, and pages that
+/// scans read from the device.
 const MISSES: u64 = 8192;
 
-/// Of these, where at most so many were of rows, rows are hardly asked for in vain.
+/// If at most this many of those misses were of rows, rows count as idle.
 const IDLE_MISSES_MAX: u64 = MISSES / 64;
 
-/// A device read is worth this many searches of cached pages.
+/// Cost of a device read, in searches of cached pages.
 const DEVICE_COST: u64 = 32;
 
-/// What misses cost, in searches of cached pages.
+/// Costs of misses, in searches of cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissCosts {
     /// A page read from the device.
     pub(crate) device: u64,
-    /// A page used in the tier below.
+    /// The use of a page in the lower tier.
     pub(crate) below: u64,
 }
 
 impl MissCosts {
-    /// Where a page from flash, and one from the tier below, cost so many nanoseconds: between the search of
-    /// a cached page and a device read, as far as it is from either.
+    /// Costs from the measured nanoseconds of a page from flash and of one from the lower tier. The lower
+    /// tier's cost is interpolated between the search of a cached page (1) and a device read
+    /// ([`DEVICE_COST`]).
     #[must_use]
     pub(crate) const fn of(flash_nanos: u32, below_nanos: u32) -> Self {
         let flash = flash_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
@@ -56,12 +57,12 @@ impl MissCosts {
     }
 }
 
-/// What of rows or of pages was missed soon after it went, by where its pages were.
+/// Misses of rows, or of pages, that the shadow ghost list had; by the place of the page that was needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GhostHits {
     /// On the device.
     pub(crate) device: u64,
-    /// In the tier below.
+    /// In the lower tier.
     pub(crate) below: u64,
     /// In DRAM.
     pub(crate) cached: u64,
@@ -77,8 +78,8 @@ impl GhostHits {
     }
 }
 
-/// What both would have gained by more memory. A row that is there spares all that its page costs; a page
-/// spares the way to it, and is searched all the same.
+/// The gain that each cache would have had from more memory. A row hit saves all costs of its page. A page
+/// hit saves the cost of getting the page, but the page is still searched.
 #[must_use]
 pub(crate) const fn gain(rows: GhostHits, pages: GhostHits, costs: MissCosts) -> Gain {
     Gain {
@@ -87,32 +88,31 @@ pub(crate) const fn gain(rows: GhostHits, pages: GhostHits, costs: MissCosts) ->
     }
 }
 
-/// Parts of the whole that rows have: at least, at first, at most.
+/// Shares of rows in the memory, in 1/64: least, first, most.
 const PARTS: u64 = 64;
 const SHARE_MIN: u64 = 1;
 const SHARE_FIRST: u64 = 32;
 const SHARE_MAX: u64 = 60;
 
-/// Chunks moved between two weighings, at most.
+/// Most chunks moved between two decisions.
 const CHUNKS_AT_ONCE: u64 = 8;
 
-/// After so many misses one of them is: whoever misses then waits for no more. Emptying a chunk takes some
-/// milliseconds, and whoever puts a row in waits for it, too.
+/// One chunk is moved after this many misses, so that a miss waits for one chunk at most. Emptying a chunk
+/// takes some milliseconds, during which insertions of rows are refused.
 const MISSES_A_CHUNK: u64 = MISSES / 4 / CHUNKS_AT_ONCE;
 
 const CHUNK_BYTES: u64 = 2 << 20;
 
-/// What would have been gained by more memory, in searches of cached pages.
+/// Gain from more memory, in searches of cached pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gain {
-    /// For rows.
+    /// Gain of the row cache.
     pub(crate) rows: u64,
-    /// For pages.
+    /// Gain of the page cache.
     pub(crate) pages: u64,
 }
 
-/// The part of the whole that rows are to have, in 64ths, where they have `part` and either would
-/// have gained so much.
+/// The next share of rows, in 1/64, given their share and the gains.
 #[must_use]
 pub(crate) const fn next_rows_share(rows_share: u64, gain: Gain) -> u64 {
     let next = if clearly_more(gain.rows, gain.pages) {
@@ -131,12 +131,12 @@ pub(crate) const fn next_rows_share(rows_share: u64, gain: Gain) -> u64 {
     }
 }
 
-/// A quarter more, and more than chance makes of a few.
+/// Whether `one` is more than `other` by a quarter, and by more than chance explains.
 const fn clearly_more(one: u64, other: u64) -> bool {
     one > other + other / 4 + 8 * DEVICE_COST
 }
 
-/// How far to go where one gains so much more.
+/// Step of the share, in 1/64, by the ratio of the gains.
 const fn stride(more: u64, less: u64) -> u64 {
     if more > 4 * less {
         4
@@ -147,35 +147,35 @@ const fn stride(more: u64, less: u64) -> u64 {
     }
 }
 
-/// Keeps the split between the two caches of the DRAM tier.
+/// Splits the upper tier's memory between its two caches.
 pub struct Balance {
     pages: Arc<PageCache>,
     rows: Arc<RowCache>,
-    /// What went last is remembered as far as it lay in so many bytes.
+    /// Bytes of entries that each shadow ghost list covers.
     shadow_bytes: u64,
     misses: AtomicU64,
-    /// Of them, pages of scans.
+    /// How many of the misses were pages of scans.
     scanned: AtomicU64,
-    /// The part of rows, in 64ths. Only a number: `Relaxed`.
+    /// The share of rows, in 1/64. A plain number: `Relaxed`.
     rows_share: AtomicU64,
     last: Mutex<LastCounts>,
 }
 
-/// The counts when the two were weighed last.
+/// The counts at the last decision.
 #[derive(Default)]
 struct LastCounts {
     rows: GhostHits,
     pages: GhostHits,
-    /// Rows that went or were not let in.
+    /// Rows that were evicted or refused.
     removed: u64,
-    /// Rows that were asked for and not there.
+    /// Rows that were looked up and not found.
     row_misses: u64,
-    /// Chunks to move before the next weighing: to rows, or from them where it is negative.
+    /// Chunks still to move before the next decision: to rows if positive, from rows if negative.
     chunks: i64,
 }
 
 impl Balance {
-    /// Between these two, half and half at first.
+    /// Splits memory between these two, half and half at first.
     #[must_use]
     pub fn new(pages: &Arc<PageCache>, rows: &Arc<RowCache>) -> Self {
         let shadow_bytes = pages.shadow_bytes();
@@ -191,26 +191,26 @@ impl Balance {
         }
     }
 
-    /// The most bytes that rows may take of `capacity_bytes` before anything is known.
+    /// First limit of the rows' memory, bytes, for a total of `capacity_bytes`.
     #[must_use]
     pub const fn first_rows(capacity_bytes: u64) -> u64 {
         capacity_bytes / PARTS * SHARE_FIRST
     }
 
-    /// The part of the memory that rows are to have, 0 to 1.
+    /// The share of rows in the memory, 0 to 1.
     #[must_use]
     pub fn rows_part(&self) -> f64 {
         self.rows_share.load(Relaxed) as f64 / PARTS as f64
     }
 
-    /// Counts a page that a scan reads from the device, as [`Balance::missed`] does a row: where nothing but
-    /// scans misses, rows that nobody asks for make way.
+    /// Counts a page that a scan read from the device, as [`Balance::missed`] counts a row. Without it a
+    /// workload of scans alone would have no misses, and idle rows would keep their memory.
     pub fn scanned(&self) {
         self.scanned.fetch_add(1, Relaxed);
         self.missed();
     }
 
-    /// Counts a row that was not there; now and then weighs, or moves a chunk.
+    /// Counts a row that was looked up and not found; now and then rebalances, or moves a chunk.
     pub fn missed(&self) {
         let misses = self.misses.fetch_add(1, Relaxed) + 1;
         if misses.is_multiple_of(MISSES) {
@@ -237,7 +237,7 @@ impl Balance {
     fn rebalance(&self) {
         let Some(mut last) = self.last.try_lock() else { return };
         let (rows, pages) = (self.rows.statistics(), self.pages.statistics());
-        // A row that stays above leaves room below to another: of as much as is remembered here.
+        // A row kept in DRAM leaves room below for another: scale the lower tier's misses to this ghost list.
         let below = self.pages.lower_tier();
         let (missed, bytes) = below.map_or((0, 0), |tier| tier.rows_missed());
         let spared = (missed * self.shadow_bytes).checked_div(bytes).unwrap_or(0);
@@ -252,11 +252,11 @@ impl Balance {
             row_misses: self.misses.load(Relaxed).saturating_sub(self.scanned.load(Relaxed)),
             chunks: 0,
         };
-        // Without a tier nothing is missed there.
+        // Without a lower tier there are no misses of it, and its cost does not matter.
         let (flash, below) = below.map_or((0, 0), |tier| tier.miss_nanos());
         let (in_rows, in_pages) = (now.rows.since(last.rows), now.pages.since(last.pages));
-        // As long as no row goes, nobody knows what fewer of them would cost: unless hardly any is asked for
-        // in vain. Then some go, and it shows.
+        // While no row is evicted nothing is known about the value of less memory for rows. But idle rows
+        // shrink anyway: then some are evicted, and their misses show their value.
         let are_idle = now.row_misses.saturating_sub(last.row_misses) <= IDLE_MISSES_MAX;
         let is_known = now.removed != last.removed || are_idle;
         *last = now;
@@ -266,7 +266,7 @@ impl Balance {
             self.rows_share.store(rows_share, Relaxed);
         }
         if self.pages.has_room() {
-            // Nobody needs what is free yet, nor do rows that are hardly asked for.
+            // Free memory is enough for pages; idle rows need no more either.
             if !are_idle {
                 self.rows.grow_to(rows.bytes_max.max(rows.bytes + CHUNKS_AT_ONCE * CHUNK_BYTES));
             }
@@ -277,7 +277,7 @@ impl Balance {
         if are_idle {
             wanted = wanted.min(now);
         } else if !is_known {
-            // What they do not use is of use to pages, but for what they are about to fill.
+            // Memory that rows do not use goes to pages, except half of the most that may move at once.
             wanted = wanted.min(now - rows.free_bytes.min(now) + at_once / 2);
         }
         let wanted = wanted.clamp(now.saturating_sub(at_once), now + at_once);
@@ -289,7 +289,7 @@ impl Balance {
         }
     }
 
-    /// What rows are to have of what both have now, bytes.
+    /// Bytes that rows should have, of the memory that both caches have now.
     fn rows_wanted(&self) -> u64 {
         let chunks = (self.rows.bytes() + self.pages.bytes()) / CHUNK_BYTES;
         (chunks * self.rows_share.load(Relaxed) / PARTS).max(1) * CHUNK_BYTES
@@ -334,15 +334,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_miss_that_the_tier_below_serves_is_worth_what_it_costs() {
+    fn the_cost_of_a_page_in_the_lower_tier_lies_between_dram_and_flash() {
         let of = |flash, below| MissCosts::of(flash, below).below;
-        // Memory, a fast device, one as slow as flash, and before anything is known of it.
+        // Memory, a fast device, a device as slow as flash; then slower than flash, and nothing measured yet.
         assert_eq!((of(80_400, 900), of(80_400, 10_400), of(80_400, 80_400)), (1, 4, 32));
         assert_eq!((of(80_400, 200), of(10_000, 50_000), of(0, 0)), (1, 32, 32));
         let missed = GhostHits { device: 10, below: 1000, cached: 100 };
         let in_pages = GhostHits { cached: 0, ..missed };
         let gains = |below_nanos| gain(missed, in_pages, MissCosts::of(80_400, below_nanos));
-        // Where being below costs next to nothing, pages gain by what flash serves alone.
+        // If a use of the lower tier costs next to nothing, pages gain only by their device reads.
         assert_eq!(gains(500), Gain { rows: 320 + 1000 + 100, pages: 320 });
         assert_eq!(gains(10_400), Gain { rows: 320 + 4000 + 100, pages: 320 + 3000 });
         let of_flash =
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_to_whoever_gains_clearly_more() {
+    fn memory_goes_to_the_cache_that_gains_clearly_more() {
         let of = |rows, pages| next_rows_share(32, Gain { rows, pages });
         assert_eq!((of(0, 0), of(10_000, 9_000), of(9_000, 10_000)), (32, 32, 32));
         assert_eq!((of(10_000, 7_000), of(7_000, 10_000)), (33, 31));

@@ -23,11 +23,11 @@ mod statistics;
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
-pub use page_cache::{PageCache, Stage};
+pub use page_cache::{Cached, PageCache, Stage};
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{
     Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead,
     ScmStatistics, ScmTier,
 };
-pub use shard::Cached;
+
 pub use statistics::{CacheStatistics, KindStatistics};

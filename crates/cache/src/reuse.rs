@@ -1,24 +1,27 @@
-//! What pages in DRAM are used for: how often they stay when it is their turn to go.
+//! Reuse of pages in DRAM's main queue: how many got another turn because they were used, and how many were
+//! evicted.
 //!
-//! Each shard counts under its lock; the tier below reckons by them what copying pages up is worth
-//! ([`crate::scm::Costs`]). Two additions a turn of a page.
+//! Each shard counts under its mutex, two additions per turn of a page. The lower tier derives from it
+//! whether promotions pay off ([`crate::scm::Costs`]).
 
 use std::ops::AddAssign;
 
+use base::invariant;
+
 use crate::PageKind;
 
-/// What became of pages of one kind that were asked for twice, or copied up, when it was their turn to go.
+/// Reuse of pages of one kind that were used twice, or promoted, before their turn came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reuse {
-    /// They kept: they had been asked for again. Data as often as that, up to three times each;
-    /// metadata, which stays for more turns than it is asked for, at most once a turn, and at its first
-    /// one in any case.
+    /// Turns at which a page was kept. A data page is kept once per use, at most three times in a row, and each
+    /// time counts. A metadata page is kept for more turns than it has uses: a turn counts if the page was used
+    /// since the turn before, and its first turn always counts.
     pub(crate) kept: u64,
-    /// They went.
+    /// Turns at which a page was evicted.
     pub(crate) evicted: u64,
 }
 
-/// The same of each kind.
+/// Reuse by kind of page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KindReuse {
     pub(crate) data: Reuse,
@@ -26,8 +29,12 @@ pub(crate) struct KindReuse {
 }
 
 impl Reuse {
-    /// Uses since `before`, of each 256 pages that evicted meanwhile; none before `least` of them did.
+    /// Uses per 256 evicted pages since `before`; `None` if fewer than `least` pages were evicted since.
     pub(crate) fn uses_since(self, before: Self, kind: PageKind, least: u64) -> Option<u32> {
+        invariant!(
+            self.kept >= before.kept && self.evicted >= before.evicted,
+            "counts of reuse never decrease"
+        );
         let evicted = self.evicted.saturating_sub(before.evicted);
         let mut uses = self.kept.saturating_sub(before.kept);
         if kind == PageKind::Meta {

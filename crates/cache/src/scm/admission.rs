@@ -5,8 +5,8 @@
 //! NVM in Facebook", EuroSys 2018). What it was asked for in DRAM does not count: those were hits without the
 //! tier, and say little of whether it will be asked for once it is gone. That the ghost is twice as large is
 //! because the tier gives up its pages more slowly than the ghost, which takes in all that are refused: what
-//! comes back within the time that a page stays below should be known. (MeasuredCosts: docs/reproduction.md.) Of a
-//! tier that holds rows, too, it is twice as large as what they leave to pages.
+//! comes back within the time that a page stays below should be known. (MeasuredCosts: docs/reproduction.md.)
+//! Of a tier that holds rows, too, it is twice as large as what they leave to pages.
 //!
 //! The nearer the last minute's writes are to their budget, the fewer of those (as CacheLib does it).
 

@@ -1,12 +1,12 @@
 //! The tier's background work: one thread at a time runs it, in bounded steps.
 //!
 //! A step promotes queued pages to DRAM, removes pages of obsolete files, writes staged pages to slots, and
-//! writes dirty pages of the stored map. It holds the writer's mutex throughout; readers never wait for it. Any
-//! I/O error turns the tier off, and the store goes on without it.
+//! writes dirty pages of the stored map. It holds the writer's mutex throughout; readers never wait for it.
+//! Any I/O error turns the tier off, and the store goes on without it.
 //!
 //! Order (I6, I8): a slot is claimed in the map before a byte of it changes, and published after the write
-//! finished. So a reader that finds a page's hash in a slot, pins the slot, and finds the hash again, has that
-//! page.
+//! finished. So a reader that finds a page's hash in a slot, pins the slot, and finds the hash again, has
+//! that page.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -272,8 +272,8 @@ impl ScmTier {
         Ok(true)
     }
 
-    /// Writes the rest of the dirty map pages as far as the write budget allows: at most 1/400 of the tier. The
-    /// next open finds what the map says; after a crash it finds less.
+    /// Writes the rest of the dirty map pages as far as the write budget allows: at most 1/400 of the tier.
+    /// The next open finds what the map says; after a crash it finds less.
     fn write_rest_of_map(&self) -> Result<()> {
         let now = self.now();
         let mut writer = self.writer.lock();

@@ -95,9 +95,9 @@ impl MeasuredCosts {
         self.write.load(Relaxed)
     }
 
-    /// As [`Costs::promotion_heat`], as it was reckoned last, of a page with this hash. Metadata, which serves a
-    /// hundred data pages, is always worth it, but where not even the hottest data is: there it is as far as
-    /// it is used.
+    /// As [`Costs::promotion_heat`], as it was reckoned last, of a page with this hash. Metadata, which
+    /// serves a hundred data pages, is always worth it, but where not even the hottest data is: there it is
+    /// as far as it is used.
     pub(crate) fn promotion_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
         let promotion_heat = Some(self.promotion_heat.load(Relaxed)).filter(|heat| *heat > 0);
         let [data, meta] = &self.share;

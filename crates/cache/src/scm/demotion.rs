@@ -1,7 +1,7 @@
 //! Demotion: pages that DRAM evicts, or that readers read past DRAM, are offered to the tier.
 //!
-//! Called by [`crate::PageCache`] under a shard's lock, by any thread. An admitted page waits in its DRAM frame
-//! for the background writer: nothing here does I/O. Takes the lock of one part of a ghost list.
+//! Called by [`crate::PageCache`] under a shard's lock, by any thread. An admitted page waits in its DRAM
+//! frame for the background writer: nothing here does I/O. Takes the lock of one part of a ghost list.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -71,7 +71,8 @@ impl ScmTier {
             is_slow: self.is_slow(),
         };
         let decided = self.admission.decide(candidate);
-        // A refused page that was just read enters DRAM instead; it enters the ghost list when DRAM evicts it.
+        // A refused page that was just read enters DRAM instead; it enters the ghost list when DRAM evicts
+        // it.
         if decided.is_err() && page.is_demoted {
             self.ghost.remember(hash);
         }
@@ -95,8 +96,8 @@ impl ScmTier {
         count(&self.counters.late);
     }
 
-    /// Records that DRAM evicted a page to give memory back. Such a page is not offered: it would hold its frame
-    /// until it is written, and a caller waits for that memory.
+    /// Records that DRAM evicted a page to give memory back. Such a page is not offered: it would hold its
+    /// frame until it is written, and a caller waits for that memory.
     pub(crate) fn note_reclaimed(&self, key: PageKey) {
         let hash = key.hash();
         if let Some(slot) = self.map.find(hash) {

@@ -14,7 +14,8 @@ use super::slot_map::tag_of;
 /// A page that the tier holds.
 #[derive(Debug)]
 pub enum ScmHit {
-    /// The tier is memory: use the page in place. The use was valid if [`Pinned::is_lost`] is false afterwards.
+    /// The tier is memory: use the page in place. The use was valid if [`Pinned::is_lost`] is false
+    /// afterwards.
     InPlace(ScmPage),
     /// The tier is a device: read the page from it.
     Read(ScmRead),

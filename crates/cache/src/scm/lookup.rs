@@ -1,9 +1,9 @@
 //! Lookups: how readers find pages in the tier, and what they report about them.
 //!
-//! Any thread may call. A lookup takes no lock: it searches one set of the slot map, pins the slot, and checks
-//! the map again, since the background writer may have given the slot to another page in between (I6). In a tier
-//! of memory it compares the tag of an unverified page, and now and then times the use. Promotions of in-place
-//! pages are queued for the background writer.
+//! Any thread may call. A lookup takes no lock: it searches one set of the slot map, pins the slot, and
+//! checks the map again, since the background writer may have given the slot to another page in between (I6).
+//! In a tier of memory it compares the tag of an unverified page, and now and then times the use. Promotions
+//! of in-place pages are queued for the background writer.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,8 +119,8 @@ impl ScmTier {
         self.placement.promotes(found.kind, heat, promotion_heat)
     }
 
-    /// A queue for one thread to read pages of a device with, for [`ScmHit::Read`]. `None` if the tier is memory
-    /// or off, or the device has no queue left: the caller then reads from flash.
+    /// A queue for one thread to read pages of a device with, for [`ScmHit::Read`]. `None` if the tier is
+    /// memory or off, or the device has no queue left: the caller then reads from flash.
     #[must_use]
     pub fn queue(&self, depth: usize) -> Option<Box<dyn Queue>> {
         if self.is_off() { None } else { self.backing.queue(depth).ok().flatten() }
@@ -167,8 +167,8 @@ impl ScmTier {
     }
 
     /// Whether a reader with many reads in flight should wait for its next read alone, and report the time it
-    /// took. `is_here`: the read is from this tier, not from flash. Overlapping reads give no device latency, and
-    /// neither does a read whose completion is noticed late.
+    /// took. `is_here`: the read is from this tier, not from flash. Overlapping reads give no device latency,
+    /// and neither does a read whose completion is noticed late.
     #[must_use]
     pub fn times_next_read(&self, is_here: bool) -> bool {
         let [here, flash] = &self.latency_samplers;

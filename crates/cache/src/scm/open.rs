@@ -32,13 +32,13 @@ pub struct ScmOptions {
 }
 
 impl ScmTier {
-    /// Opens a tier on `scm`. Finds the pages that an earlier tier of the same size and format left there. Formats
-    /// anything else: whoever opened a file has checked that it may be overwritten ([`Scm::open`]). Costs are
-    /// measured by `clock`.
+    /// Opens a tier on `scm`. Finds the pages that an earlier tier of the same size and format left there.
+    /// Formats anything else: whoever opened a file has checked that it may be overwritten ([`Scm::open`]).
+    /// Costs are measured by `clock`.
     ///
     /// # Errors
-    /// `Invalid` if `scm` is too small, `Retry` if the account has no memory for the slot map, and the device's
-    /// errors.
+    /// `Invalid` if `scm` is too small, `Retry` if the account has no memory for the slot map, and the
+    /// device's errors.
     pub fn open(
         scm: Scm,
         options: ScmOptions,
@@ -85,8 +85,8 @@ impl ScmTier {
         Ok(tier)
     }
 
-    /// Fills the slot map from the stored map. A map page that cannot be read, or was never written, costs the
-    /// pages of its slots.
+    /// Fills the slot map from the stored map. A map page that cannot be read, or was never written, costs
+    /// the pages of its slots.
     fn restore(&self) {
         let mut restored = 0;
         for number in 0..self.layout.map_pages {
@@ -99,8 +99,8 @@ impl ScmTier {
 }
 
 /// Writes the first page of a new tier and makes it durable before any other page is written. Without that, a
-/// crash could leave a file with pages and no first page, which the next open would take for somebody else's file
-/// and refuse.
+/// crash could leave a file with pages and no first page, which the next open would take for somebody else's
+/// file and refuse.
 fn format(backing: &Backing, writer: &mut Writer, id: u64, pages: u64) -> Result<()> {
     writer.write(backing, 0, &encode_head(id, pages), || {})?;
     writer.finish()?;

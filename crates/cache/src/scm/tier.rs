@@ -1,9 +1,9 @@
 //! The SCM tier: its state, whether it is on, and its statistics.
 //!
 //! What callers do with it is in the modules above this one: [`super::open`], [`super::lookup`] (readers),
-//! [`super::demotion`] and [`super::warm_outputs`] (admission), [`super::background`] (the writer), the row part
-//! of [`super::row_sets`] and [`super::scrub`]. Any number of threads share a tier. Lock order: the writer's
-//! mutex first; the mutexes of the queues, the ghost lists and the warm output counter are leaves.
+//! [`super::demotion`] and [`super::warm_outputs`] (admission), [`super::background`] (the writer), the row
+//! part of [`super::row_sets`] and [`super::scrub`]. Any number of threads share a tier. Lock order: the
+//! writer's mutex first; the mutexes of the queues, the ghost lists and the warm output counter are leaves.
 
 use std::fmt;
 use std::ops::Range;
@@ -176,8 +176,8 @@ impl ScmTier {
         self.bypass.route() == Route::Flash
     }
 
-    /// Checks that the memory of a tier used in place is still there. If not, turns the tier off: content that
-    /// was read in place does not count.
+    /// Checks that the memory of a tier used in place is still there. If not, turns the tier off: content
+    /// that was read in place does not count.
     pub(super) fn check_memory(&self) -> bool {
         self.backing.check().map_err(|error| self.fail(error)).is_ok()
     }

@@ -1,7 +1,8 @@
 //! How many warm outputs the tier admitted lately, per lookup: the input of
 //! [`super::admission::decide_warm_output`].
 //!
-//! Both counts decay: after each window of [`WINDOW_LOOKUPS`] lookups, earlier lookups and admissions count half.
+//! Both counts decay: after each window of [`WINDOW_LOOKUPS`] lookups, earlier lookups and admissions count
+//! half.
 
 use super::admission::RecentWarmOutputs;
 

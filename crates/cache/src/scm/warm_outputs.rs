@@ -1,10 +1,10 @@
-//! Warm outputs: a merge admits those of its output pages that cover hot ranges of its inputs, so that hot pages
-//! survive the merge.
+//! Warm outputs: a merge admits those of its output pages that cover hot ranges of its inputs, so that hot
+//! pages survive the merge.
 //!
-//! The merge decides which output pages cover hot ranges, and passes each page after it verified it (I8). This
-//! module admits or refuses the page ([`super::admission::decide_warm_output`]) and queues it for the background
-//! writer. A merge may fill only half of that queue ([`ScmTier::has_backlog`]): the other half stays for pages
-//! that DRAM evicts. Any thread may call.
+//! The merge decides which output pages cover hot ranges, and passes each page after it verified it (I8).
+//! This module admits or refuses the page ([`super::admission::decide_warm_output`]) and queues it for the
+//! background writer. A merge may fill only half of that queue ([`ScmTier::has_backlog`]): the other half
+//! stays for pages that DRAM evicts. Any thread may call.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +25,8 @@ impl ScmTier {
         Some(self.map.heat(slot))
     }
 
-    /// A copy of the page if the tier is memory, holds the page, and has verified it. Does not count as a use.
+    /// A copy of the page if the tier is memory, holds the page, and has verified it. Does not count as a
+    /// use.
     #[must_use]
     pub fn peek(&self, key: PageKey) -> Option<Box<[u8]>> {
         let hash = key.hash();
@@ -40,9 +41,9 @@ impl ScmTier {
         }
     }
 
-    /// Admits or refuses `page`, a verified output page of a merge that covers a hot range. `freed_slots` is the
-    /// number of slots that the merge's input pages will free and that no other output page was given. Returns
-    /// whether the page was admitted. `cache` is the upper tier.
+    /// Admits or refuses `page`, a verified output page of a merge that covers a hot range. `freed_slots` is
+    /// the number of slots that the merge's input pages will free and that no other output page was given.
+    /// Returns whether the page was admitted. `cache` is the upper tier.
     pub fn admit_warm_output(
         &self,
         cache: &PageCache,

@@ -2,9 +2,9 @@
 //! page would take ten or twenty times as much.
 //!
 //! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
-//! [`RowShare`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
-//! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]): many
-//! read it while one changes it, and who read it asks the group's version whether what it saw counts.
+//! [`RowShare`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so
+//! that rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]):
+//! many read it while one changes it, and who read it asks the group's version whether what it saw counts.
 //!
 //! Rows here are as coherent as those above ([`crate::RowCache`]), since writers forget a key above first and
 //! then here, and a row is put only where its bucket above did not change since it left ([`RowSets::put`]).
