@@ -1,8 +1,8 @@
-//! The cache: fixed 4 KiB frames in DRAM that hold pages as stored, by file and page number; single rows;
-//! and a second tier of pages below, on storage-class memory.
+//! The cache: pages as stored, in 4 KiB frames of DRAM; single rows in DRAM; and a lower tier of pages and
+//! rows on storage-class memory.
 //!
-//! Level 2 (docs/ARCHITECTURE.md). Knows nothing of what a page means: the caller verifies a page
-//! before it inserts it (I8), and must expect any page to be gone (I6).
+//! Level 2 (docs/ARCHITECTURE.md). The cache does not interpret pages: the caller verifies a page before it
+//! inserts it (I8), and any page or row may be evicted at any time (I6).
 
 mod attached_blocks;
 mod balance;

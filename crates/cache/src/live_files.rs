@@ -1,7 +1,8 @@
-//! The files that somebody may read: a page that outlived its file in DRAM, or on its way out of it, is not
-//! written below ([`crate::scm`]).
+//! Live files: files that may still be read. Pages of other files are not demoted to the lower tier, even if
+//! they outlived their file in DRAM, or in the queue to be written.
 //!
-//! A file may be kept by more than one: copies of a store have files of one content.
+//! Copies of a store have files with the same content, so a file may be marked live several times. Any thread
+//! may call; one mutex, a leaf in the lock order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,8 +11,8 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// By digest, how many keep the file. Nothing until the first is kept: who tells of no file has all of
-/// them count as there.
+/// How often each file, named by its digest, is marked live. Uninitialized until the first mark: a caller
+/// that marks no files has all of them count as live.
 #[derive(Default)]
 pub(crate) struct LiveFiles(OnceLock<Mutex<HashMap<u64, u32>>>);
 
@@ -21,7 +22,7 @@ impl LiveFiles {
         LiveFile { files: Arc::clone(self), file }
     }
 
-    /// Whether somebody may read `file`.
+    /// Whether `file` is live.
     pub(crate) fn contains(&self, file: u64) -> bool {
         self.0.get().is_none_or(|files| files.lock().contains_key(&file))
     }
@@ -33,7 +34,7 @@ impl fmt::Debug for LiveFiles {
     }
 }
 
-/// A file that somebody may read for as long as this is held ([`crate::PageCache::keep_file`]).
+/// Marks a file live while it exists ([`crate::PageCache::keep_file`]).
 #[derive(Debug)]
 pub struct LiveFile {
     files: Arc<LiveFiles>,

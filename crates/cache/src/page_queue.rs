@@ -1,11 +1,11 @@
-//! One queue of a shard's pages: a list through its slots, oldest first.
+//! A queue of cached pages: a doubly linked list through the slots of a shard, oldest first.
 //!
-//! A slot is in one queue at most. Cost: two places a slot.
+//! A slot is in one queue at most. Cost: two slot numbers per slot. Owned by a shard.
 
-/// No slot.
+/// Stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// A slot's neighbours in its queue.
+/// The neighbours of a slot in its queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     older: u32,
@@ -16,7 +16,7 @@ impl Links {
     pub(crate) const NONE: Self = Self { older: NONE, newer: NONE };
 }
 
-/// A queue of slots by number.
+/// A queue of slot numbers.
 #[derive(Debug)]
 pub(crate) struct PageQueue {
     oldest: u32,
@@ -39,7 +39,7 @@ impl PageQueue {
         if self.oldest == NONE { None } else { Some(self.oldest) }
     }
 
-    /// Puts slot `number` at the end; `links` gives the links of a slot.
+    /// Appends slot `number`; `links` returns the links of a used slot.
     pub(crate) fn push<'a, T: 'a>(
         &mut self,
         number: u32,
@@ -57,7 +57,7 @@ impl PageQueue {
         self.len += 1;
     }
 
-    /// Takes slot `number`, which is in it, out.
+    /// Removes slot `number`, which is in this queue.
     pub(crate) fn remove<'a, T: 'a>(
         &mut self,
         number: u32,

@@ -1,76 +1,79 @@
-//! Which pages are written below: a pure function of what is known when one is offered.
+//! Admission: which pages are written to the tier. A pure function of the candidate page and the tier's
+//! state.
 //!
-//! While the tier has empty slots, all are. Then a page must come back: it left DRAM before, was not let in,
-//! and is remembered by a ghost twice as large as the tier (Eisenman et al., "Reducing DRAM footprint with
-//! NVM in Facebook", EuroSys 2018). What it was asked for in DRAM does not count: those were hits without the
-//! tier, and say little of whether it will be asked for once it is gone. That the ghost is twice as large is
-//! because the tier gives up its pages more slowly than the ghost, which takes in all that are refused: what
-//! comes back within the time that a page stays below should be known. (MeasuredCosts: docs/reproduction.md.)
-//! Of a tier that holds rows, too, it is twice as large as what they leave to pages.
+//! While the tier has empty slots, every page is admitted. After that a page must have come back: DRAM
+//! evicted it before, it was refused, and the ghost list, twice as large as the tier, still has it (Eisenman
+//! et al., "Reducing DRAM footprint with NVM in Facebook", EuroSys 2018). Hits in DRAM do not count: they
+//! happened without the tier, and say little about accesses after the eviction. The ghost list is twice as
+//! large because its entries are replaced faster than the tier's pages (it takes every refused page), and
+//! pages that come back within the time that the tier keeps a page should be in it. (Measured:
+//! docs/reproduction.md.) If the tier also holds rows, the list is twice as large as the slots that are left
+//! for pages.
 //!
-//! The nearer the last minute's writes are to their budget, the fewer of those (as CacheLib does it).
+//! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
+//! CacheLib).
 
-/// What is known of a page that is offered, and of the tier.
+/// A page that is offered to the tier, and the state of the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// It would push out no other.
+    /// The page's set has an empty slot: it would evict no other page.
     pub has_room: bool,
-    /// The page left DRAM before, as far as anyone remembers.
+    /// The ghost list has the page.
     pub came_back: bool,
-    /// A number from the page's hash, evenly spread.
+    /// Evenly distributed number from the page's hash.
     pub chance: u8,
-    /// Of the last minute's budget so much is written, in 256ths.
+    /// Share of the write budget used in the last minute, in 1/256.
     pub fullness: u32,
-    /// The tier is slower than flash, and hardly anything is read from it.
+    /// The tier is slower than flash, so that readers bypass it.
     pub is_slow: bool,
 }
 
-/// Why a page is not written below.
+/// Why a page is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not remembered.
+    /// The ghost list does not have it.
     Cold,
-    /// The budget of writes.
+    /// The write budget is used up, or nearly so.
     Budget,
-    /// Merges wrote enough of late, beside what is asked for.
+    /// Warm outputs cost enough writes lately, for the lookups there were.
     Churn,
-    /// Too many wait to be written.
+    /// Too many pages wait to be written, or the slot is in use.
     Busy,
-    /// Its file is gone.
+    /// Its file is obsolete.
     Dead,
-    /// The policy keeps its kind above.
+    /// The placement policy keeps its kind in DRAM.
     Kind,
-    /// A merge wrote it, and the pages it takes over from left no slot.
+    /// The page is a warm output, and the merge's input pages free no slot for it.
     NoSlot,
     /// The tier is slower than flash.
     Slow,
 }
 
-/// Pages that merges write and that are let in, for a hundred lookups, at most.
+/// Most admitted warm outputs per hundred lookups.
 const WARM_OUTPUT_PERCENT: u64 = 25;
 
-/// While the tier is slower than flash so many of 256 pages are still looked at: what is read of them tells
-/// when it is no longer.
+/// While the tier is slower than flash, this many of 256 pages are still candidates: reads of them show when
+/// the tier is fast again.
 const WHILE_SLOW: u8 = 4;
 
-/// The part of a minute's budget from which on fewer are admitted, in 256ths.
+/// Used share of the write budget from which on fewer pages are admitted, in 1/256.
 const EASING: u32 = 128;
 
-/// Which of the pages that are offered are let in.
+/// Admission policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// As [`decide`] says.
+    /// The policy of [`decide`].
     #[default]
     Chosen,
-    /// All, as far as the budget goes: what the choice is measured against.
+    /// All pages, as far as the write budget allows: the baseline for measurements of the policy.
     All,
 }
 
 impl Admission {
-    /// Whether a page is to be written below.
+    /// Admits or refuses a page.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the page is refused.
     pub const fn decide(self, candidate: Candidate) -> Result<(), Refusal> {
         match self {
             Self::Chosen => decide(candidate),
@@ -80,10 +83,10 @@ impl Admission {
     }
 }
 
-/// Whether a page is to be written below.
+/// Admits or refuses a page.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the page is refused.
 pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
     if candidate.fullness >= 256 {
         return Err(Refusal::Budget);
@@ -104,21 +107,21 @@ pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What merges put below of late.
+/// Lookups and admitted warm outputs of late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecentWarmOutputs {
-    /// Lookups meanwhile.
+    /// Lookups.
     pub lookups: u32,
-    /// Pages that were let in.
+    /// Warm outputs that were admitted.
     pub admitted: u32,
 }
 
-/// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
-/// where the inputs' pages leave so many slots. Where pages are merged again before they were asked for four
-/// times each, it is left to what is asked for.
+/// Admits or refuses a warm output of a merge whose input pages free `freed_slots` slots that no other warm
+/// output was given. If pages are merged again before they were used four times each, warm outputs are
+/// refused, and only pages that readers ask for are admitted.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the page is refused.
 pub const fn decide_warm_output(
     candidate: Candidate,
     recent: RecentWarmOutputs,
@@ -177,7 +180,7 @@ mod tests {
         let recent = RecentWarmOutputs { lookups: 1000, admitted: 249 };
         assert_eq!(decide_warm_output(BACK, recent, 1), Ok(()));
         assert_eq!(decide_warm_output(BACK, recent, 0), Err(Refusal::NoSlot));
-        // Room or not, where it is merged again and again.
+        // Refused with or without room, if the same pages are merged again and again.
         let churned = RecentWarmOutputs { admitted: 250, ..recent };
         for has_room in [true, false] {
             let candidate = Candidate { has_room, ..BACK };

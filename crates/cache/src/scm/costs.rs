@@ -1,4 +1,7 @@
-//! What things cost lately: averages that follow.
+//! Measured costs of the tier, as moving averages, and what follows from them: the promotion heat and the
+//! promoted share.
+//!
+//! Any thread records measurements; the background task updates what follows.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
@@ -10,39 +13,39 @@ use super::statistics::Counters;
 use crate::PageKind;
 use crate::reuse::{KindReuse, Reuse};
 
-/// Putting a page into DRAM, until it is measured.
+/// Assumed cost of an insertion into DRAM, nanoseconds, until it is measured.
 const DRAM_PUT_NANOS: u32 = 2000;
 
-/// A page from flash, until it is measured.
+/// Assumed cost of a page from flash, nanoseconds, until it is measured.
 const FLASH_NANOS: u32 = 80_000;
 
-/// Each measurement moves an average by a part of this.
+/// A measurement moves its average by 1/16 of the difference.
 const WEIGHT: u32 = 16;
 
-/// An average can grow from nothing by measurements of so much.
+/// Least bound on one measurement, nanoseconds, so that an average can grow from 0.
 const LEAST_STEP: u32 = 256;
 
-/// Pages that must have left DRAM until their turns say something.
+/// Evicted pages from which on their reuse is significant.
 const LEFT_LEAST: u64 = 256;
 
-/// Averages, nanoseconds. Only numbers: `Relaxed`; of two that are measured at once, one may be lost.
+/// Moving averages, nanoseconds. Plain numbers, `Relaxed`: of two concurrent measurements one may be lost.
 #[derive(Debug)]
 pub(crate) struct MeasuredCosts {
     put: AtomicU32,
     hit: AtomicU32,
     write: AtomicU32,
     flash: AtomicU32,
-    /// [`Costs::promotion_heat`] of these, or 0 for none: what readers ask for all the time.
+    /// [`Costs::promotion_heat`] of these averages, 0 for none: cached, because every reader asks for it.
     promotion_heat: AtomicU8,
-    /// The part of all pages of data, and of metadata, that may be copied up, in 256ths.
+    /// Share of hot data pages, and of hot metadata pages, that may be promoted, in 1/256.
     share: [AtomicU32; 2],
-    /// In tests that say what things cost.
+    /// Fixed costs, set by tests.
     #[cfg(test)]
     fixed: std::sync::OnceLock<Costs>,
 }
 
 impl MeasuredCosts {
-    /// Before anything is measured: a use takes what a read of the medium does beside what one takes anyway.
+    /// The averages before anything is measured. A use costs a read of the medium beside the cost of any use.
     pub(crate) fn new(prior: Prior) -> Self {
         let hit = prior.read_nanos.saturating_add(DRAM_HIT_NANOS);
         Self {
@@ -63,22 +66,22 @@ impl MeasuredCosts {
         self.update_promotion_heat(&Counters::default());
     }
 
-    /// A page was got from below in so long.
+    /// Records the time of a read of a page from the tier.
     pub(crate) fn hit(&self, took: Duration) {
         follow(&self.hit, took, DRAM_HIT_NANOS);
     }
 
-    /// A page was put into DRAM in so long.
+    /// Records the time of an insertion into DRAM.
     pub(crate) fn put(&self, took: Duration) {
         follow(&self.put, took, 0);
     }
 
-    /// A page was written in so long.
+    /// Records the time of a write of a page.
     pub(crate) fn write(&self, took: Duration) {
         follow(&self.write, took, 0);
     }
 
-    /// A page was read from flash in so long.
+    /// Records the time of a read of a page from flash.
     pub(crate) fn flash(&self, took: Duration) {
         follow(&self.flash, took, DRAM_HIT_NANOS);
     }
@@ -95,9 +98,9 @@ impl MeasuredCosts {
         self.write.load(Relaxed)
     }
 
-    /// As [`Costs::promotion_heat`], as it was reckoned last, of a page with this hash. Metadata, which
-    /// serves a hundred data pages, is always worth it, but where not even the hottest data is: there it is
-    /// as far as it is used.
+    /// [`Costs::promotion_heat`] as of the last update, for a page with this hash; `None` if the page is not
+    /// in the promoted share. A metadata page serves a hundred data pages: it is promoted at its first use if
+    /// any data page is worth promoting, and otherwise if it is in the promoted share of metadata.
     pub(crate) fn promotion_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
         let promotion_heat = Some(self.promotion_heat.load(Relaxed)).filter(|heat| *heat > 0);
         let [data, meta] = &self.share;
@@ -108,8 +111,8 @@ impl MeasuredCosts {
         }
     }
 
-    /// Reckons anew which pages may be copied up, by what became of them in DRAM after `before`; from when on
-    /// it counts the next time.
+    /// Updates the promoted shares by the reuse of pages in DRAM since `before`. Returns the counts to pass
+    /// as `before` next time: `now` for the kinds that had enough evictions, else `before`.
     pub(crate) fn update_promoted_share(
         &self,
         counters: &Counters,
@@ -129,12 +132,12 @@ impl MeasuredCosts {
         }
     }
 
-    /// Reckons anew what pays.
+    /// Updates the promotion heat.
     pub(crate) fn update_promotion_heat(&self, counters: &Counters) {
         self.promotion_heat.store(self.costs(counters).promotion_heat().unwrap_or(0), Relaxed);
     }
 
-    /// Of the pages that left DRAM, as many of 256 had to be written below.
+    /// The costs as measured; `rewritten` from the counters of demotions.
     fn costs(&self, counters: &Counters) -> Costs {
         #[cfg(test)]
         if let Some(costs) = self.fixed.get() {
@@ -154,7 +157,7 @@ impl MeasuredCosts {
 }
 
 fn follow(average: &AtomicU32, took: Duration, beside: u32) {
-    // One that was kept from running for a while says nothing of the medium.
+    // Bounded: a thread that was descheduled while it measured says nothing about the medium.
     let now = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX).saturating_add(beside);
     let before = average.load(Relaxed);
     let now = now.min(before.saturating_mul(8).max(LEAST_STEP));
@@ -202,7 +205,7 @@ mod tests {
             before = measured_of(kind).update_promoted_share(&counters, before, now);
             before == now
         };
-        // Metadata stays for one turn without being asked for.
+        // A metadata page is kept for its first turn without a use.
         for (kind, first) in [(Data, 0), (Meta, 1000)] {
             assert_eq!(go_up(kind), 1000);
             assert!(!after(kind, 0, LEFT_LEAST - 1), "too few to say anything");

@@ -1,5 +1,8 @@
-//! What waits for the tier's background work: pages to be written below, pages to be copied up, files
-//! whose pages are to go. Bounded: what finds no room is not waited for.
+//! Work that waits for the tier's background writer: pages to write, pages to promote, files to purge.
+//!
+//! Three bounded queues, each with its own mutex, which is a leaf in the lock order. Work that finds its
+//! queue full is refused: a page is not written or promoted, a file's pages stay until they are evicted. Any
+//! thread may add.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,19 +16,19 @@ use parking_lot::Mutex;
 
 use crate::{PageKey, PageKind};
 
-/// Pages that wait to be written below, at most: a mebibyte of frames.
+/// Most pages that wait to be written: 1 MiB of frames.
 pub(crate) const STAGED_MAX: usize = 256;
 
-/// Pages that wait to be copied up, at most.
+/// Most pages that wait to be promoted.
 const PROMOTIONS_MAX: usize = 64;
 
-/// Files whose pages are to go, at most; of more, pages go as others push them out.
+/// Most files that wait to be purged.
 const PURGES_MAX: usize = 1024;
 
-/// From so many waiting pages on, the background work is woken; fewer wait until it looks by itself.
+/// The background task is woken when this many pages wait; fewer wait until its next regular step.
 const WAKE_AT: usize = 16;
 
-/// A page that is to be written below, in the frame that it had above.
+/// A page to write, in the DRAM frame that held it.
 pub(crate) struct StagedPage {
     pub(crate) key: PageKey,
     pub(crate) hash: u64,
@@ -34,31 +37,31 @@ pub(crate) struct StagedPage {
     pub(crate) origin: Origin,
 }
 
-/// Where a page comes from that is to be written below.
+/// Origin of a staged page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It left DRAM.
+    /// DRAM evicted it.
     Demoted,
-    /// It was read.
+    /// A reader read it from flash, past DRAM.
     Read,
-    /// A merge wrote it.
+    /// A merge wrote it, and it covers a hot range.
     WarmOutput,
 }
 
-/// Pages of a file that are gone.
+/// Pages to purge: a range of an obsolete file.
 #[derive(Clone)]
 pub(crate) struct PurgeRange {
     pub(crate) file: u64,
-    /// Which.
+    /// The range.
     pub(crate) pages: Range<u32>,
-    /// Those from this one on may still lie below.
+    /// First page of the range that was not purged yet.
     pub(crate) next: u32,
 }
 
 #[derive(Default)]
 pub(crate) struct PendingWork {
     staged: Mutex<VecDeque<StagedPage>>,
-    /// Only a number.
+    /// Length of `staged`. A plain number: `Relaxed`.
     staged_len: AtomicUsize,
     promotions: Mutex<VecDeque<(PageKey, PageKind)>>,
     purges: Mutex<VecDeque<PurgeRange>>,
@@ -66,9 +69,9 @@ pub(crate) struct PendingWork {
 }
 
 impl PendingWork {
-    /// Has `wake` called when there is work that should not wait.
+    /// Sets the function that wakes the background task. The first caller's function stays.
     pub(crate) fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        // Set once, when the task is spawned.
+        // Called once, when the task is spawned.
         let _ = self.wake.set(wake);
     }
 
@@ -93,7 +96,7 @@ impl PendingWork {
         }
     }
 
-    /// The pages that waited longest.
+    /// Takes up to `most` staged pages, oldest first.
     pub(crate) fn take_staged(&self, most: usize) -> Vec<StagedPage> {
         let mut staged = self.staged.lock();
         let most = most.min(staged.len());
@@ -106,7 +109,7 @@ impl PendingWork {
         self.staged_len.load(Relaxed)
     }
 
-    /// Whether there was room.
+    /// Queues a promotion; false if the queue is full.
     pub(crate) fn promote(&self, key: PageKey, kind: PageKind) -> bool {
         let mut promotions = self.promotions.lock();
         if promotions.len() >= PROMOTIONS_MAX {
@@ -125,8 +128,9 @@ impl PendingWork {
         std::mem::take(&mut *self.promotions.lock())
     }
 
-    /// Has the pages go; false where there is no room, unless they are the next ones of the file that
-    /// came last: those of it that lie below, or come late, are left to be pushed out.
+    /// Queues pages of an obsolete file to be purged. A range that continues the range queued last is joined
+    /// to it. False if the queue is full: those of the pages that are in the tier, or are written later, then
+    /// stay until they are evicted.
     pub(crate) fn purge(&self, file: u64, pages: Range<u32>) -> bool {
         let mut purges = self.purges.lock();
         if pages.is_empty() {
@@ -145,19 +149,19 @@ impl PendingWork {
         true
     }
 
-    /// Whether the page is to go.
+    /// Whether the page is queued to be purged.
     pub(crate) fn is_purged(&self, key: PageKey) -> bool {
         let is_it =
             |purges: &PurgeRange| purges.file == key.file && purges.pages.contains(&key.page);
         self.purges.lock().iter().any(is_it)
     }
 
-    /// Whether files wait whose pages are to go.
+    /// Whether any file is queued to be purged.
     pub(crate) fn has_purges(&self) -> bool {
         !self.purges.lock().is_empty()
     }
 
-    /// The file whose turn it is, and its next pages, at most as many; they count as gone from now on.
+    /// Takes up to `most` pages of the range that waited longest; they count as purged from now on.
     pub(crate) fn next_purge(&self, most: u32) -> Option<(u64, Range<u32>)> {
         let mut purges = self.purges.lock();
         let first = purges.front_mut()?;

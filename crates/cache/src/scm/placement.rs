@@ -1,29 +1,32 @@
-//! Where pages go: the four policies between DRAM and the tier below, as pure functions.
+//! Placement: which tier a page belongs to. Four policies, as pure functions.
 //!
-//! DRAM first: what is read enters DRAM; what leaves it may go down; what is asked for again below is
-//! copied up. SCM first: what is read goes down, and is copied up when it is hit there. By kind:
-//! metadata in DRAM, data below, and nothing moves. (The three of Kassa et al., "Improving performance
-//! of flash based key-value stores using storage class memory as a volatile memory extension", USENIX
-//! ATC 2021.) Adaptive: what costs least by what hits and writes were measured to cost.
+//! - DRAM first: pages that are read enter DRAM. Evicted pages may be demoted; demoted pages that are used
+//!   again are promoted.
+//! - SCM first: pages that are read enter SCM, and are promoted when they are used there.
+//! - By kind: metadata pages in DRAM, data pages in SCM; none moves.
+//! - Adaptive: whatever costs least, by the measured costs of uses and writes.
+//!
+//! The first three are those of Kassa et al., "Improving performance of flash based key-value stores using
+//! storage class memory as a volatile memory extension", USENIX ATC 2021.
 
 use crate::PageKind;
 
-/// Where pages go.
+/// A placement policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// By the measured costs of both tiers.
     #[default]
     Adaptive,
-    /// Into DRAM; down when they leave it, up when they are asked for again.
+    /// Into DRAM first; demoted when evicted, promoted when used again.
     DramFirst,
-    /// Below; up when they are hit.
+    /// Into SCM first; promoted when used.
     ScmFirst,
-    /// Metadata into DRAM, data below.
+    /// Metadata pages in DRAM, data pages in SCM.
     ByKind,
 }
 
 impl Placement {
-    /// Every policy, by its name in settings.
+    /// All policies, with their names in settings.
     pub const NAMES: [(&'static str, Self); 4] = [
         ("adaptive", Self::Adaptive),
         ("dram-first", Self::DramFirst),
@@ -38,30 +41,31 @@ impl Placement {
     }
 }
 
-/// A use of a page in DRAM beside the same page below: both decompress or search it.
+/// Assumed cost of the use of a page in DRAM, nanoseconds; a use in SCM costs this beside the access of the
+/// medium, because either decompresses or searches the page.
 pub(crate) const DRAM_HIT_NANOS: u32 = 400;
 
-/// What things cost, nanoseconds, as measured lately.
+/// Measured costs, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// The use of a page in DRAM.
+    /// Use of a page in DRAM.
     pub dram_hit: u32,
-    /// The putting of a page into DRAM, where another leaves for it.
+    /// Insertion of a page into DRAM, with the eviction of another.
     pub dram_put: u32,
-    /// The use of a page below.
+    /// Use of a page in SCM.
     pub scm_hit: u32,
-    /// The writing of a page below.
+    /// Write of a page to SCM.
     pub scm_write: u32,
-    /// Of 256 pages that leave DRAM, as many must be written below again: the rest lie there still.
+    /// How many of 256 pages that DRAM evicts must be written to SCM again; the others are still there.
     pub rewritten: u32,
 }
 
 impl Costs {
-    /// How often a page below must be asked for until copying it up pays, where what it was asked for
-    /// lately says how often it will be; none: never.
+    /// The heat from which on the promotion of a page pays off; `None`: never. Assumes that a page will be
+    /// used as often as its heat counts.
     ///
-    /// A copy costs one use below, its putting into DRAM and, now and then, the writing of the page that
-    /// leaves for it. It is to pay within as many hits as were counted.
+    /// A promotion costs one use in SCM, an insertion into DRAM and, for some pages, the write of the evicted
+    /// page. The hits that it saves must cover that.
     #[must_use]
     pub const fn promotion_heat(self) -> Option<u8> {
         let gain = self.scm_hit.saturating_sub(self.dram_hit);
@@ -74,30 +78,31 @@ impl Costs {
         }
     }
 
-    /// Of copying a page up.
+    /// Cost of a promotion, nanoseconds.
     const fn cost(self) -> u64 {
         let written = self.scm_write as u64 * self.rewritten as u64 / 256;
         self.scm_hit as u64 + self.dram_put as u64 + written
     }
 }
 
-/// All pages, as a part of them.
+/// All pages, where shares of pages are in 1/256.
 pub(crate) const ALL: u32 = 256;
 
-/// At least so many of 256 pages are copied up where they are hot enough: they tell what it is worth.
+/// Least promoted share of hot pages, in 1/256: some are promoted always, to measure whether it pays off.
 const SHARE_MIN: u32 = ALL / 16;
 
 impl Costs {
-    /// Whether copies up paid, where of 256 pages that were, `uses` uses were seen in DRAM until they went.
+    /// Whether promotions pay off if promoted pages had `uses` uses per 256 evictions while they were in
+    /// DRAM.
     #[must_use]
     pub const fn pays_off(self, uses: u32) -> bool {
         let gain = self.scm_hit.saturating_sub(self.dram_hit) as u64;
         gain * uses as u64 >= self.cost() * ALL as u64
     }
 
-    /// The part of all pages that may be copied up, in 256ths, where it was `share` and that paid or did not.
-    /// DRAM that other things take, such as single rows, has room for few pages: the fewer are copied, the
-    /// longer each stays, until it pays.
+    /// The next promoted share of hot pages, in 1/256, given the last one and whether promotions paid off. If
+    /// other users of DRAM, such as single rows, leave little room for pages, fewer promotions let each
+    /// promoted page stay longer, until they pay off.
     #[must_use]
     pub(crate) const fn next_share(share: u32, paid: bool) -> u32 {
         match paid {
@@ -109,23 +114,23 @@ impl Costs {
     }
 }
 
-/// A tier.
+/// A cache tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Of frames in DRAM.
+    /// DRAM, the upper tier.
     Dram,
-    /// Of slots below it.
+    /// SCM, the lower tier.
     Scm,
 }
 
 impl Placement {
-    /// Where a page goes that was read from neither; `worthy` is [`Costs::promotion_heat`].
+    /// The tier that a page read from flash enters, given [`Costs::promotion_heat`].
     #[must_use]
     pub const fn tier_on_miss(self, kind: PageKind, promotion_heat: Option<u8>) -> Tier {
         match (self, kind) {
             (Self::DramFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => Tier::Dram,
             (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
-            // Where being below costs next to nothing, DRAM is left to what is asked for most.
+            // If uses in SCM cost next to nothing more, DRAM is left to the hottest pages.
             (Self::Adaptive, _) => match promotion_heat {
                 Some(_) => Tier::Dram,
                 None => Tier::Scm,
@@ -133,13 +138,13 @@ impl Placement {
         }
     }
 
-    /// Whether a page that leaves DRAM may go down.
+    /// Whether a page that DRAM evicts may be demoted.
     #[must_use]
     pub const fn may_demote(self, kind: PageKind) -> bool {
         !matches!((self, kind), (Self::ByKind, PageKind::Meta))
     }
 
-    /// Whether a page below that was asked for as often as `heat` says is to be copied up.
+    /// Whether a page in SCM with this heat is promoted, given [`Costs::promotion_heat`].
     #[must_use]
     pub const fn promotes(self, kind: PageKind, heat: u8, promotion_heat: Option<u8>) -> bool {
         match (self, kind) {

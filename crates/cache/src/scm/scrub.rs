@@ -1,6 +1,7 @@
-//! Verifying pages that lie below, for who reads all of a store in the background anyway.
+//! Scrubbing the tier: the scrubber, which reads all of a store in the background, verifies the copies of its
+//! pages here too.
 //!
-//! Memory is otherwise verified once since a page was written or found, and can change after that (I8).
+//! Otherwise a page in memory is verified once after it was written or restored, and could change later (I8).
 
 use media::{Buf, Purpose};
 
@@ -12,9 +13,9 @@ use super::tier::ScmTier;
 use crate::PageKey;
 
 impl ScmTier {
-    /// Verifies the page, if it lies here and nobody is just writing there: `is_right` says whether bytes are
-    /// its own. Where they are not it is dropped. Whether they were; none where nothing was looked at. A tier
-    /// that cannot be read is off.
+    /// Verifies the page if the tier holds it and is not writing it. `is_right` checks its content; a page
+    /// that fails is dropped. Returns whether the page was right, `None` if it was not checked. A device that
+    /// cannot be read turns the tier off.
     pub fn scrub(&self, key: PageKey, is_right: impl FnOnce(&[u8]) -> bool) -> Option<bool> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;

@@ -1,16 +1,16 @@
-//! Whether reads go past the tier: where flash answers sooner than it does.
+//! Tier bypass: readers skip the tier while flash answers sooner than it does.
 //!
-//! A device that wears out, is throttled or shared may answer later than the flash below it, and a page
-//! that lies there is better read from flash then. What uses of the tier and reads of flash take is
-//! followed over some hundred of each: what the fastest eighth of them takes at most, since the others
-//! may have waited for a processor, most of all those that are waited for by looking, and that says
-//! nothing of the device. Where the tier takes twice as long, flash is measured anew first, by a few
-//! reads: what it took when it was read last may be long ago, and both may lie on one device. If that
-//! bears it out, reads go past the tier, but for a few that go on measuring it: once it is no slower than
-//! flash, it serves again.
+//! A device that wears out, is throttled or is shared may become slower than the flash below it. So the
+//! latencies of the tier and of flash are estimated from some hundred reads of each. The estimate is the 1/8
+//! quantile: slower reads may have waited for a processor, above all reads that are waited for by polling,
+//! which says nothing about the device.
 //!
-//! Which way is taken is a pure function ([`RouteDecision::next`]). Only numbers: `Relaxed`; of two that are
-//! measured at once, one may be lost.
+//! If the tier takes twice as long as flash, flash is first measured anew by a few reads, because its
+//! estimate may be old and both may be on one device. If that confirms it, readers skip the tier, except for
+//! a few reads that keep measuring it. Once the tier is no slower than flash, readers use it again.
+//!
+//! The decision is a pure function ([`RouteDecision::next`]). Estimates are plain numbers, `Relaxed`: of two
+//! concurrent measurements one may be lost.
 
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,43 +20,43 @@ use std::time::Duration;
 use super::latency_sampler::LatencySampler;
 use super::prior::Prior;
 
-/// Measurements until an estimate says something.
+/// Measurements from which on an estimate is significant.
 const ENOUGH: u32 = 128;
 
-/// A longer measurement moves an estimate up by a part of this, a shorter one down by [`DOWN`] times that;
-/// the first ones, and those of the tier while reads go past it, which are few, by more.
+/// A measurement above an estimate moves it up by 1/[`PART`] of it, one below moves it down by [`DOWN`] times
+/// that. The first measurements of an estimate, and the few of a tier that readers skip, use [`PART_FEW`].
 const PART: u32 = 128;
 const PART_FEW: u32 = 32;
 
-/// So an eighth of all measurements are shorter than the estimate.
+/// With 7 steps down for one step up, 1/8 of all measurements are below the estimate.
 const DOWN: u32 = 7;
 
-/// A page from flash, until it is measured, nanoseconds.
+/// Assumed latency of flash, nanoseconds, until it is measured.
 const FLASH_NANOS: u32 = 80_000;
 
-/// Reads of flash that are measured anew before it is preferred.
+/// Reads of flash that are measured anew before readers skip the tier.
 const ANEW: u32 = 2 * ENOUGH;
 
-/// Where reads of pages go that lie in the tier.
+/// Where readers read pages that the tier holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To the tier.
+    /// From the tier.
     #[default]
     Tier,
-    /// To the tier, but for a few: it seems slow, and flash is measured anew.
+    /// From the tier, except for a few reads: the tier seems slow, and flash is being measured anew.
     Probing,
-    /// To flash, but for a few.
+    /// From flash, except for a few reads.
     Flash,
 }
 
-/// The way, and how many reads of flash had been measured when it was taken.
+/// The route, and the number of flash measurements when it was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RouteDecision {
     pub(crate) route: Route,
     pub(crate) since: u32,
 }
 
-/// An estimate, nanoseconds, and how many measurements it is of.
+/// An estimated latency, nanoseconds, and the number of its measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     pub(crate) nanos: u32,
@@ -64,8 +64,8 @@ pub(crate) struct Estimate {
 }
 
 impl RouteDecision {
-    /// The next one, of what a use of the tier and a read of flash take. The tier is the slower one where it
-    /// takes twice as long as flash, until it takes no longer.
+    /// The next decision, from the latencies of the tier and of flash. A tier becomes slow when it takes more
+    /// than twice as long as flash, and stops being slow when it takes no longer than flash.
     #[must_use]
     pub(crate) const fn next(self, tier: Estimate, flash: Estimate) -> Self {
         let is_slow = tier.seen >= ENOUGH && tier.nanos as u64 > flash.nanos as u64 * 2;
@@ -85,7 +85,7 @@ impl RouteDecision {
     }
 }
 
-/// What an eighth of the measurements of late are below, about.
+/// An estimate of the 1/8 quantile of recent latencies.
 #[derive(Debug)]
 struct FastestEighth {
     nanos: AtomicU32,
@@ -114,18 +114,18 @@ impl FastestEighth {
     }
 }
 
-/// The way that is taken, and what it follows from.
+/// The current route, and the estimates that it follows from.
 #[derive(Debug)]
 pub(crate) struct TierBypass {
     tier: FastestEighth,
     flash: FastestEighth,
     route: AtomicU8,
-    /// When the next read goes the other way.
+    /// Picks the reads that go the other way, to measure it.
     sampler: LatencySampler,
 }
 
 impl TierBypass {
-    /// Before anything is measured.
+    /// The bypass before anything is measured.
     pub(crate) fn new(prior: Prior) -> Self {
         let (tier, flash) = (FastestEighth::new(prior.read_nanos), FastestEighth::new(FLASH_NANOS));
         Self {
@@ -144,18 +144,18 @@ impl TierBypass {
         }
     }
 
-    /// A page was got from the tier in so long.
+    /// Records the time of a read of a page from the tier.
     pub(crate) fn hit(&self, took: Duration) {
         let part = if self.route() == Route::Flash { PART_FEW } else { PART };
         self.tier.follow(took, part);
     }
 
-    /// A page was read from flash in so long.
+    /// Records the time of a read of a page from flash.
     pub(crate) fn flash(&self, took: Duration) {
         self.flash.follow(took, PART);
     }
 
-    /// Whether this read of a page that lies in the tier goes past it.
+    /// Whether this read of a page that the tier holds goes to flash.
     pub(crate) fn skips_tier(&self, now: impl FnOnce() -> Duration) -> bool {
         match self.route() {
             Route::Tier => false,
@@ -164,7 +164,7 @@ impl TierBypass {
         }
     }
 
-    /// Looks again which way to take, as decision `before`.
+    /// Decides the route again, given the last decision.
     pub(crate) fn update_route(&self, before: RouteDecision) -> RouteDecision {
         let next = before.next(self.tier.estimate(), self.flash.estimate());
         self.route.store(next.route as u8, Relaxed);
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!([5, 500, 5000].map(|seen| after(160_000, 80_000, seen)), [Route::Tier; 3]);
         assert_eq!(after(161_000, 80_000, 5000), Route::Probing);
         assert_eq!(after(900_000, 80_000, 5000 + ANEW - 1), Route::Probing);
-        // Flash takes as long by now: it was read long ago.
+        // The new measurements of flash show that it is as slow: the old estimate was outdated.
         assert_eq!(after(900_000, 800_000, 5000 + ANEW), Route::Tier);
         assert_eq!(after(900_000, 80_000, 6000), Route::Probing);
         assert_eq!(after(161_000, 80_000, 6000 + ANEW), Route::Flash);
@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(RouteDecision::default().next(slow, known(80_000)).route, Route::Tier);
     }
 
-    /// Readers that outnumber the processors are kept from running in the midst of a read, some for as long
-    /// as hundreds of reads take: where a read is waited for by looking, most of them.
+    /// If readers outnumber the processors, a thread may be descheduled during a read for as long as hundreds
+    /// of reads take; if readers poll for completion, most reads are affected.
     #[test]
     fn what_waits_for_a_processor_says_nothing_of_the_device() {
         let bypass = TierBypass::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });

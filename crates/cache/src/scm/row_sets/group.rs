@@ -1,8 +1,8 @@
-//! A group: as many pages of rows as it has now of the slots of one set, under one lock.
+//! A group: the pages of rows of one set of slots, under one lock.
 //!
-//! Its version is a sequence lock, as that of [`arena::TagBuckets`]: odd while something changes. A row lies
-//! in one page of its group, which its hash and the number of pages tell; where a page is added, only rows
-//! that go there move (consistent hashing by one draw for each page: Lamping and Veach, 2014).
+//! The version is a sequence lock, as that of [`arena::TagBuckets`]: odd while something changes. The row's
+//! hash and the number of pages give the page of a row. When a page is added, only rows that belong on it
+//! move (jump consistent hashing, with one draw per page: Lamping and Veach, 2014).
 
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -14,10 +14,10 @@ use crate::scm::slot_map::WAYS;
 /// Most pages of rows in a group: two slots of each set stay for pages, so that metadata finds room.
 pub(super) const WIDTH_MAX: usize = WAYS - 2;
 
-/// Looks at a locked group before the core is given away.
+/// Spins on a locked group before the thread yields.
 const SPINS: u32 = 64;
 
-/// See the module.
+/// The version and the number of pages of a group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     version: AtomicU32,
@@ -25,34 +25,35 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Its version, and its pages; none while it is changed.
+    /// Begins a read: the version and the number of pages; `None` while the group is being changed.
     #[inline]
     pub(super) fn begin_read(&self) -> Option<(u32, usize)> {
         let version = self.version.load(Acquire);
         version.is_multiple_of(2).then(|| (version, self.width()))
     }
 
-    /// Whether nothing changed since [`Group::look`] told `version`.
+    /// Whether nothing changed since [`Group::begin_read`] returned `version`.
     #[inline]
     pub(super) fn is_unchanged(&self, version: u32) -> bool {
-        // Pairs with the fence of `lock`: who saw a word that was written after a change also sees the
+        // Pairs with the fence of `lock`: a thread that saw a word written after a change also sees the
         // version of that change.
         fence(Acquire);
         self.version.load(Relaxed) == version
     }
 
-    /// How many pages it has.
+    /// Number of pages.
     pub(super) fn width(&self) -> usize {
         self.width.load(Acquire) as usize
     }
 
-    /// ShareCounts as a change where nothing changed since [`Group::look`] told `version`; whether it did.
+    /// Counts as a change, if nothing changed since [`Group::begin_read`] returned `version`; returns whether
+    /// it did.
     pub(super) fn bump(&self, version: u32) -> bool {
         let next = version.wrapping_add(2);
         self.version.compare_exchange(version, next, AcqRel, Relaxed).is_ok()
     }
 
-    /// Locks it for changes. Those who hold it do a bounded piece of work in memory.
+    /// Locks the group for changes. Holders do a bounded piece of work in memory.
     pub(super) fn lock(&self) -> LockedGroup<'_> {
         let mut spins = 0u32;
         loop {
@@ -60,7 +61,7 @@ impl Group {
             if seen.is_multiple_of(2)
                 && self.version.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed).is_ok()
             {
-                // The odd version is there before anything that is changed under it.
+                // Readers see the odd version before anything that is changed under it.
                 fence(Release);
                 return LockedGroup { group: self, version: seen };
             }
@@ -70,7 +71,7 @@ impl Group {
     }
 }
 
-/// A group that one changes.
+/// The lock on a group.
 #[derive(Debug)]
 pub(super) struct LockedGroup<'a> {
     group: &'a Group,
@@ -78,7 +79,7 @@ pub(super) struct LockedGroup<'a> {
 }
 
 impl LockedGroup<'_> {
-    /// It has so many pages from now on.
+    /// Sets the number of pages.
     pub(super) fn set_width(&self, width: usize) {
         self.group.width.store(width as u32, Release);
     }
@@ -90,7 +91,7 @@ impl Drop for LockedGroup<'_> {
     }
 }
 
-/// Which of `width` pages a row with this hash lies in.
+/// The page, of `width`, of the row with this hash.
 #[inline]
 pub(super) fn page_of(hash: u64, width: usize) -> usize {
     let (mut draw, mut page) = (hash, 0);

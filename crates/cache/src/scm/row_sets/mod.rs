@@ -1,15 +1,17 @@
-//! Rows in the tier: what left the rows of DRAM and was read from the device lies here by itself, where its
-//! page would take ten or twenty times as much.
+//! Rows in the tier: rows that DRAM evicted, and whose pages were on the device. The page of a row would take
+//! ten or twenty times as much of the tier.
 //!
-//! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
-//! [`RowShare`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so
-//! that rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::Lent`]):
-//! many read it while one changes it, and who read it asks the group's version whether what it saw counts.
+//! Pages and rows share the slots of each set of the slot map: the last slots of a set, as many as the
+//! [`RowShare`] says, hold the rows of one [`group`]. A row's hash gives its group and its page in the group,
+//! so rows take no DRAM but 8 B per group. A page of rows ([`set`]) is memory shared as words
+//! ([`media::scm::Lent`]): many threads read it while one changes it. A reader then checks the group's
+//! version: if it changed, the read does not count.
 //!
-//! Rows here are as coherent as those above ([`crate::RowCache`]), since writers forget a key above first and
-//! then here, and a row is put only where its bucket above did not change since it left ([`RowSets::put`]).
-//! They end with the process: which of them were forgotten is nowhere in the medium. So they lie only on
-//! a medium that ends with it, too, and leave other tiers to pages, which are found again.
+//! Coherence is that of the rows in DRAM ([`crate::RowCache`]): a writer forgets a key in DRAM first and then
+//! here, and a row is put here only if its bucket in DRAM did not change since the row was evicted
+//! ([`RowSets::put`]). Rows end with the process, because no medium records which of them were forgotten. So
+//! only a tier on memory that ends with the process holds rows; other tiers hold only pages, which are found
+//! again.
 //!
 //! I8: a row's check is verified at each use.
 
@@ -42,45 +44,45 @@ use super::slot_map::WAYS;
 use super::statistics::count;
 use crate::rows::{RowHit, RowOwner, RowRef};
 
-/// Looks of a reader at a group that keeps changing before it goes without.
+/// Tries of a reader while a group keeps changing; after that the lookup misses.
 const TRIES: usize = 4;
 
-/// A group gets another page once rows take so much of those it has.
+/// A group gets another page when its rows use this much of the pages it has.
 const FULL_PERCENT: usize = 85;
 
-/// See the module.
+/// The rows of a tier, in groups.
 #[derive(Debug)]
 pub(super) struct RowSets {
     groups: Box<[Group]>,
     pub(super) counters: RowSetCounters,
 }
 
-/// Where the pages of rows are: their words by slot.
+/// Access to the pages of rows, by slot.
 pub(super) trait RowPages {
-    /// None where the slot is not lent.
+    /// The words of a slot; `None` if the slot does not hold rows.
     fn words(&self, slot: usize) -> Option<Lent<'_>>;
 }
 
-/// A row that is to be put here.
+/// A row to put into the tier.
 pub(crate) struct NewRow<'a> {
     pub(crate) hash: u64,
     pub(crate) words: &'a [AtomicU64],
-    /// Whether others may go for it.
+    /// Whether other rows may be evicted for it.
     pub(crate) may_evict: bool,
 }
 
-/// What became of a row that was to be put.
+/// Outcome of [`RowSets::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was there already.
+    /// The tier had the row already.
     Present,
-    /// It is there now, and so many bytes were written.
+    /// The row was written; the number of bytes written.
     Written(usize),
-    /// Its key was written since it left DRAM.
+    /// The key was written since DRAM evicted the row.
     Stale,
-    /// Others would have to go for it.
+    /// Refused: other rows would have to be evicted for it.
     Cold,
-    /// There is no page for it.
+    /// Refused: its group has no page, or no room that can be made.
     NoRoom,
 }
 
@@ -91,13 +93,13 @@ pub(super) const fn holds_rows(facts: &Facts) -> bool {
 }
 
 impl RowSets {
-    /// None yet, of so many groups.
+    /// `groups` groups without rows.
     pub(super) fn new(groups: usize) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
         Self { groups, counters: RowSetCounters::default() }
     }
 
-    /// What it takes, with what changes it, bytes.
+    /// Memory of `groups` groups and of the writer's buffers, bytes.
     pub(super) const fn bytes_of(groups: usize) -> u64 {
         (groups * size_of::<Group>() + SCRATCH_BYTES) as u64
     }
@@ -106,7 +108,7 @@ impl RowSets {
         self.groups.len()
     }
 
-    /// The group of a row with this hash.
+    /// The group of the row with this hash.
     fn number(&self, hash: u64) -> usize {
         let mixed = hash.wrapping_mul(0xa076_1d64_78bd_642f) >> 32;
         ((mixed * self.groups.len() as u64) >> 32) as usize
@@ -116,22 +118,22 @@ impl RowSets {
         self.groups.get(self.number(hash))
     }
 
-    /// The slot of page `page` of a group.
+    /// The slot of page `page` of group `group`.
     const fn slot(group: usize, page: usize) -> usize {
         group * WAYS + WAYS - 1 - page
     }
 
-    /// The slot of the row's page where its group has `width`.
+    /// The slot of the row's page if its group has `width` pages.
     fn slot_of(&self, hash: u64, width: usize) -> usize {
         Self::slot(self.number(hash), page_of(hash, width))
     }
 
-    /// How many pages group `group` has.
+    /// Number of pages of group `group`.
     pub(super) fn width(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, Group::width)
     }
 
-    /// As [`crate::RowCache::get`].
+    /// Looks a row up, as [`crate::RowCache::get`].
     pub(super) fn find(
         &self,
         pages: &impl RowPages,
@@ -182,7 +184,8 @@ impl RowSets {
         None
     }
 
-    /// A key with this hash is written, and was forgotten above: as [`crate::RowCache::forget`].
+    /// Drops the row with this hash, whose key is being written, as [`crate::RowCache::forget`] after it did
+    /// so in DRAM.
     pub(super) fn forget(&self, pages: &impl RowPages, hash: u64) {
         let Some(group) = self.group(hash) else { return };
         if let Some((version, width)) = group.begin_read() {
@@ -193,24 +196,24 @@ impl RowSets {
                     RowSet(&words).may_contain(hash)
                 })
             };
-            // Nothing to forget. Whoever puts a row next sees by the version what was forgotten above.
+            // No row to drop. The bumped version shows whoever puts a row next that DRAM forgot the key.
             if !may_contain && group.bump(version) {
                 return;
             }
         }
         let _locked = group.lock();
         let width = group.width();
-        // Under the lock its page is lent, and used by as many as look at it: one that cannot be used for
-        // them comes free.
-        let mut gone = 0;
+        // Under the lock the page stays shared as words. If too many readers use it to get another handle,
+        // one of them soon drops its handle.
+        let mut removed = 0;
         if width > 0 {
             let words = self.words(pages, self.slot_of(hash, width));
-            gone = RowSet(&words).remove(hash);
+            removed = RowSet(&words).remove(hash);
         }
-        self.counters.removed(gone);
+        self.counters.removed(removed);
     }
 
-    /// The words of a page of a group that is locked.
+    /// The words of a page of a locked group. Waits while the page has too many readers.
     fn words<'a>(&self, pages: &'a impl RowPages, slot: usize) -> Lent<'a> {
         let mut found = pages.words(slot);
         loop {
@@ -224,8 +227,9 @@ impl RowSets {
         }
     }
 
-    /// Whether a row of `words` words with this hash needs another page in its group: its own one has no
-    /// room, and the others have not much. Pages that are added before that hold half of what they could.
+    /// Whether a row of `words` words with this hash needs another page in its group: its own page has no
+    /// room and the group's pages are nearly full. Pages that were added earlier would otherwise stay half
+    /// full.
     pub(super) fn needs_page(&self, pages: &impl RowPages, hash: u64, words: usize) -> bool {
         let (group, width) = (self.number(hash), self.group(hash).map_or(0, Group::width));
         let set = |page| pages.words(Self::slot(group, page));
@@ -236,15 +240,15 @@ impl RowSets {
         used * 100 >= width * SLOT_WORDS * FULL_PERCENT
     }
 
-    /// Puts a row here where `is_current` says that its key was not written since it left DRAM; tells of the
-    /// rows that go for it. For one at a time.
+    /// Puts a row, if `is_current` says that its key was not written since DRAM evicted the row. Calls
+    /// `on_evicted` with the hash of each row that is evicted for it. For the one writer.
     pub(super) fn put(
         &self,
         pages: &impl RowPages,
         NewRow { hash, words: new, may_evict }: NewRow<'_>,
         is_current: impl FnOnce() -> bool,
         scratch: &mut Scratch,
-        mut gone: impl FnMut(u64),
+        mut on_evicted: impl FnMut(u64),
     ) -> Outcome {
         let (Some(group), Some(row)) = (self.group(hash), RowRef::read(new)) else {
             return Outcome::NoRoom;
@@ -253,15 +257,15 @@ impl RowSets {
         row.copy_value(&mut bytes);
         let check = check_of(hash, &row, &bytes);
         let locked = group.lock();
-        // A writer forgets above first and then here. Where it was here before the lock, what it did above is
-        // seen now; otherwise it comes after, and finds the row.
+        // A writer of the key forgets the row in DRAM first and then here. If it was here before this lock,
+        // `is_current` sees what it did in DRAM; if it comes after, it finds the row and drops it.
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {
             RowSet(words).put(hash, (&row, new, check), may_evict, scratch, |row| {
                 count(&self.counters.evicted);
                 self.counters.removed(1);
-                gone(row.hash(&mut bytes));
+                on_evicted(row.hash(&mut bytes));
             })
         });
         drop(locked);
@@ -271,7 +275,7 @@ impl RowSets {
             Some(Put::Written { bytes, replaced }) => {
                 self.counters.added();
                 self.counters.removed(replaced);
-                // Readers do not wait for it.
+                // Readers do not wait for this emulated delay.
                 words.iter().for_each(|words| words.delay(false, bytes));
                 Outcome::Written(bytes)
             }
@@ -281,7 +285,7 @@ impl RowSets {
         }
     }
 
-    /// Adds the next page of group `group`, whose slot is lent; the bytes written.
+    /// Adds a page to group `group`; the page's slot is shared as words. Returns the bytes written.
     pub(super) fn add_page(
         &self,
         pages: &impl RowPages,
@@ -314,13 +318,14 @@ impl RowSets {
         written
     }
 
-    /// Takes the last page from group `group`; its slot. Tells of the rows that go.
+    /// Removes the last page of group `group`; returns its slot. Calls `on_evicted` with the hash of each row
+    /// there.
     pub(super) fn remove_page(
         &self,
         pages: &impl RowPages,
         group: usize,
         scratch: &mut Scratch,
-        mut gone: impl FnMut(u64),
+        mut on_evicted: impl FnMut(u64),
     ) -> Option<usize> {
         let it = self.groups.get(group)?;
         let locked = it.lock();
@@ -329,7 +334,7 @@ impl RowSets {
         let mut rows = 0;
         RowSet(&self.words(pages, slot)).drain(|row| {
             rows += 1;
-            gone(row.hash(&mut scratch.bytes));
+            on_evicted(row.hash(&mut scratch.bytes));
         });
         locked.set_width(width);
         drop(locked);

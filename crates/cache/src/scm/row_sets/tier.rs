@@ -1,4 +1,7 @@
-//! Rows of the tier: what readers and writers ask of them, and the work behind them.
+//! Rows of the tier: lookups, invalidation, demotion of rows, and how slots move between rows and pages.
+//!
+//! Any thread may look up and forget rows; lookups take no lock, forgetting a row that is here locks its
+//! group. The demotion of rows and [`ScmTier::share_slots`] hold the writer's mutex.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,13 +21,13 @@ use crate::scm::statistics::count;
 use crate::scm::tier::{GHOST_PAGES_PER_SLOT, ScmTier};
 use crate::scm::writer_state::ScmWriterState;
 
-/// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
+/// Most groups that return a slot in one step, and most returned slots that wait for their readers.
 const RETURNED_MAX: usize = 64;
 
-/// What is written for one row at most, bytes: a page that is added for it, which others move to, and it.
+/// Most bytes written for one row: a page added for it, to which other rows move, and the row.
 const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
 
-/// What a row takes before any lies here, bytes.
+/// Assumed memory of a row before the tier holds any, bytes.
 const ROW_BYTES_FIRST: u64 = 256;
 
 impl RowPages for ScmTier {
@@ -34,13 +37,13 @@ impl RowPages for ScmTier {
 }
 
 impl ScmTier {
-    /// What a tier on such a medium of `sets` sets takes beside its map, bytes.
+    /// DRAM of a tier of `sets` sets on this medium beside its slot map, bytes.
     pub(crate) const fn row_and_ghost_bytes(facts: &Facts, sets: usize) -> u64 {
         let rows = if holds_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
         Self::ghost_bytes(facts, sets * WAYS) + rows
     }
 
-    /// What the ghosts of a tier of `slots` slots take, bytes.
+    /// DRAM of the ghost lists of a tier of `slots` slots, bytes.
     pub(crate) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
         let refused = SharedGhost::bytes_of(slots * GHOST_PAGES_PER_SLOT);
         if !holds_rows(facts) {
@@ -50,7 +53,7 @@ impl ScmTier {
         refused + rows + SharedGhost::bytes_of(ghost_pages(slots))
     }
 
-    /// Whether it holds rows, too: where it is memory that ends with the process.
+    /// Whether the tier holds rows: it is memory that ends with the process.
     #[must_use]
     pub const fn takes_rows(&self) -> bool {
         self.rows.is_some()
@@ -60,7 +63,7 @@ impl ScmTier {
         self.rows.as_ref().filter(|_| !self.is_off() && !self.is_slow())
     }
 
-    /// As [`crate::RowCache::get`], of what lies here.
+    /// Looks a row up, as [`crate::RowCache::get`].
     pub(crate) fn find_row(
         &self,
         owner: &RowOwner,
@@ -71,21 +74,21 @@ impl ScmTier {
         self.rows_in_use()?.find(self, owner, row, at, value)
     }
 
-    /// As [`crate::RowCache::forget`], after what lies above was forgotten.
+    /// Drops the row with this hash, as [`crate::RowCache::forget`], after DRAM forgot it.
     pub(crate) fn forget_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
             rows.forget(self, hash);
         }
     }
 
-    /// A row that left DRAM goes nowhere: too many wait, or none is let in.
+    /// Counts a row that DRAM evicted and that is lost: too many wait, or the tier takes none.
     pub(crate) fn note_row_refused(&self) {
         if let Some(rows) = &self.rows {
             count(&rows.counters.refused_busy);
         }
     }
 
-    /// A page that lies nowhere is read from flash.
+    /// Records that a page was read from flash that no tier held.
     pub(crate) fn page_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
             && self.evicted_pages.recall(hash)
@@ -94,7 +97,7 @@ impl ScmTier {
         }
     }
 
-    /// A row that lies nowhere was read from flash.
+    /// Records that a row was read from flash that no tier held.
     pub(crate) fn row_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
             && self.evicted_rows.recall(hash)
@@ -103,19 +106,20 @@ impl ScmTier {
         }
     }
 
-    /// Rows that were read from flash soon after they went, of those that lay in the last so many bytes.
+    /// Rows that were read from flash soon after the tier evicted them, and the bytes of the tier that the
+    /// ghost list of those rows covers.
     pub(crate) fn rows_missed(&self) -> (u64, u64) {
         let missed = self.rows.as_ref().map_or(0, |rows| rows.counters.missed.load(Relaxed));
         (missed, (ghost_pages(self.map.slots()) * PAGE_BYTES) as u64)
     }
 
-    /// Puts rows here that left DRAM, those that are still current: whose keys were not written since.
+    /// Puts rows that DRAM evicted into the tier, if their keys were not written since.
     pub(crate) fn put_rows<'a>(
         &self,
         leaving: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
     ) {
         let Some(rows) = self.rows_in_use() else {
-            // Off, or slower than flash.
+            // The tier is off, or slower than flash.
             return leaving.for_each(|_| self.note_row_refused());
         };
         let (mut writer, now) = (self.writer.lock(), self.now());
@@ -138,7 +142,7 @@ impl ScmTier {
                 Outcome::Stale => count(&rows.counters.refused_written),
                 Outcome::Cold => {
                     count(&rows.counters.refused_cold);
-                    // With more room it would be here.
+                    // With more room for rows it would have been admitted.
                     self.evicted_rows.remember(hash);
                 }
                 Outcome::NoRoom => count(&rows.counters.refused_place),
@@ -159,7 +163,7 @@ impl ScmTier {
         self.spend(writer, now, bytes, false);
     }
 
-    /// Adds a page of rows to `group`, in the place of the page of its slot; none where that is in use.
+    /// Adds a page to `group`, in place of the cached page in its slot. Does nothing if that page is in use.
     fn add_page(
         &self,
         rows: &RowSets,
@@ -178,7 +182,7 @@ impl ScmTier {
         self.spend_on_rows(rows, writer, now, written);
     }
 
-    /// Weighs rows against pages, and gives slots back to pages where rows have more than their share.
+    /// Updates the share of rows, and returns slots to pages where rows have more than their share.
     pub(crate) fn share_slots(&self, writer: &mut ScmWriterState) {
         let Some(rows) = &self.rows else { return };
         writer.returning.retain(|slot| !self.give_back(*slot));
@@ -197,7 +201,7 @@ impl ScmTier {
             .share
             .weigh(now, RowUsage { slots: counts.slots, slots_total: slots as u64, row_bytes });
         counters.slots_max.store(writer.share.slots(slots), Relaxed);
-        // What comes back within the time that a page stays is as much less as there are fewer of them.
+        // The ghost list keeps its size per slot of pages.
         self.ghost.fit(slots.saturating_sub(counts.slots as usize) * GHOST_PAGES_PER_SLOT);
         let mut scratch = std::mem::take(&mut writer.scratch);
         for _ in 0..RETURNED_MAX {
@@ -221,7 +225,7 @@ impl ScmTier {
         writer.scratch = scratch;
     }
 
-    /// Takes `slot` for another page, or for rows: the page that it held is dropped.
+    /// Claims `slot` for another page or for rows, and drops the page that it held.
     pub(crate) fn claim_slot(&self, slot: usize) {
         if let Some(hash) = self.map.claim(slot) {
             count(&self.counters.dropped);
@@ -230,7 +234,7 @@ impl ScmTier {
         }
     }
 
-    /// Makes a slot that held rows one for pages; false while somebody reads there.
+    /// Returns a slot of rows to pages; false while a reader uses its words.
     fn give_back(&self, slot: usize) -> bool {
         let is_back = self.backing.take_back(self.layout.page_of(slot));
         if is_back {
