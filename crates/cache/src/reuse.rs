@@ -13,9 +13,9 @@ use crate::PageKind;
 /// Reuse of pages of one kind that were used twice, or promoted, before their turn came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reuse {
-    /// Turns at which a page was kept. A data page is kept once per use, at most three times in a row, and each
-    /// time counts. A metadata page is kept for more turns than it has uses: a turn counts if the page was used
-    /// since the turn before, and its first turn always counts.
+    /// Turns at which a page was kept. A data page is kept once per use, at most three times in a row, and
+    /// each time counts. A metadata page is kept for more turns than it has uses: a turn counts if the page
+    /// was used since the turn before, and its first turn always counts.
     pub(crate) kept: u64,
     /// Turns at which a page was evicted.
     pub(crate) evicted: u64,

@@ -1,26 +1,26 @@
-//! A miss-ratio curve: points, and what lies between them.
+//! A miss-ratio curve: points, with lines between them.
 
-/// Misses over cache size.
+/// Misses as a function of cache size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MissCurve {
-    /// Lookups in all.
+    /// All lookups.
     pub accesses: u64,
-    /// By size, the smallest first.
+    /// Points, smallest cache first.
     pub points: Vec<Point>,
 }
 
-/// A cache of some size.
+/// A cache of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The memory of its content, bytes.
+    /// Memory of its entries, bytes.
     pub bytes: u64,
-    /// Of all lookups, as many would not have found what they asked for.
+    /// How many of all lookups would have missed.
     pub misses: f64,
 }
 
 impl MissCurve {
-    /// Of a cache of `bytes`, 0 to 1: a line from point to point, from no hits at no bytes on. What no more
-    /// memory helps against is missed at any size above the last point, too.
+    /// Miss ratio (0 to 1) of a cache of `bytes`: linear between points, and 1 at no bytes. Above the last
+    /// point it stays that of the last point: more memory does not help.
     #[must_use]
     pub fn miss_ratio(&self, bytes: f64) -> f64 {
         if self.accesses == 0 {
@@ -28,7 +28,7 @@ impl MissCurve {
         }
         let (mut left, mut ratio) = (0.0, 1.0);
         for point in &self.points {
-            // Chance may make a larger cache miss more; it does not.
+            // By chance a larger simulated cache may miss more often; the curve never rises.
             let (at, below) = (point.bytes as f64, self.ratio(point).min(ratio));
             if bytes <= at {
                 let part = if at > left { (bytes.max(0.0) - left) / (at - left) } else { 1.0 };
@@ -43,8 +43,8 @@ impl MissCurve {
         (point.misses / self.accesses as f64).clamp(0.0, 1.0)
     }
 
-    /// Of what came after `earlier`, a curve of the same lookups at the same sizes; itself where `earlier`
-    /// is of other sizes, or of more.
+    /// The curve of the lookups since `earlier`, a curve of the same sizes. Returns the whole curve if
+    /// `earlier` has other sizes or more lookups.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let is_same = |(now, then): (&Point, &Point)| now.bytes == then.bytes;

@@ -1,4 +1,4 @@
-//! The policy, once more and as plainly as can be: one cache, every key, no sample.
+//! The policy once more, as simply as possible: one cache, every key, no sampling.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use crate::rows::policy::{self, Admission, Queue, Verdict};
 
 pub(super) struct Reference {
     capacity: usize,
-    /// All pages are let in.
+    /// `None` for pages: all are admitted.
     admission: Option<Admission>,
     new: VecDeque<u64>,
     main: VecDeque<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Of `capacity` keys.
+    /// A cache of `capacity` keys.
     pub(super) fn new(capacity: usize, are_rows: bool) -> Self {
         let ghost =
             if are_rows { Ghost::default() } else { Ghost::new(policy::ghost_entries(capacity)) };
@@ -24,7 +24,7 @@ impl Reference {
         Self { capacity, admission: are_rows.then(Admission::default), new, main, heat, ghost }
     }
 
-    /// Whether the key is there.
+    /// Whether the access is a hit.
     pub(super) fn ask(&mut self, key: u64) -> bool {
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(3);
@@ -55,7 +55,8 @@ impl Reference {
         }
     }
 
-    /// Rows that went are remembered by how many there are, as [`crate::RowCache`] does it.
+    /// Adds a key to the ghost list. For rows the list grows with the number of rows, as in
+    /// [`crate::RowCache`].
     fn remember(&mut self, key: u64) {
         let (held, now) = (self.new.len() + self.main.len(), self.ghost.capacity());
         let rows = policy::ghost_entries(held.max(64));

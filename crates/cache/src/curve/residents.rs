@@ -1,26 +1,26 @@
-//! Sampled keys that lie in at least one simulated cache, and in which.
+//! Resident keys: sampled keys that are in at least one simulated cache, and in which.
 //!
-//! A key's standing in each cache is one byte beside the other caches', so that a hit in all of them is one
-//! search and one line of memory.
+//! A key has one byte of residency per cache, all side by side, so that a hit in every cache costs one search
+//! and one cache line.
 
 use arena::Heat;
 use hashbrown::HashTable;
 
-/// The number of a key, for as long as a queue of any cache has it.
+/// The number of a key, valid while a queue of any cache has it.
 pub(super) type Number = u16;
 
-/// The most keys.
+/// Most keys.
 const KEYS_MAX: usize = Number::MAX as usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) hash: u64,
     pub(super) bytes: u32,
-    /// Queues that have it.
+    /// Queues that have the key.
     queues: u16,
 }
 
-/// How a key stands in one cache.
+/// State of a key in one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Residency(u8);
 
@@ -28,7 +28,7 @@ impl Residency {
     const QUEUED: u8 = 0x80;
     const ALIVE: u8 = 0x40;
 
-    /// It is there.
+    /// The key is cached with this heat.
     pub(super) const fn alive(heat: Heat) -> Self {
         Self(Self::QUEUED | Self::ALIVE | heat)
     }
@@ -45,7 +45,7 @@ impl Residency {
         self.0 & 0x3f
     }
 
-    /// What lies there is of no use any more, and takes its place until its turn.
+    /// The cached value is out of date; it keeps its space in the queue until its turn.
     pub(super) fn invalidate(&mut self) {
         self.0 &= Self::QUEUED;
     }
@@ -56,17 +56,16 @@ pub(super) struct Residents {
     caches: usize,
     pub(super) keys_max: usize,
     keys: Vec<Key>,
-    /// By key, then by cache.
+    /// Residencies, by key and then by cache.
     residencies: Vec<Residency>,
     index: HashTable<Number>,
     free: Vec<Number>,
 }
 
 impl Residents {
-    /// Of this many caches, in at most so many bytes.
+    /// For `caches` caches, in at most `bytes_max` bytes.
     pub(super) fn new(caches: usize, bytes_max: usize) -> Self {
-        // Lists have an eighth to spare, the index is full by 7/16 at least, and there are two of it
-        // while it grows.
+        // Lists have up to 1/8 spare room. The index is at least 7/16 full, and exists twice while it grows.
         let index = 2 * (size_of::<Number>() + 1) * 16 / 7;
         let one = (size_of::<Key>() + caches + size_of::<Number>()) * 9 / 8 + index;
         let keys_max = (bytes_max / one).min(KEYS_MAX);
@@ -78,7 +77,7 @@ impl Residents {
         self.index.len()
     }
 
-    /// Memory taken, bytes.
+    /// Memory used, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.keys.capacity() * size_of::<Key>()
             + self.residencies.capacity()
@@ -86,8 +85,8 @@ impl Residents {
             + self.index.allocation_size()
     }
 
-    /// The key of this hash, which has so many bytes where it lies nowhere yet; none where there are
-    /// too many others.
+    /// The number of the key with this hash; a new one, of `bytes` bytes, if no cache has the key. `None` if
+    /// there are too many keys.
     pub(super) fn enter(&mut self, hash: u64, bytes: u32) -> Option<Number> {
         if let Some(number) = self.find(hash) {
             return Some(number);
@@ -128,13 +127,13 @@ impl Residents {
         self.residencies.get(at).copied().unwrap_or_default()
     }
 
-    /// How the key stands in every cache.
+    /// Residency of the key in every cache.
     pub(super) fn residencies(&mut self, number: Number) -> &mut [Residency] {
         let from = usize::from(number) * self.caches;
         self.residencies.get_mut(from..from + self.caches).unwrap_or_default()
     }
 
-    /// Changes how the key stands in `cache`.
+    /// Sets the residency of the key in `cache`.
     pub(super) fn set(&mut self, number: Number, cache: usize, residency: Residency) {
         let at = usize::from(number) * self.caches + cache;
         let (Some(place), Some(key)) =
@@ -150,7 +149,7 @@ impl Residents {
         *place = residency;
     }
 
-    /// Forgets the key where no queue has it.
+    /// Drops the key if no queue has it.
     pub(super) fn release(&mut self, number: Number) {
         let key = self.key(number);
         if key.queues > 0 {
@@ -163,7 +162,7 @@ impl Residents {
         }
     }
 
-    /// Forgets every key but those that `stays` names, wherever they lie.
+    /// Drops every key whose hash `stays` rejects, from all caches.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(u64) -> bool) {
         let gone: Vec<Number> =
             self.index.iter().copied().filter(|number| !stays(self.key(*number).hash)).collect();
@@ -174,7 +173,8 @@ impl Residents {
     }
 }
 
-/// Makes room for `more` of them, an eighth at a time: what is charged is not taken twice.
+/// Makes room for `more` elements, at least 1/8 of the list, and never doubles it, so that memory stays
+/// within the charge.
 fn grow<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         list.reserve_exact((list.len() / 8).max(16 * more));

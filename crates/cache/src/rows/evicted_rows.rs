@@ -1,4 +1,8 @@
-//! Rows that leave DRAM for the tier below, until they are written there. Bounded: what finds no room goes.
+//! Rows that DRAM evicted and that wait to be written to the lower tier. Bounded: a row that finds no room is
+//! lost.
+//!
+//! There are two of these buffers: [`super::log::RowLog`] fills one under its mutex, while the background
+//! task writes the other to the tier.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,61 +12,61 @@ use base::{Account, Charge};
 
 use super::policy::Queue;
 
-/// Words of rows that wait at once, at most: 256 KiB, a thousand rows of 250 bytes, which leave in some 25 ms
-/// beside readers that keep all processors busy.
+/// Most words of rows that wait: 256 KiB, that is a thousand rows of 250 bytes. While readers keep all
+/// processors busy, so many rows are evicted in some 25 ms.
 const WORDS_MAX: usize = 32 << 10;
 
-/// Rows that do.
+/// Most rows that wait.
 const ROWS_MAX: usize = 2048;
 
-/// From so many rows on, whoever writes them is woken; fewer wait until it looks by itself.
+/// The background task is woken when this many rows wait; fewer wait until its next regular step.
 const WAKE_AT: usize = 64;
 
-/// Rows that wait. There are two of it: one is filled while the other is written.
+/// A buffer of evicted rows.
 #[derive(Debug, Default)]
 pub(super) struct EvictedRows {
     words: Vec<AtomicU64>,
     rows: Vec<QueuedRow>,
 }
 
-/// A row that leaves.
+/// An evicted row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvictedRow {
     pub(super) hash: u64,
-    /// Its bucket once it was gone: it changes as its key is written.
+    /// Its bucket in the index just after the eviction. A later write of the key changes the bucket.
     pub(super) bucket: Bucket,
-    /// Which it left.
+    /// The queue that it was evicted from.
     pub(super) queue: Queue,
 }
 
-/// A row that left.
+/// An evicted row in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct QueuedRow {
     row: EvictedRow,
-    /// Where it begins among the words, and how many they are.
+    /// First word and number of words.
     at: usize,
     len: usize,
 }
 
-/// What became of a row that leaves.
+/// Outcome of [`EvictedRows::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
-    /// It waits.
+    /// The row waits.
     Waiting,
-    /// As above, and those that wait are to be written now.
+    /// The row waits, and the background task is to be woken.
     WakeWriter,
-    /// There is no room.
+    /// There is no room for the row.
     Full,
 }
 
 impl EvictedRows {
-    /// The memory of two of it.
+    /// Charges the memory of two buffers.
     pub(super) fn charge(account: &Account) -> Option<Charge> {
         let one = WORDS_MAX * WORD_BYTES + ROWS_MAX * size_of::<QueuedRow>();
         account.try_charge(2 * one as u64)
     }
 
-    /// Has the row in `words` wait.
+    /// Adds the row in `words`.
     pub(super) fn push(&mut self, row: EvictedRow, words: &[AtomicU64]) -> Queued {
         let (at, len) = (self.words.len(), words.len());
         if at + len > WORDS_MAX || self.rows.len() >= ROWS_MAX {
@@ -77,7 +81,7 @@ impl EvictedRows {
         self.rows.len()
     }
 
-    /// The rows, as they lie in words.
+    /// The rows with their words.
     pub(super) fn rows(&self) -> impl Iterator<Item = (EvictedRow, &[AtomicU64])> {
         let words = |row: &QueuedRow| self.words.get(row.at..row.at + row.len).unwrap_or_default();
         self.rows.iter().map(move |row| (row.row, words(row)))

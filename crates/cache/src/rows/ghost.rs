@@ -1,10 +1,10 @@
-//! The rows that went lately, by their hashes alone: one that is asked for again so soon is worth
-//! more than one that is new.
+//! A ghost list: hashes of entries that were evicted or refused lately. An entry that is used again so soon
+//! is worth more than a new one.
 //!
-//! Sets of four 32-bit prints of hashes, the oldest of a set given up first. Cost: 4 B a row
-//! remembered.
+//! Sets of four 32-bit fingerprints, the oldest of a set replaced first. Cost: 4 B per entry. Owned by one
+//! thread at a time.
 
-/// What went lately.
+/// A ghost list.
 #[derive(Debug, Default)]
 pub struct Ghost {
     sets: Vec<[u32; WAYS]>,
@@ -12,32 +12,32 @@ pub struct Ghost {
 
 const WAYS: usize = 4;
 
-/// A memory of so many more or fewer, as a part of it, is nearly as large.
+/// [`Ghost::fit`] ignores changes of size up to 1/8.
 const NEARLY: usize = 8;
 
 impl Ghost {
-    /// A memory of about `rows` rows.
+    /// A list of about `rows` entries.
     #[must_use]
     pub fn new(rows: usize) -> Self {
         Self { sets: vec![[0; WAYS]; rows.div_ceil(WAYS)] }
     }
 
-    /// What a memory of `rows` rows takes, bytes.
+    /// Memory of a list of `rows` entries, bytes.
     #[must_use]
     pub const fn bytes_of(rows: usize) -> u64 {
         (rows.next_multiple_of(WAYS) * size_of::<u32>()) as u64
     }
 
-    /// How many it remembers.
+    /// The size of the list, entries.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// Remembers about `rows` rows from now on; those it remembers stay as far as they fit.
+    /// Changes the size to about `rows` entries. Entries stay as far as they fit.
     pub fn resize(&mut self, rows: usize) {
         let old = std::mem::replace(self, Self::new(rows));
-        // The oldest first, so that the newest stay.
+        // The oldest of each set first, so that the newest stay.
         for way in (0..WAYS).rev() {
             for fingerprint in old.sets.iter().filter_map(|set| set.get(way)) {
                 self.put(*fingerprint);
@@ -45,14 +45,14 @@ impl Ghost {
         }
     }
 
-    /// The same, but where it remembers nearly as many.
+    /// As [`Ghost::resize`], but does nothing if the size is nearly that.
     pub fn fit(&mut self, rows: usize) {
         if self.capacity().abs_diff(rows.next_multiple_of(WAYS)) > self.capacity() / NEARLY {
             self.resize(rows);
         }
     }
 
-    /// Remembers a row.
+    /// Adds an entry.
     pub fn remember(&mut self, hash: u64) {
         self.put(fingerprint(hash));
     }
@@ -66,7 +66,7 @@ impl Ghost {
         }
     }
 
-    /// Whether a row is remembered; from then on it is not.
+    /// Whether the list has this hash; takes it out.
     pub fn recall(&mut self, hash: u64) -> bool {
         let fingerprint = fingerprint(hash);
         let Some(set) = self.set(fingerprint) else { return false };
@@ -80,7 +80,7 @@ impl Ghost {
     }
 }
 
-/// Never 0, which stands for none.
+/// The fingerprint of a hash; never 0, which marks an empty entry.
 const fn fingerprint(hash: u64) -> u32 {
     let fingerprint = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
     if fingerprint == 0 { 1 } else { fingerprint }

@@ -1,12 +1,12 @@
-//! Rows in the order in which they came: two queues of segments, written at their ends and cleaned
-//! from their fronts.
+//! The row log: rows in the order in which they came, in two queues of segments, appended at their ends and
+//! cleaned from their fronts.
 //!
-//! Cleaning a segment looks at each of its rows: one that no entry of the index names is dead, one
-//! that [`policy::fate`] keeps is written again at the end of the main queue, the others go. So
-//! memory has no holes, rows of any size share it, and a whole segment comes free at a time.
+//! Cleaning a segment visits each of its rows. A row that no index entry names is dead. A row that
+//! [`policy::verdict`] keeps is appended to the main queue again. Other rows are evicted. So memory has no
+//! holes, rows of any size share it, and whole segments come free.
 //!
-//! A row's bytes are written over only after no entry names them, and behind a release fence, as
-//! [`TagBuckets`] asks for. Owned by a mutex in [`super::RowCache`].
+//! A row's bytes are overwritten only after no index entry names them, and behind a release fence, as
+//! [`TagBuckets`] requires. Owned by a mutex in [`super::RowCache`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -23,28 +23,28 @@ use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
 use crate::scm::ScmTier;
 
-/// Segments that cleaning may need before it frees one.
+/// Free segments that cleaning may need before it frees one.
 const SPARE_SEGMENTS: usize = 1;
 
-/// The least chunks: one to write and one to clean.
+/// Least number of chunks: it has a segment to append to and one to clean.
 const CHUNKS_MIN: usize = 1;
 
-/// The least rows that a memory of what went is made for.
+/// Least size that the ghost list is made for, rows.
 const GHOST_ROWS_MIN: usize = 4096;
 
-/// Memory is not short where rows fill at most one part in so many of what they may have. More, and rows that
-/// come soon push out others: the ones that stay for good came early.
+/// Memory is short once rows use more than their limit divided by this: new rows then soon evict others. The
+/// threshold is low because rows that are kept for long come early, and should be stored compressed.
 const ROOMY_PART: u64 = 4;
 
-/// Turns of an entry at most, new and as warm as can be, before it goes.
+/// Most turns of a row before it is evicted: full heat in the queue of new rows.
 const ROUNDS_MAX: usize = 5;
 
-/// What the log works on beside itself.
+/// What the log shares with readers, and the lower tier.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     pub(super) words: &'a Words,
     pub(super) index: &'a TagBuckets,
-    /// Where rows go that leave; none where there is no such tier, or it takes none.
+    /// The tier that evicted rows are written to, if there is one that holds rows.
     pub(super) below: Option<&'a ScmTier>,
 }
 
@@ -55,23 +55,24 @@ pub(super) struct RowLog {
     main: VecDeque<Segment>,
     pub(super) bytes_max: u64,
     ghost: Ghost,
-    /// What went last or was not let in, as much of it as lies in `shadow_bytes`.
+    /// Shadow ghost list: rows evicted or refused last, as many as fit `shadow_bytes`.
     shadow: Ghost,
-    /// As much memory as more or less of it is weighed by, whatever rows have now; 0 where nobody weighs.
+    /// Bytes of rows that the shadow ghost list covers, whatever rows use now; 0 if nobody measures.
     shadow_bytes: u64,
-    /// For both (I10).
+    /// Memory of both ghost lists (I10).
     charge: Charge,
     admission: Admission,
     pub(super) counts: RowStatistics,
-    /// Rows on their way to the tier below, and the memory of that; none where none go there.
+    /// Evicted rows that wait for the lower tier, and the memory of their buffers; `None` without such a
+    /// tier.
     evicted: EvictedRows,
     evicted_charge: Option<Charge>,
-    /// Kept for their memory: the rows of a segment, and a key.
+    /// Reused buffers: the rows of a segment, and a key.
     rows: Vec<(usize, u64)>,
     scratch: Vec<u8>,
 }
 
-/// A segment of a queue: its number and the words written.
+/// A segment of a queue: its number, and how many of its words are used.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     number: usize,
@@ -79,7 +80,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The place of the row at word `at` of it. Position 0 is none: places are one word on.
+    /// The position of the row at word `at`. Positions are counted from 1, because 0 stands for none.
     fn place(self, at: usize) -> Option<Position> {
         u32::try_from(self.number * SEGMENT_WORDS + at + 1).ok().and_then(Position::new)
     }
@@ -118,7 +119,7 @@ impl RowLog {
         (self.segments.free() * SEGMENT_WORDS * arena::WORD_BYTES) as u64
     }
 
-    /// Has what went last remembered as far as it lay in so many bytes.
+    /// Sets the bytes of rows that the shadow ghost list covers.
     pub(super) const fn set_shadow_bytes(&mut self, bytes: u64) {
         self.shadow_bytes = bytes;
     }
@@ -127,7 +128,7 @@ impl RowLog {
         Ghost::bytes_of(self.ghost.capacity()) + Ghost::bytes_of(self.shadow.capacity())
     }
 
-    /// Puts a row of `owner` in, made of what was read after `bucket` was taken.
+    /// Inserts a row of `owner`, read after `bucket` was taken.
     pub(super) fn fill(
         &mut self,
         shared: Shared<'_>,
@@ -144,11 +145,11 @@ impl RowLog {
             }
         }
         let recalled = self.ghost.recall(hash);
-        // Where a chunk lies unused, nothing has to go for what is let in.
+        // While a whole chunk is unused, a new row evicts nothing.
         let unused = || (self.segments.free() > CHUNK_SEGMENTS).then_some(Queue::New);
         let Some(queue) = self.admission.queue(hash, recalled).or_else(unused) else {
             self.remember(shared, hash);
-            // With more memory it might have been let in: where rows are few, next to none go.
+            // With more memory the row might have been admitted. While rows are refused, few are evicted.
             self.shadow.remember(hash);
             return Err(Refusal::Seldom);
         };
@@ -166,7 +167,7 @@ impl RowLog {
         Ok(())
     }
 
-    /// Puts the row that is awaited in its place, where it still is as of after `bucket` was taken.
+    /// Inserts a row that is awaited, if its bucket did not change since `bucket` was taken.
     pub(super) fn renew(
         &mut self,
         shared: Shared<'_>,
@@ -189,20 +190,20 @@ impl RowLog {
         Ok(())
     }
 
-    /// Gives up what was appended last to `queue`: nobody knows of it.
+    /// Gives up the words that were appended last to `queue`; no index entry names them.
     fn undo_append(&mut self, queue: Queue, words: usize) {
         if let Some(segment) = self.queue(queue).back_mut() {
             segment.end -= words;
         }
     }
 
-    /// Whether rows that come are let in, and push out others or soon will.
+    /// Whether memory is short: new rows are admitted, and evict others or soon will.
     pub(super) fn is_tight(&self) -> bool {
         self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART
             && self.admission.admits_new()
     }
 
-    /// What a row takes, about.
+    /// Average memory of a row, bytes.
     fn row_bytes(&self, shared: Shared<'_>) -> u64 {
         (self.bytes() / shared.index.len().max(1) as u64).max(ROW_BYTES_LEAST as u64)
     }
@@ -212,7 +213,7 @@ impl RowLog {
         if rows > self.ghost.capacity() / 4 * 5 || rows < self.ghost.capacity() / 4 {
             let shadow = (self.shadow_bytes / self.row_bytes(shared)) as usize;
             let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
-            // Both are there while one is made of the other.
+            // Both sizes exist while entries move from the old list to the new one.
             let missing = (bytes + self.ghost_bytes()).saturating_sub(self.charge.bytes());
             if missing == 0 || self.charge.try_grow(missing) {
                 self.ghost.resize(rows);
@@ -230,8 +231,8 @@ impl RowLog {
         }
     }
 
-    /// Room for a row of `count` words at the end of `queue`, where there is some, or cleaning makes
-    /// it. The words may be written.
+    /// Space for a row of `count` words at the end of `queue`. `cleans`: segments may be cleaned for it. The
+    /// caller may write the words.
     fn append<'a>(
         &mut self,
         shared: Shared<'a>,
@@ -244,7 +245,7 @@ impl RowLog {
             if cleans {
                 self.make_room(shared)?;
             }
-            // Cleaning may have begun another segment there.
+            // Cleaning may have appended rows, and so begun another segment.
             if self.queue(queue).back().is_none_or(is_full) {
                 let number = self.segments.take()?;
                 self.queue(queue).push_back(Segment { number, end: 0 });
@@ -254,12 +255,12 @@ impl RowLog {
         let at = segment.end;
         segment.end += count;
         let place = segment.place(at)?;
-        // No entry names what lay here: who sees what is written now sees that, too.
+        // No entry names the old row here. Readers that see words written from now on also see that.
         fence(Release);
         Some((place, shared.words.get(word_of(place), count)))
     }
 
-    /// Sees to it that a segment is free beside the spare ones.
+    /// Makes sure that a segment is free beside the spare ones.
     fn make_room(&mut self, shared: Shared<'_>) -> Option<()> {
         if self.segments.free() > SPARE_SEGMENTS {
             return Some(());
@@ -271,7 +272,7 @@ impl RowLog {
         self.clean_until(shared, SPARE_SEGMENTS + 1)
     }
 
-    /// Cleans until `free` segments are free.
+    /// Cleans segments until `free` are free.
     fn clean_until(&mut self, shared: Shared<'_>, free: usize) -> Option<()> {
         let rounds = (self.new.len() + self.main.len()) * ROUNDS_MAX;
         for _ in 0..rounds {
@@ -283,7 +284,7 @@ impl RowLog {
         (self.segments.free() >= free).then_some(())
     }
 
-    /// Cleans the segment whose turn it is.
+    /// Cleans the segment that the policy picks.
     fn clean(&mut self, shared: Shared<'_>) -> Option<()> {
         let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
         let segment = self.queue(queue).pop_front()?;
@@ -326,7 +327,7 @@ impl RowLog {
         }
     }
 
-    /// Has the row at `place`, which is removed, written to the tier below, where its page did not lie.
+    /// Queues the evicted row at `place` for the lower tier, unless that had the row's page.
     fn demote(
         &mut self,
         shared: Shared<'_>,
@@ -348,17 +349,17 @@ impl RowLog {
         }
     }
 
-    /// Has rows that leave wait for the tier below, as far as there is memory for that.
+    /// Queues evicted rows for the lower tier from now on, if there is memory for the buffers.
     pub(super) fn enable_demotion(&mut self, account: &Account) {
         self.evicted_charge = EvictedRows::charge(account);
     }
 
-    /// Gives the rows that wait for `taken`, which holds none any more.
+    /// Swaps the rows that wait with `taken`, which is empty.
     pub(super) fn take_evicted(&mut self, taken: &mut EvictedRows) {
         std::mem::swap(&mut self.evicted, taken);
     }
 
-    /// Where the rows of a segment begin, and their hashes; asks for their buckets.
+    /// The rows of a segment: their first words and hashes. Prefetches their buckets.
     fn rows_of(&mut self, shared: Shared<'_>, segment: Segment) -> Vec<(usize, u64)> {
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
@@ -373,7 +374,7 @@ impl RowLog {
         rows
     }
 
-    /// Writes the row at `from` again at the end of the main queue; false where there is no room.
+    /// Appends the row at `from` to the main queue again; false if there is no room.
     fn rewrite(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
         let old = shared.words.get(word_of(from), SEGMENT_WORDS);
         let Some(count) = RowRef::read(old).map(|row| row.words()) else { return false };
@@ -384,12 +385,12 @@ impl RowLog {
         shared.index.replace(hash, from, (to, heat))
     }
 
-    /// Takes up to `chunks` chunks more, where there is memory for them.
+    /// Adds up to `chunks` chunks, as far as there is memory.
     pub(super) fn grow(&mut self, chunks: u64) {
         (0..chunks).take_while(|_| self.segments.grow()).for_each(drop);
     }
 
-    /// Gives a chunk back; its bytes, 0 where it is the last.
+    /// Gives one chunk back; returns its bytes, 0 if it is the last one or cannot be emptied.
     pub(super) fn give_back(&mut self, shared: Shared<'_>) -> u64 {
         if self.segments.chunks() <= CHUNKS_MIN {
             return 0;
@@ -420,7 +421,7 @@ impl RowLog {
         CHUNK_BYTES
     }
 
-    /// Moves what lies in segment `from` to `to`, row by row.
+    /// Copies segment `from` to segment `to`, and makes the index name the copies.
     fn relocate(&mut self, shared: Shared<'_>, from: Segment, to: Segment) {
         let old = shared.words.get(from.number * SEGMENT_WORDS, from.end);
         let new = shared.words.get(to.number * SEGMENT_WORDS, from.end);
