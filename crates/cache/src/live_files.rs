@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_live_while_anyone_keeps_it() {
+    fn a_file_is_live_until_its_last_mark_is_dropped() {
         let files = Arc::new(LiveFiles::default());
         assert!(files.contains(1), "nobody tells");
         let one = files.keep(1);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_leave_in_the_order_they_came_but_for_those_taken_out() {
+    fn slots_leave_in_fifo_order_and_can_be_removed() {
         let (mut queue, mut slots) = (PageQueue::default(), vec![Links::NONE; 10]);
         for number in [3, 1, 4, 0, 5, 9] {
             queue.push(number, &mut slots, itself);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_lies_a_line_that_never_rises() {
+    fn the_curve_is_linear_between_points_and_never_rises() {
         let curve = curve(100, [60.0, 70.0, 20.0]);
         let at = |bytes| (curve.miss_ratio(bytes) * 1e6).round() / 1e6;
         assert_eq!([at(-5.0), at(0.0), at(50.0), at(100.0)], [1.0, 1.0, 0.8, 0.6]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_moments_the_later_tells_of_what_came_between() {
+    fn the_difference_of_two_curves_is_the_curve_of_the_time_between() {
         let (early, late) = (curve(100, [90.0, 80.0, 70.0]), curve(300, [190.0, 130.0, 70.0]));
         assert_eq!(late.since(&early), curve(200, [100.0, 50.0, 0.0]));
         assert_eq!(early.since(&late), early);

@@ -1,4 +1,4 @@
-//! Rows that leave DRAM for a tier of memory, are found there, and come up again.
+//! Rows that DRAM evicts, that are demoted to a tier of memory, found there, and promoted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -11,7 +11,7 @@ use super::row::{Row, RowFrom, RowHit};
 use super::row_cache::tests::{Ends, MIB, Rows, value};
 use crate::{PageCache, RowSetStatistics, ScmOptions, ScmTier};
 
-/// Rows over a tier, and pages that share it.
+/// A row cache over a tier, and a page cache that shares the tier.
 struct Tiered {
     rows: Rows,
     tier: Arc<ScmTier>,
@@ -32,7 +32,7 @@ impl Tiered {
         Self { rows, tier, pages }
     }
 
-    /// What the background does.
+    /// Does the background work.
     fn work(&self) {
         while self.rows.cache.demote_rows() {}
         self.tier.step(&self.pages);
@@ -45,7 +45,7 @@ impl Tiered {
         Some((found, hit))
     }
 
-    /// Keeps in DRAM what was found below.
+    /// Fills DRAM with a row that was found in the tier.
     fn promote(&self, vacancy: super::Vacancy, key: u64, (value, hit): &(Vec<u8>, RowHit)) -> bool {
         let (key_bytes, RowHit { seqno, as_of, expiry, packed }) = (key.to_be_bytes(), *hit);
         let from = RowFrom::ScmRow;
@@ -53,7 +53,7 @@ impl Tiered {
         self.rows.cache.fill(&self.rows.owner, self.rows.hash(key), vacancy, row).is_ok()
     }
 
-    /// Reads `key` as the engine does; whether it was found in DRAM, or below.
+    /// Reads `key` as the engine does. Returns whether it was found in DRAM, and in the tier.
     fn read(&self, key: u64, len: usize) -> [bool; 2] {
         let vacancy = self.rows.vacancy(key).unwrap();
         if let Some((found, _)) = self.rows.get(key, 1) {
@@ -77,9 +77,9 @@ impl Tiered {
 }
 
 #[test]
-fn rows_that_leave_are_found_below_and_come_up_again() {
+fn demoted_rows_are_found_in_scm_and_promoted() {
     let it = Tiered::new(2 * MIB, 32 * MIB, None);
-    // Six times what DRAM holds.
+    // Six times as many rows as fit DRAM.
     let read_all = || {
         let mut hits = [0; 2];
         for key in 0..30_000 {
@@ -94,17 +94,17 @@ fn rows_that_leave_are_found_below_and_come_up_again() {
     };
     read_all();
     let counts = it.counts();
-    // Some are not let in above: nothing is asked for again yet.
+    // Some rows are refused by DRAM, because none was used again so far.
     assert!(counts.demoted > 10_000 && counts.rows > 10_000, "{counts:?}");
-    // A quarter of the tier is theirs at first, and nothing else asks for it.
+    // Rows have at most 7/8 of the slots.
     assert!(counts.slots <= counts.slots_max && counts.slots_max <= 7168, "{counts:?}");
     let [above, below] = read_all();
     assert!(below > 10_000, "{above} {below}");
-    // A row that comes up and leaves again is there still, and is not written again.
+    // A promoted row that is evicted again is still in the tier, and is not written again.
     let counts = it.counts();
     assert!(counts.kept > 100, "{counts:?}");
     assert_eq!(counts.damaged, 0);
-    // Of pages that are refused as many are remembered as of a tier of the slots that are left.
+    // The ghost list of refused pages is sized for the slots that rows leave to pages.
     let (all, remembered) = (it.tier.statistics().slots, it.tier.ghost_entries());
     let left = 2 * (all - counts.slots) as usize;
     assert!(counts.slots >= all / 8 && remembered.abs_diff(left) <= left / 16, "{remembered}");
@@ -112,7 +112,7 @@ fn rows_that_leave_are_found_below_and_come_up_again() {
 }
 
 #[test]
-fn a_row_that_was_written_or_deleted_with_a_range_is_not_found_below() {
+fn a_demoted_row_is_not_found_after_a_write_or_range_delete() {
     let it = Tiered::new(2 * MIB, 16 * MIB, None);
     for key in 0..12_000 {
         it.rows.fill(key, 1, 5, 300);
@@ -121,7 +121,7 @@ fn a_row_that_was_written_or_deleted_with_a_range_is_not_found_below() {
     let below: Vec<u64> = (0..12_000).filter(|key| it.get_from_scm(*key, 9).is_some()).collect();
     assert!(below.len() > 500, "{}", below.len());
     let [key, other] = [below[0], below[1]];
-    // Who reads as of before it was written does not see it.
+    // A reader at a seqno before the version does not see the row.
     assert!(it.get_from_scm(key, 0).is_none());
     it.rows.cache.forget(it.rows.hash(key));
     assert!(it.get_from_scm(key, 9).is_none() && it.get_from_scm(other, 9).is_some());
@@ -130,7 +130,7 @@ fn a_row_that_was_written_or_deleted_with_a_range_is_not_found_below() {
 }
 
 #[test]
-fn a_row_whose_key_is_written_on_its_way_is_not_put() {
+fn a_row_written_while_it_waits_is_not_demoted() {
     let it = Tiered::new(2 * MIB, 16 * MIB, None);
     (0..9_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
     let gone: Vec<u64> = (0..9_000).filter(|key| it.rows.get(*key, 9).is_none()).collect();
@@ -143,7 +143,7 @@ fn a_row_whose_key_is_written_on_its_way_is_not_put() {
 }
 
 #[test]
-fn rows_that_pages_below_could_give_are_not_put() {
+fn rows_whose_pages_are_in_scm_are_not_demoted() {
     let it = Tiered::new(2 * MIB, 16 * MIB, None);
     for key in 0..9_000u64 {
         let (bytes, value) = (key.to_be_bytes(), value(key, 1, 300));
@@ -162,7 +162,7 @@ fn rows_that_pages_below_could_give_are_not_put() {
 }
 
 #[test]
-fn what_waits_and_what_is_written_is_bounded() {
+fn waiting_rows_and_their_writes_are_bounded() {
     let it = Tiered::new(2 * MIB, 16 * MIB, Some(1024));
     (0..20_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
     it.work();
@@ -171,12 +171,12 @@ fn what_waits_and_what_is_written_is_bounded() {
     (0..2_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
     it.work();
     let (counts, written) = (it.counts(), it.tier.statistics().bytes_written);
-    // Of a minute.
+    // The budget of a minute.
     assert!(counts.refused_budget > 50 && written <= 60 << 10, "{written} {counts:?}");
 }
 
-/// As the test of the row cache alone, of fewer rows in DRAM than keys: rows leave, are put below while keys
-/// are written, and come up.
+/// As the test of the row cache alone, but with more keys than DRAM holds: rows are evicted, demoted while
+/// keys are written, and promoted.
 #[test]
 fn no_reader_gets_anything_but_the_newest_version() {
     const KEYS: u64 = 16_000;
@@ -208,7 +208,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                     } else if let Some(row) = it.get_from_scm(key, at) {
                         check(&row.0, row.1.seqno.get());
                         below.fetch_add(1, Relaxed);
-                        // Where the view has a newer version nothing is kept.
+                        // A reader whose view has a newer version fills nothing.
                         if before <= at
                             && let Some(vacancy) = vacancy
                         {
@@ -233,13 +233,13 @@ fn no_reader_gets_anything_but_the_newest_version() {
             if rng.one_in(20_000) {
                 it.rows.owner.raise_floor(Seqno::new(seqno));
             } else {
-                // A few keys are written over and over, which readers ask for as others.
+                // A few keys are written again and again; readers read all keys alike.
                 let key = if rng.one_in(4) { rng.below(KEYS) } else { rng.below(200) };
                 applied[key as usize].store(seqno, SeqCst);
                 it.rows.cache.forget(it.rows.hash(key));
             }
             visible.store(seqno, SeqCst);
-            // Readers have a say in what is read before the next write.
+            // Lets readers read something before the next write.
             (0..rng.below(2000)).for_each(|_| std::hint::spin_loop());
         }
         done.store(true, SeqCst);

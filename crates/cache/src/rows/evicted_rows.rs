@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_wait_until_they_are_too_many() {
+    fn the_buffer_refuses_rows_beyond_its_bounds() {
         let index = TagBuckets::new(&Account::unlimited("test"), 100).unwrap();
         let bucket = index.bucket(1).unwrap();
         let row = |hash| EvictedRow { hash, bucket, queue: Queue::Main };

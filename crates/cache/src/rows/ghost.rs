@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_is_recalled_once_until_as_many_others_went() {
+    fn an_entry_is_recalled_once_until_others_replace_it() {
         let mut ghost = Ghost::new(1000);
         let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..500).for_each(|number| ghost.remember(hash(number)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_one_remembers_the_same() {
+    fn resizing_keeps_the_newest_entries() {
         let mut ghost = Ghost::new(0);
         ghost.remember(1);
         assert!(!ghost.recall(1));

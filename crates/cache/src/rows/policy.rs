@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_once_goes_and_what_is_asked_for_again_stays() {
+    fn unused_entries_are_evicted_and_used_ones_kept() {
         assert_eq!(verdict(Queue::New, 0), Verdict::Evict { remember: true });
         assert_eq!(verdict(Queue::New, 3), Verdict::Keep(0));
         assert_eq!(verdict(Queue::Main, 3), Verdict::Keep(2));
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_a_flush_is_new_where_it_was_asked_for_once() {
+    fn a_renewed_row_used_once_enters_the_new_queue() {
         assert_eq!(queue_of_renewed(Awaited::Version), Queue::Main);
         assert_eq!(queue_of_renewed(Awaited::Expected(0)), Queue::New);
         assert_eq!(queue_of_renewed(Awaited::Expected(1)), Queue::Main);
     }
 
     #[test]
-    fn the_new_queue_keeps_its_part() {
+    fn the_new_queue_is_the_victim_above_its_share() {
         assert_eq!(victim(10, 0), Queue::New);
         assert_eq!(victim(0, 10), Queue::Main);
         assert_eq!(victim(6, 94), Queue::Main);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn new_entries_are_let_in_for_as_long_as_some_are_asked_for_again() {
+    fn new_entries_are_admitted_while_some_are_used_again() {
         let mut admission = Admission::default();
         let admitted = |admission: &Admission| {
             (0..1600u64).filter(|hash| admission.queue(hash << 48, false).is_some()).count()

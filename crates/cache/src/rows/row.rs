@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_back_whatever_its_lengths() {
+    fn rows_of_all_lengths_are_read_back() {
         let words: Vec<AtomicU64> = (0..ROW_BYTES_MAX / 8).map(|_| AtomicU64::new(!0)).collect();
         let bytes: Vec<u8> = (0..=255).collect();
         for key in [1, 7, 8, 9, 16, 255] {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_lead_out_of_place() {
+    fn any_words_are_read_within_bounds() {
         let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(!0)).collect();
         assert!(RowRef::read(&words).is_none());
         words[2].store(5 << 32, Relaxed);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_eases_writes_before_it_ends_them() {
+    fn a_nearly_used_budget_admits_fewer_pages() {
         let admitted = |fullness| {
             let of = |chance| decide(Candidate { chance, fullness, ..BACK }).is_ok();
             (0..=255).filter(|chance| of(*chance)).count()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_tier_is_slow_hardly_anything_is_let_in() {
+    fn a_slow_tier_refuses_nearly_all_pages() {
         let of = |chance, has_room| decide(Candidate { chance, has_room, is_slow: true, ..BACK });
         for has_room in [true, false] {
             let refused = (0..=255).filter(|chance| of(*chance, has_room) == Err(Refusal::Slow));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
+    fn a_warm_output_needs_a_freed_slot_and_lookups() {
         let recent = RecentWarmOutputs { lookups: 1000, admitted: 249 };
         assert_eq!(decide_warm_output(BACK, recent, 1), Ok(()));
         assert_eq!(decide_warm_output(BACK, recent, 0), Err(Refusal::NoSlot));

@@ -173,7 +173,7 @@ mod tests {
     const SSD: Prior = Prior { read_nanos: 10_000, write_nanos: 10_400, writes: 32 };
 
     #[test]
-    fn averages_follow_what_is_measured_and_outliers_count_for_little() {
+    fn averages_follow_measurements_and_bound_outliers() {
         let measured = MeasuredCosts::new(SSD);
         assert_eq!((measured.hit_nanos(), measured.write_nanos()), (10_400, 10_400));
         (0..200).for_each(|_| measured.hit(Duration::from_nanos(600)));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_up_as_far_as_they_are_used_there() {
+    fn the_promoted_share_follows_the_reuse_of_pages_in_dram() {
         let (measured, counters) = (MeasuredCosts::new(SSD), Counters::default());
         measured.update_promotion_heat(&counters);
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_still_is_not_written_again() {
+    fn the_rewritten_share_excludes_pages_that_the_tier_kept() {
         let (measured, counters) = (MeasuredCosts::new(SSD), Counters::default());
         assert_eq!(measured.costs(&counters).rewritten, 256);
         counters.kept.store(300, Relaxed);

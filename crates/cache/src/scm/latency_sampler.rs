@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_takes_a_small_part_of_the_time() {
+    fn samples_take_a_sixty_fourth_of_the_time() {
         let (sampler, step) = (LatencySampler::default(), Duration::from_micros(70));
         let took = Duration::from_millis(2);
         let (mut now, mut measured) = (Duration::ZERO, Duration::ZERO);

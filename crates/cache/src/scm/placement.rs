@@ -171,7 +171,7 @@ mod tests {
         Costs { dram_hit: 400, dram_put: 2500, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 };
 
     #[test]
-    fn the_dearer_a_hit_below_the_sooner_a_page_goes_up() {
+    fn the_promotion_heat_falls_with_the_cost_of_an_scm_hit() {
         assert_eq!(NEAR.promotion_heat(), None);
         assert_eq!(CXL.promotion_heat(), None);
         assert_eq!(Costs { dram_put: 300, ..CXL }.promotion_heat(), Some(3));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_up_that_are_hardly_used_become_few_and_more_again_where_they_pay() {
+    fn the_promoted_share_shrinks_while_promotions_do_not_pay_off() {
         assert_eq!([0, 360, 410, 2560].map(|uses| SSD.pays_off(uses)), [false, false, true, true]);
         assert!(!NEAR.pays_off(2560) && !Costs { scm_hit: 300, ..SSD }.pays_off(u32::MAX));
         let after = |share, paid| (0..40).fold(share, |share, _| Costs::next_share(share, paid));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_does_what_its_name_says() {
+    fn each_policy_places_and_promotes_by_its_rule() {
         use PageKind::{Data, Meta};
         use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_policies() {
+    fn each_policy_has_its_name_in_settings() {
         for (name, policy) in Placement::NAMES {
             assert_eq!(policy.name(), name);
         }

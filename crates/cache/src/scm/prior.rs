@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_written_by_as_many_as_it_can_use() {
+    fn a_calibrated_device_gets_as_many_writes_as_use_its_bandwidth() {
         let ssd = facts("optane-ssd");
         let measured = Calibration {
             read_latency_ns: 10_500.4,
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_written_by_one() {
+    fn memory_is_written_by_one_thread() {
         let measured = Calibration {
             is_byte_addressable: true,
             read_latency_ns: 305.0,
@@ -90,7 +90,7 @@ mod tests {
 
     /// A calibration file edited by hand may have any numbers.
     #[test]
-    fn of_what_was_not_measured_the_kind_counts() {
+    fn missing_calibration_falls_back_to_the_kind_of_medium() {
         for profile in ["optane-dimm", "cxl-dram", "nvme"] {
             let facts = facts(profile);
             let of_kind = Prior::of_kind(&facts);

@@ -1,7 +1,6 @@
-//! The two tiers as plain data: what each access must find, told without frames, locks, queues or
-//! threads. It shares the pure policies with the tiers, and the ghosts that remember
-//! what went ([`Ghost`]); where pages lie, what is written when, the budget and what its past was, which
-//! files are gone and how pages promote it has by itself.
+//! Reference model of both tiers as plain data, without frames, locks, queues or threads: it tells what each
+//! access must find. It shares the pure policies and the ghost list ([`Ghost`]) with the tiers. Slots,
+//! writes, the write budget and its history, obsolete files and promotions are implemented again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,24 +27,24 @@ struct Page {
     heat: u8,
 }
 
-/// Hashes with their heat, and the hand.
+/// Hashes with their heat, and the CLOCK hand.
 type Set = ([Option<(u64, u8)>; WAYS], usize);
 
-/// The hash of a slot that is being written.
+/// The hash of a claimed slot.
 const TAKEN: u64 = u64::MAX;
 
-/// Reuse of pages of one kind of the main DRAM queue, and the share of them these may promote, in 256ths.
+/// Reuse of pages of one kind in DRAM's main queue, and their promoted share, in 1/256.
 struct Rising {
-    /// Those for which they stayed, and those at which they left.
+    /// Turns at which pages were kept, and evicted.
     turns: (u64, u64),
-    /// As of when it was reckoned last.
+    /// The same at the last update of the share.
     before: (u64, u64),
     share: u32,
 }
 
 const NO_TURNS: Rising = Rising { turns: (0, 0), before: (0, 0), share: ALL };
 
-/// Bytes written by the second, and pages of the map that are to be.
+/// Bytes written per second, and dirty map pages.
 struct Writes {
     rate: Option<u64>,
     by_second: BTreeMap<u64, u64>,
@@ -56,7 +55,7 @@ struct Writes {
 }
 
 impl Writes {
-    /// What the sixty-one seconds to `now` had.
+    /// Bytes written in the 61 seconds up to `now`.
     fn minute(&self, now: u64) -> u64 {
         self.by_second.range(now.saturating_sub(60)..=now).map(|(_, bytes)| bytes).sum()
     }
@@ -76,8 +75,7 @@ impl Writes {
         self.rate.map_or(0, |rate| (self.minute(now).min(rate * 60) * 256 / (rate * 60)) as u32)
     }
 
-    /// Pages of the map, in turns: one for sixteen pages, or sixteen where nothing was written for a tenth of
-    /// a second.
+    /// Writes dirty map pages in turn: one per 16 pages written, and 16 if nothing was written for 100 ms.
     fn write_map(&mut self, now: Duration) {
         let due = self.owed / 16;
         self.owed %= 16;
@@ -106,15 +104,15 @@ pub(super) struct Reference {
     sets: Vec<Set>,
     ghosts: Vec<Ghost>,
     staged: Vec<(PageKey, PageKind)>,
-    /// Who finds a page on a device puts it into DRAM; one in memory is copied up afterwards.
+    /// A reader promotes a page of a device; the background task promotes a page of memory afterwards.
     is_device: bool,
     rises: Vec<(PageKey, PageKind)>,
-    /// Of data and of metadata.
+    /// For data pages and for metadata pages.
     rising: [Rising; 2],
     reckoned: Duration,
     writes: Writes,
     fullness: u32,
-    /// Files that are gone.
+    /// Obsolete files.
     gone: BTreeSet<u64>,
 }
 
@@ -130,7 +128,7 @@ impl Reference {
         Self {
             placement,
             costs,
-            // The rest is free, or on its way down.
+            // The other frames are free, or hold pages that wait to be written.
             frames: frames - frames / 16,
             new: VecDeque::new(),
             main: VecDeque::new(),
@@ -144,7 +142,7 @@ impl Reference {
             reckoned: Duration::ZERO,
             writes: Writes {
                 rate: None,
-                // The first page, which takes the place over.
+                // The first page, written when the tier is formatted.
                 by_second: BTreeMap::from([(0, 4096)]),
                 dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
                 turn: 0,
@@ -156,19 +154,19 @@ impl Reference {
         }
     }
 
-    /// Over a device, with so many bytes a second to be written.
+    /// Models a device, and a write budget of `rate` bytes per second.
     pub(super) fn with(mut self, is_device: bool, rate: Option<u64>) -> Self {
         (self.is_device, self.writes.rate) = (is_device, rate);
         self
     }
 
-    /// One page asked for at a time that does not pass, read where it is nowhere, and what follows.
+    /// One access of one page, without time passing, and the background work after it.
     pub(super) fn access(&mut self, key: PageKey, kind: PageKind) -> FoundIn {
         self.access_run(&[key], kind, Duration::ZERO)
     }
 
-    /// The pages of a run: all of them are somewhere, or all are read. Where the last was that was looked
-    /// for.
+    /// An access of a run of pages: if any of them is nowhere, all are read. Returns where the last page that
+    /// was looked up was.
     pub(super) fn access_run(&mut self, run: &[PageKey], kind: PageKind, now: Duration) -> FoundIn {
         let mut found = FoundIn::Dram;
         for key in run {
@@ -182,7 +180,7 @@ impl Reference {
         found
     }
 
-    /// A file is gone, and with it its pages, of which these are the hashes.
+    /// Removes the pages of an obsolete file; `hashes` are theirs.
     pub(super) fn remove(&mut self, file: u64, hashes: &BTreeSet<u64>, now: Duration) {
         self.gone.insert(file);
         self.new.retain(|page| page.key.file != file);
@@ -198,12 +196,12 @@ impl Reference {
         self.step(now);
     }
 
-    /// Pages below.
+    /// Pages in SCM.
     pub(super) fn resident(&self) -> u64 {
         self.sets.iter().map(|(set, _)| set.iter().flatten().count() as u64).sum()
     }
 
-    /// The part of this kind's pages that may be copied up now, in 256ths.
+    /// The promoted share of this kind, in 1/256.
     pub(super) const fn share_that_rises(&self, kind: PageKind) -> u32 {
         self.rising[kind as usize].share
     }
@@ -296,7 +294,7 @@ impl Reference {
         if self.new.iter().chain(&self.main).any(|page| page.key == key) {
             return;
         }
-        // What is read and not admitted below still passes a full DRAM's memory.
+        // Pages that are promoted or refused by SCM pass through DRAM, too.
         if self.new.len() + self.main.len() == self.frames {
             let gone = self.evict();
             if self.admit(gone.0, gone.1, true) {
@@ -366,8 +364,8 @@ impl Reference {
         is_admitted
     }
 
-    /// What was staged, as far as the budget goes: each into a slot of its own, found by none until all are
-    /// written.
+    /// Writes the staged pages as far as the budget allows, each into a slot of its own. None is found before
+    /// all are written.
     fn write(&mut self, now: Duration) {
         let mut placed: Vec<(usize, usize, u64, u8)> = Vec::new();
         for (key, kind) in std::mem::take(&mut self.staged) {

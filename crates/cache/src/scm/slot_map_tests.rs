@@ -6,7 +6,7 @@ fn hash(number: u64) -> u64 {
     number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 7
 }
 
-/// Whose tag is made of the hash.
+/// An entry with a tag made of the hash.
 fn entry(hash: u64) -> SlotEntry {
     SlotEntry { hash, tag: hash as u16 & 0x7ff }
 }
@@ -19,7 +19,7 @@ fn put(map: &SlotMap, number: u64) -> usize {
 }
 
 #[test]
-fn what_was_put_is_found_until_it_is_cleared() {
+fn a_published_page_is_found_until_it_is_cleared() {
     let map = SlotMap::new(8);
     let slot = put(&map, 1);
     assert_eq!(map.find(hash(1)), Some(slot));
@@ -35,7 +35,7 @@ fn what_was_put_is_found_until_it_is_cleared() {
 }
 
 #[test]
-fn what_is_asked_for_outlives_what_is_not() {
+fn used_entries_outlive_unused_ones() {
     let map = SlotMap::new(64);
     let slots = map.slots() as u64;
     (0..slots).for_each(|number| {
@@ -58,7 +58,7 @@ fn what_is_asked_for_outlives_what_is_not() {
 }
 
 #[test]
-fn heat_counts_to_three_and_marks_stay_apart() {
+fn heat_counts_to_three_beside_the_state_bits() {
     let map = SlotMap::new(1);
     let slot = put(&map, 5);
     let heats: Vec<_> = (0..5).map(|_| map.record_use(slot).heat).collect();
@@ -79,7 +79,7 @@ fn heat_counts_to_three_and_marks_stay_apart() {
 }
 
 #[test]
-fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
+fn a_restored_map_ignores_hashes_of_other_sets() {
     let (map, mut rng) = (SlotMap::new(32), Rng::new(7));
     (0..400).for_each(|number| {
         put(&map, number);
@@ -89,7 +89,7 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     let again = SlotMap::new(32);
     let placed = again.restore(0, &entries);
     assert_eq!(placed, entries.iter().filter(|entry| entry.hash != 0).count());
-    // Some sets are full, after 400 pages in 512 slots.
+    // With 400 pages in 512 slots some sets are full.
     assert!((0..400).all(|n| again.has_room(hash(n)) == map.has_room(hash(n))));
     assert!(!(0..400).all(|n| map.has_room(hash(n))) && SlotMap::new(1).has_room(1));
     assert!((0..400).all(|number| again.find(hash(number)) == map.find(hash(number))));
@@ -104,7 +104,7 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
 }
 
 #[test]
-fn what_was_asked_for_outlives_what_was_only_found() {
+fn a_used_page_outlives_pages_that_were_only_restored() {
     let map = SlotMap::new(1);
     (0..WAYS as u64).for_each(|number| {
         put(&map, number);
@@ -113,7 +113,7 @@ fn what_was_asked_for_outlives_what_was_only_found() {
     map.entries(0, &mut entries);
     let again = SlotMap::new(1);
     assert_eq!(again.restore(0, &entries), WAYS);
-    // No warmer than the rest, and the hand passes it as often as any other.
+    // It is no warmer than the others, and the hand passes it as often.
     let asked = again.find(hash(3)).unwrap();
     again.record_use(asked);
     for number in 100..100 + WAYS as u64 - 1 {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_uses_what_there_is() {
+    fn a_layout_uses_all_but_less_than_two_sets() {
         assert_eq!(Layout::of(17), None);
         assert_eq!(Layout::of(18), Some(Layout { pages: 18, map_pages: 1, sets: 1 }));
         for pages in [100, 1000, 786_432, 1 << 24] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_reads_back_and_no_other_passes_for_it() {
+    fn stored_pages_decode_and_damaged_ones_do_not() {
         let head = encode_head(7, 4096);
         assert_eq!(decode_head(&head, 4096).unwrap(), 7);
         assert!(decode_head(&head, 4097).is_err());

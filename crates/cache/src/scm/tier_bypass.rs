@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_takes_twice_as_long_is_passed_until_it_takes_no_longer() {
+    fn the_route_changes_at_twice_the_latency_of_flash_and_back_at_equality() {
         let mut decision = RouteDecision::default();
         let mut after = |tier: u32, flash: u32, seen: u32| {
             decision = decision.next(known(tier), Estimate { nanos: flash, seen });
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn without_enough_of_the_tier_nothing_is_passed() {
+    fn too_few_measurements_of_the_tier_decide_nothing() {
         let slow = Estimate { nanos: 900_000, seen: ENOUGH - 1 };
         assert_eq!(RouteDecision::default().next(slow, known(80_000)).route, Route::Tier);
     }
@@ -207,7 +207,7 @@ mod tests {
     /// If readers outnumber the processors, a thread may be descheduled during a read for as long as hundreds
     /// of reads take; if readers poll for completion, most reads are affected.
     #[test]
-    fn what_waits_for_a_processor_says_nothing_of_the_device() {
+    fn waiting_for_a_processor_does_not_raise_the_estimate() {
         let bypass = TierBypass::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });
         let mut decision = RouteDecision::default();
         for read in 0..20_000u64 {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_the_other_way_takes_a_small_part_of_the_time() {
+    fn probes_of_a_slow_tier_take_a_small_part_of_the_time() {
         let bypass = TierBypass::new(Prior { read_nanos: 10_000, write_nanos: 10_000, writes: 32 });
         (0..ENOUGH).for_each(|_| bypass.flash(Duration::from_micros(80)));
         (0..5000).for_each(|_| bypass.hit(Duration::from_millis(2)));

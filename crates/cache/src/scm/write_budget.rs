@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_window_of_a_minute_holds_more_than_its_budget() {
+    fn no_window_of_sixty_seconds_exceeds_the_budget() {
         for seed in 0..20 {
             let (mut rng, rate) = (Rng::new(seed), 1_000_000);
             let mut budget = WriteBudget::new(Some(rate));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_there_is_no_limit_and_at_nought_nothing_is_written() {
+    fn no_rate_means_no_limit_and_rate_zero_no_writes() {
         let now = Duration::from_secs(5);
         let mut open = WriteBudget::new(None);
         open.spend(now, 1 << 40);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_has_nothing_left_for_a_minute() {
+    fn a_used_budget_allows_nothing_for_a_minute() {
         let mut budget = WriteBudget::used(Some(100), Duration::from_millis(7500));
         let mut left = |millis| budget.left(Duration::from_millis(millis));
         assert_eq!([7500, 50_000, 67_500].map(&mut left), [0; 3]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_stands_still() {
+    fn a_clock_that_goes_back_counts_as_standing_still() {
         let mut budget = WriteBudget::new(Some(100));
         budget.spend(Duration::from_secs(100), 4096);
         assert_eq!(budget.left(Duration::from_secs(3)), 0);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_seen_by_who_looked_before() {
+    fn a_change_invalidates_a_read_begun_before() {
         let group = Group::default();
         let (version, width) = group.begin_read().unwrap();
         assert!(width == 0 && group.is_unchanged(version));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_beside_changes_believes_no_half_of_one() {
+    fn a_validated_read_sees_no_partial_change() {
         const CHANGES: u32 = if cfg!(miri) { 200 } else { 100_000 };
         let (group, words) = (Group::default(), [AtomicU32::new(0), AtomicU32::new(0)]);
         let over = AtomicU32::new(0);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_to_whoever_gains_clearly_more() {
+    fn the_share_moves_to_the_side_that_gains_clearly_more() {
         let mut share = RowShare::default();
         assert_eq!(weighed(&mut share, 0, 0), PART_FIRST);
         assert_eq!(weighed(&mut share, 115, 100), PART_FIRST);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_rows_leave_pages_have_all_but_a_few_slots_and_rows_get_them_back() {
+    fn idle_rows_keep_the_least_share_and_regain_the_first_one() {
         let mut share = RowShare::default();
         for _ in 0..20 {
             let now = ShareCounts { offered: share.weighed.offered, ..after(&share, 0, 200, MANY) };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn until_many_rows_went_their_share_stays() {
+    fn the_share_stays_until_many_rows_were_evicted() {
         let mut share = RowShare::default();
         let now = after(&share, 500, 0, MANY - 1);
         share.weigh(now, USAGE);

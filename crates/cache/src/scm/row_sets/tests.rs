@@ -1,4 +1,4 @@
-//! Pages of rows against a map, any bytes in them, and groups that get wider and narrower.
+//! Pages of rows compared with a map; pages with arbitrary bytes; groups that grow and shrink.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -62,10 +62,10 @@ fn value(key: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// Puts, finds and forgets rows of any lengths in groups that get wider and narrower: what is found is what
-/// was put last, what was forgotten is not, and what went was told.
+/// Puts, finds and forgets rows of various lengths in groups that grow and shrink. A row that is found is the
+/// last one put, a forgotten row is not found, and evictions are reported.
 #[test]
-fn rows_are_what_was_put_last_or_went() {
+fn a_row_is_the_last_put_or_absent() {
     const KEYS: u64 = 600;
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -95,7 +95,7 @@ fn rows_are_what_was_put_last_or_went() {
             }
             2..40 => {
                 let (len, as_of) = (rng.below(500) as usize, 5 + rng.below(2));
-                // Now and then the same once more, and one as long as can be.
+                // Sometimes the same row again, and sometimes one of the greatest length.
                 let (len, as_of) = match (rng.below(20), model.get(&key)) {
                     (0..10, Some(same)) => *same,
                     (10, _) => (ROW_BYTES_MAX - 40, as_of),
@@ -140,14 +140,14 @@ fn rows_are_what_was_put_last_or_went() {
     );
     let counts = rows.counters.statistics();
     assert_eq!((counts.damaged, counts.refused_written), (0, 0), "seed {seed}");
-    // Splitting loses a row where a page would overflow, and only then.
+    // A row is lost without a report only if a page overflows when rows move to an added page.
     let there = (0..KEYS).filter(|key| owned.find(&rows, &memory, *key).is_some()).count();
     assert!(there * 10 >= model.len() * 9, "{there} of {}, seed {seed}", model.len());
     assert_eq!(counts.rows, there as u64, "seed {seed}");
 }
 
 #[test]
-fn what_is_asked_for_outlives_what_is_not() {
+fn used_entries_outlive_unused_ones() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     for page in 0..4 {
@@ -170,7 +170,7 @@ fn what_is_asked_for_outlives_what_is_not() {
 }
 
 #[test]
-fn what_was_asked_for_once_pushes_out_nothing() {
+fn a_row_used_once_evicts_no_other() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
@@ -181,10 +181,10 @@ fn what_was_asked_for_once_pushes_out_nothing() {
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     let fit = (0..).take_while(|key| put(*key, false) != Outcome::Cold).count() as u64;
-    // 29 words and an entry each.
+    // Each row has 29 words and an entry.
     assert_eq!(fit, 17);
     assert!(rows.needs_page(&memory, owned.hash(fit), 28));
-    // Those that are there are kept, and others do push.
+    // A row that is present is kept; a new one is refused unless it may evict others.
     assert_eq!((put(3, false), put(fit, false)), (Outcome::Present, Outcome::Cold));
     assert!((0..fit).all(|key| owned.find(&rows, &memory, key).is_some()));
     assert!(matches!(put(fit, true), Outcome::Written(_)));
@@ -192,7 +192,7 @@ fn what_was_asked_for_once_pushes_out_nothing() {
 }
 
 #[test]
-fn a_row_that_changed_by_itself_is_not_used_and_goes() {
+fn a_damaged_row_is_not_returned_and_is_dropped() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
@@ -214,7 +214,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
                 assert_eq!(found, value(7, 300), "bit {bit} of word {at}");
             }
             let now = rows.counters.statistics().damaged;
-            // Found to be damaged, it is gone.
+            // A row that was found damaged is dropped.
             assert!(now == damaged || owned.find(&rows, &memory, 7).is_none());
             damaged = now;
             page(at, 1 << bit);
@@ -225,7 +225,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
 }
 
 #[test]
-fn any_bytes_are_taken() {
+fn any_bytes_in_a_page_are_tolerated() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
@@ -240,7 +240,7 @@ fn any_bytes_are_taken() {
             let noise = if rng.one_in(3) { rng.next_u64() } else { rng.below(600) };
             word.store(noise, Relaxed);
         }
-        // A header that may be one.
+        // Half of the time a plausible header.
         if rng.one_in(2) {
             let (low, count, dead) = (rng.below(513), rng.below(70), rng.below(600));
             words[0].store(low | count << 16 | rng.below(80) << 32 | dead << 48, Relaxed);
