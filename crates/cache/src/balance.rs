@@ -18,11 +18,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use base::Reclaim;
+use base::{Reclaim, invariant};
 use parking_lot::Mutex;
 
 use crate::scm::DRAM_HIT_NANOS;
-use crate::{PageCache, RowCache};
+use crate::{PageCache, RowCache, RowStatistics};
 
 /// The split is decided again after this many misses: rows that were looked up and not found, and pages that
 /// scans read from the device.
@@ -40,7 +40,7 @@ pub(crate) struct MissCosts {
     /// A page read from the device.
     pub(crate) device: u64,
     /// The use of a page in the lower tier.
-    pub(crate) below: u64,
+    pub(crate) scm: u64,
 }
 
 impl MissCosts {
@@ -48,12 +48,12 @@ impl MissCosts {
     /// tier's cost is interpolated between the search of a cached page (1) and a device read
     /// ([`DEVICE_COST`]).
     #[must_use]
-    pub(crate) const fn of(flash_nanos: u32, below_nanos: u32) -> Self {
+    pub(crate) const fn of(flash_nanos: u32, scm_nanos: u32) -> Self {
         let flash = flash_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
-        let below = below_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
-        let rows_share =
-            if below >= flash { DEVICE_COST - 1 } else { (DEVICE_COST - 1) * below / flash };
-        Self { device: DEVICE_COST, below: 1 + rows_share }
+        let scm = scm_nanos.saturating_sub(DRAM_HIT_NANOS) as u64;
+        let above_dram =
+            if scm >= flash { DEVICE_COST - 1 } else { (DEVICE_COST - 1) * scm / flash };
+        Self { device: DEVICE_COST, scm: 1 + above_dram }
     }
 }
 
@@ -63,16 +63,22 @@ pub(crate) struct GhostHits {
     /// On the device.
     pub(crate) device: u64,
     /// In the lower tier.
-    pub(crate) below: u64,
+    pub(crate) scm: u64,
     /// In DRAM.
     pub(crate) cached: u64,
 }
 
 impl GhostHits {
-    const fn since(self, earlier: Self) -> Self {
+    fn since(self, earlier: Self) -> Self {
+        invariant!(
+            self.device >= earlier.device
+                && self.scm >= earlier.scm
+                && self.cached >= earlier.cached,
+            "counts of ghost hits never decrease"
+        );
         Self {
             device: self.device - earlier.device,
-            below: self.below - earlier.below,
+            scm: self.scm - earlier.scm,
             cached: self.cached - earlier.cached,
         }
     }
@@ -83,8 +89,8 @@ impl GhostHits {
 #[must_use]
 pub(crate) const fn gain(rows: GhostHits, pages: GhostHits, costs: MissCosts) -> Gain {
     Gain {
-        rows: rows.device * costs.device + rows.below * costs.below + rows.cached,
-        pages: pages.device * costs.device + pages.below * (costs.below - 1),
+        rows: rows.device * costs.device + rows.scm * costs.scm + rows.cached,
+        pages: pages.device * costs.device + pages.scm * (costs.scm - 1),
     }
 }
 
@@ -234,26 +240,32 @@ impl Balance {
         last.chunks -= last.chunks.signum();
     }
 
-    fn rebalance(&self) {
-        let Some(mut last) = self.last.try_lock() else { return };
-        let (rows, pages) = (self.rows.statistics(), self.pages.statistics());
+    /// The counts now.
+    fn counts(&self, rows: &RowStatistics) -> LastCounts {
+        let pages = self.pages.statistics();
         // A row kept in DRAM leaves room below for another: scale the lower tier's misses to this ghost list.
-        let below = self.pages.lower_tier();
-        let (missed, bytes) = below.map_or((0, 0), |tier| tier.rows_missed());
+        let (missed, bytes) = self.pages.lower_tier().map_or((0, 0), |tier| tier.rows_missed());
         let spared = (missed * self.shadow_bytes).checked_div(bytes).unwrap_or(0);
-        let now = LastCounts {
+        LastCounts {
             rows: GhostHits {
                 device: rows.missed_device + spared,
-                below: rows.missed_below,
+                scm: rows.missed_below,
                 cached: rows.missed_cached,
             },
-            pages: GhostHits { device: pages.missed, below: pages.missed_below, cached: 0 },
+            pages: GhostHits { device: pages.missed, scm: pages.missed_below, cached: 0 },
             removed: rows.evicted + rows.refused.seldom,
             row_misses: self.misses.load(Relaxed).saturating_sub(self.scanned.load(Relaxed)),
             chunks: 0,
-        };
+        }
+    }
+
+    /// Decides the share of rows again, and how many chunks to move.
+    fn rebalance(&self) {
+        let Some(mut last) = self.last.try_lock() else { return };
+        let rows = self.rows.statistics();
+        let now = self.counts(&rows);
         // Without a lower tier there are no misses of it, and its cost does not matter.
-        let (flash, below) = below.map_or((0, 0), |tier| tier.miss_nanos());
+        let (flash, scm) = self.pages.lower_tier().map_or((0, 0), |tier| tier.miss_nanos());
         let (in_rows, in_pages) = (now.rows.since(last.rows), now.pages.since(last.pages));
         // While no row is evicted nothing is known about the value of less memory for rows. But idle rows
         // shrink anyway: then some are evicted, and their misses show their value.
@@ -261,8 +273,12 @@ impl Balance {
         let is_known = now.removed != last.removed || are_idle;
         *last = now;
         if is_known {
-            let gain = gain(in_rows, in_pages, MissCosts::of(flash, below));
+            let gain = gain(in_rows, in_pages, MissCosts::of(flash, scm));
             let rows_share = next_rows_share(self.rows_share.load(Relaxed), gain);
+            invariant!(
+                (SHARE_MIN..=SHARE_MAX).contains(&rows_share),
+                "neither cache loses all of its memory"
+            );
             self.rows_share.store(rows_share, Relaxed);
         }
         if self.pages.has_room() {
@@ -272,6 +288,11 @@ impl Balance {
             }
             return;
         }
+        last.chunks = self.chunks_to_move(&rows, are_idle, is_known);
+    }
+
+    /// Chunks to move before the next decision, at most [`CHUNKS_AT_ONCE`] either way.
+    fn chunks_to_move(&self, rows: &RowStatistics, are_idle: bool, is_known: bool) -> i64 {
         let (now, at_once) = (rows.bytes, CHUNKS_AT_ONCE * CHUNK_BYTES);
         let mut wanted = self.rows_wanted();
         if are_idle {
@@ -283,9 +304,11 @@ impl Balance {
         let wanted = wanted.clamp(now.saturating_sub(at_once), now + at_once);
         let chunks = |bytes: u64| i64::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(0);
         if wanted < now {
-            last.chunks = -chunks(now - wanted);
+            -chunks(now - wanted)
         } else if rows.free_bytes < CHUNK_BYTES {
-            last.chunks = chunks(wanted - now);
+            chunks(wanted - now)
+        } else {
+            0
         }
     }
 
@@ -335,18 +358,18 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_page_in_the_lower_tier_lies_between_dram_and_flash() {
-        let of = |flash, below| MissCosts::of(flash, below).below;
+        let of = |flash, scm| MissCosts::of(flash, scm).scm;
         // Memory, a fast device, a device as slow as flash; then slower than flash, and nothing measured yet.
         assert_eq!((of(80_400, 900), of(80_400, 10_400), of(80_400, 80_400)), (1, 4, 32));
         assert_eq!((of(80_400, 200), of(10_000, 50_000), of(0, 0)), (1, 32, 32));
-        let missed = GhostHits { device: 10, below: 1000, cached: 100 };
+        let missed = GhostHits { device: 10, scm: 1000, cached: 100 };
         let in_pages = GhostHits { cached: 0, ..missed };
-        let gains = |below_nanos| gain(missed, in_pages, MissCosts::of(80_400, below_nanos));
+        let gains = |scm_nanos| gain(missed, in_pages, MissCosts::of(80_400, scm_nanos));
         // If a use of the lower tier costs next to nothing, pages gain only by their device reads.
         assert_eq!(gains(500), Gain { rows: 320 + 1000 + 100, pages: 320 });
         assert_eq!(gains(10_400), Gain { rows: 320 + 4000 + 100, pages: 320 + 3000 });
         let of_flash =
-            gain(GhostHits { device: 1010, below: 0, ..missed }, in_pages, MissCosts::of(0, 0));
+            gain(GhostHits { device: 1010, scm: 0, ..missed }, in_pages, MissCosts::of(0, 0));
         assert!(of_flash.rows > 7 * gains(10_400).rows);
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
+use base::invariant;
 use parking_lot::Mutex;
 
 /// How often each file, named by its digest, is marked live. Uninitialized until the first mark: a caller
@@ -45,7 +46,9 @@ impl Drop for LiveFile {
     fn drop(&mut self) {
         let Some(files) = self.files.0.get() else { return };
         let mut files = files.lock();
-        match files.get_mut(&self.file) {
+        let count = files.get_mut(&self.file);
+        invariant!(count.is_some(), "a live file is counted until its last mark is dropped");
+        match count {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(files.remove(&self.file)),
         }

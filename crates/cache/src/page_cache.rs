@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use arena::{Frame, FrameBlock, FrameIndex, FramePool, Page, prefetch, prefetch_all};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Reclaim, Result};
+use base::{Account, Charge, Counter, Reclaim, Result, invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -180,7 +180,9 @@ impl PageCache {
     }
 
     fn shard(&self, hash: u64) -> Option<&Mutex<Shard>> {
-        self.shards.get(self.shard_number(hash)).map(|padded| &padded.0)
+        let shard = self.shards.get(self.shard_number(hash));
+        invariant!(shard.is_some(), "every hash has a shard");
+        shard.map(|padded| &padded.0)
     }
 
     /// The page's frame, if it is cached. Takes no lock and counts nothing.
@@ -425,7 +427,9 @@ impl PageCache {
             let tags: Vec<u32> = evacuation.in_use().collect();
             for tag in tags {
                 let (shard, slot) = slot_of_tag(tag);
-                if let Some(shard) = self.shards.get(shard) {
+                let shard = self.shards.get(shard);
+                invariant!(shard.is_some(), "the tag of a frame in use names a shard");
+                if let Some(shard) = shard {
                     shard.0.lock().vacate(slot, &mut evacuation, self.shared(), lower);
                 }
             }

@@ -4,6 +4,7 @@
 //! and one cache line.
 
 use arena::Heat;
+use base::invariant;
 use hashbrown::HashTable;
 
 /// The number of a key, valid while a queue of any cache has it.
@@ -118,13 +119,16 @@ impl Residents {
     }
 
     pub(super) fn key(&self, number: Number) -> Key {
-        let none = Key { hash: 0, bytes: 0, queues: 0 };
-        self.keys.get(usize::from(number)).copied().unwrap_or(none)
+        let key = self.keys.get(usize::from(number)).copied();
+        invariant!(key.is_some(), "the number of a resident key names it");
+        key.unwrap_or(Key { hash: 0, bytes: 0, queues: 0 })
     }
 
     pub(super) fn residency(&self, number: Number, cache: usize) -> Residency {
         let at = usize::from(number) * self.caches + cache;
-        self.residencies.get(at).copied().unwrap_or_default()
+        let residency = self.residencies.get(at).copied();
+        invariant!(residency.is_some(), "a key has a residency in each cache");
+        residency.unwrap_or_default()
     }
 
     /// Residency of the key in every cache.
@@ -139,11 +143,15 @@ impl Residents {
         let (Some(place), Some(key)) =
             (self.residencies.get_mut(at), self.keys.get_mut(usize::from(number)))
         else {
+            invariant!(false, "a key has a residency in each cache");
             return;
         };
         match (place.is_queued(), residency.is_queued()) {
             (false, true) => key.queues += 1,
-            (true, false) => key.queues -= 1,
+            (true, false) => {
+                invariant!(key.queues > 0, "the queues that have a key are counted");
+                key.queues -= 1;
+            }
             _ => {}
         }
         *place = residency;
@@ -164,9 +172,9 @@ impl Residents {
 
     /// Drops every key whose hash `stays` rejects, from all caches.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(u64) -> bool) {
-        let gone: Vec<Number> =
+        let dropped: Vec<Number> =
             self.index.iter().copied().filter(|number| !stays(self.key(*number).hash)).collect();
-        for number in gone {
+        for number in dropped {
             (0..self.caches).for_each(|cache| self.set(number, cache, Residency::default()));
             self.release(number);
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arena::Heat;
-use base::limits;
+use base::{invariant, limits};
 
 use super::residents::{Number, Residency, Residents};
 use crate::rows::Ghost;
@@ -135,6 +135,7 @@ impl Simulation {
         };
         let Some(number) = list.pop_front() else { return };
         let key = residents.key(number);
+        invariant!(*sum >= u64::from(key.bytes), "the bytes of a queue are those of its keys");
         *sum = sum.saturating_sub(u64::from(key.bytes));
         let residency = residents.residency(number, self.at);
         if !residency.is_alive() {

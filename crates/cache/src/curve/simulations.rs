@@ -1,6 +1,7 @@
 //! Simulated caches of many sizes that see the same sample of keys.
 
 use arena::Heat;
+use base::invariant;
 
 use super::miss_curve::{MissCurve, Point};
 use super::residents::{Residency, Residents};
@@ -60,6 +61,7 @@ impl Simulations {
     /// is sampled at first, fewer if those would use more memory than `bytes_max`.
     #[must_use]
     pub fn new(subject: Subject, sizes: &[u64], rate: f64, bytes_max: usize) -> Self {
+        invariant!(sizes.is_sorted(), "sizes are simulated smallest first");
         let sizes = sizes.iter().take(SIZES_MAX).enumerate();
         let caches: Vec<_> = sizes.map(|(at, bytes)| Simulation::new(at, *bytes)).collect();
         let residents = Residents::new(caches.len(), bytes_max / 2);

@@ -73,9 +73,9 @@ fn a_sampled_curve_is_within_two_points_of_the_exact_one() {
             assert!(sampled.rate() < 0.2, "{}", sampled.rate());
             let curve = sampled.curve(stream.len() as u64);
             for (size, exact) in sizes.iter().zip(exact(&stream, &sizes, subject)) {
-                let told = curve.miss_ratio((size * u64::from(PAGE)) as f64);
-                let error = told - exact;
-                println!("{subject:?} skew {skew} size {size}: {told:.4}, exactly {exact:.4}");
+                let estimated = curve.miss_ratio((size * u64::from(PAGE)) as f64);
+                let error = estimated - exact;
+                println!("{subject:?} skew {skew} size {size}: {estimated:.4}, exactly {exact:.4}");
                 assert!(error.abs() < 0.02, "{subject:?} skew {skew} size {size}: {error}");
             }
         }

@@ -19,11 +19,11 @@ struct Tiered {
 }
 
 impl Tiered {
-    fn new(capacity: u64, below: u64, write_budget: Option<u64>) -> Self {
+    fn new(capacity: u64, scm_bytes: u64, write_budget: Option<u64>) -> Self {
         let account = Account::unlimited("test");
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
         let options = ScmOptions { write_budget, id: 5, ..ScmOptions::default() };
-        let scm = Scm::Mapped(Region::anonymous(below).unwrap());
+        let scm = Scm::Mapped(Region::anonymous(scm_bytes).unwrap());
         let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
         let pages = PageCache::new(&account, MIB).unwrap();
         let rows = Rows::unlimited(capacity);
@@ -98,8 +98,8 @@ fn demoted_rows_are_found_in_scm_and_promoted() {
     assert!(counts.demoted > 10_000 && counts.rows > 10_000, "{counts:?}");
     // Rows have at most 7/8 of the slots.
     assert!(counts.slots <= counts.slots_max && counts.slots_max <= 7168, "{counts:?}");
-    let [above, below] = read_all();
-    assert!(below > 10_000, "{above} {below}");
+    let [in_dram, in_scm] = read_all();
+    assert!(in_scm > 10_000, "{in_dram} {in_scm}");
     // A promoted row that is evicted again is still in the tier, and is not written again.
     let counts = it.counts();
     assert!(counts.kept > 100, "{counts:?}");
@@ -118,27 +118,27 @@ fn a_demoted_row_is_not_found_after_a_write_or_range_delete() {
         it.rows.fill(key, 1, 5, 300);
         it.work();
     }
-    let below: Vec<u64> = (0..12_000).filter(|key| it.get_from_scm(*key, 9).is_some()).collect();
-    assert!(below.len() > 500, "{}", below.len());
-    let [key, other] = [below[0], below[1]];
+    let in_scm: Vec<u64> = (0..12_000).filter(|key| it.get_from_scm(*key, 9).is_some()).collect();
+    assert!(in_scm.len() > 500, "{}", in_scm.len());
+    let [key, other] = [in_scm[0], in_scm[1]];
     // A reader at a seqno before the version does not see the row.
     assert!(it.get_from_scm(key, 0).is_none());
     it.rows.cache.forget(it.rows.hash(key));
     assert!(it.get_from_scm(key, 9).is_none() && it.get_from_scm(other, 9).is_some());
     it.rows.owner.raise_floor(Seqno::new(6));
-    assert!(below.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
+    assert!(in_scm.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
 }
 
 #[test]
 fn a_row_written_while_it_waits_is_not_demoted() {
     let it = Tiered::new(2 * MIB, 16 * MIB, None);
     (0..9_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
-    let gone: Vec<u64> = (0..9_000).filter(|key| it.rows.get(*key, 9).is_none()).collect();
-    assert!(gone.len() > 100);
-    gone.iter().for_each(|key| it.rows.cache.forget(it.rows.hash(*key)));
+    let evicted: Vec<u64> = (0..9_000).filter(|key| it.rows.get(*key, 9).is_none()).collect();
+    assert!(evicted.len() > 100);
+    evicted.iter().for_each(|key| it.rows.cache.forget(it.rows.hash(*key)));
     it.work();
     let counts = it.counts();
-    assert!(gone.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
+    assert!(evicted.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
     assert!(counts.refused_written > 0 && counts.demoted == 0, "{counts:?}");
 }
 
@@ -185,10 +185,10 @@ fn no_reader_gets_anything_but_the_newest_version() {
     let it = Tiered::new(2 * MIB, 4 * MIB, None);
     let applied: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(1)).collect();
     let (visible, done) = (AtomicU64::new(1), AtomicBool::new(false));
-    let [above, below] = [AtomicU64::new(0), AtomicU64::new(0)];
+    let [in_dram, in_scm] = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {
         let (it, applied, visible, done) = (&it, &applied, &visible, &done);
-        let (above, below) = (&above, &below);
+        let (in_dram, in_scm) = (&in_dram, &in_scm);
         for _ in 0..2 {
             let mut rng = Rng::new(rng.next_u64());
             scope.spawn(move || {
@@ -204,10 +204,10 @@ fn no_reader_gets_anything_but_the_newest_version() {
                     };
                     if let Some((found, seqno)) = it.rows.get(key, at) {
                         check(&found, seqno);
-                        above.fetch_add(1, Relaxed);
+                        in_dram.fetch_add(1, Relaxed);
                     } else if let Some(row) = it.get_from_scm(key, at) {
                         check(&row.0, row.1.seqno.get());
-                        below.fetch_add(1, Relaxed);
+                        in_scm.fetch_add(1, Relaxed);
                         // A reader whose view has a newer version fills nothing.
                         if before <= at
                             && let Some(vacancy) = vacancy
@@ -228,7 +228,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                 it.work();
             }
         });
-        let enough = || below.load(Relaxed) >= 20_000 || done.load(SeqCst);
+        let enough = || in_scm.load(Relaxed) >= 20_000 || done.load(SeqCst);
         for seqno in (2..).take_while(|_| !enough()) {
             if rng.one_in(20_000) {
                 it.rows.owner.raise_floor(Seqno::new(seqno));

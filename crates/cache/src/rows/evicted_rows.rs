@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::{Bucket, WORD_BYTES};
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 
 use super::policy::Queue;
 
@@ -83,7 +83,11 @@ impl EvictedRows {
 
     /// The rows with their words.
     pub(super) fn rows(&self) -> impl Iterator<Item = (EvictedRow, &[AtomicU64])> {
-        let words = |row: &QueuedRow| self.words.get(row.at..row.at + row.len).unwrap_or_default();
+        let words = |row: &QueuedRow| {
+            let words = self.words.get(row.at..row.at + row.len);
+            invariant!(words.is_some(), "the words of a queued row are in the buffer");
+            words.unwrap_or_default()
+        };
         self.rows.iter().map(move |row| (row.row, words(row)))
     }
 
@@ -106,10 +110,10 @@ mod tests {
         let row = |hash| EvictedRow { hash, bucket, queue: Queue::Main };
         let words: Vec<_> = (0..100).map(AtomicU64::new).collect();
         let mut evicted = EvictedRows::default();
-        let told: Vec<_> =
+        let outcomes: Vec<_> =
             (0..WORDS_MAX / 100).map(|n| evicted.push(row(n as u64), &words)).collect();
-        assert_eq!(told.iter().filter(|it| **it == Queued::WakeWriter).count(), 1);
-        assert!(!told.contains(&Queued::Full));
+        assert_eq!(outcomes.iter().filter(|it| **it == Queued::WakeWriter).count(), 1);
+        assert!(!outcomes.contains(&Queued::Full));
         assert_eq!(evicted.push(row(7), &words), Queued::Full);
         assert_eq!((evicted.len(), evicted.rows().count()), (WORDS_MAX / 100, WORDS_MAX / 100));
         let (third, lies) = evicted.rows().nth(3).unwrap();

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 
 use arena::{Awaited, Bucket, Heat, Position, Removed, TagBuckets, Words};
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 
 use super::evicted_rows::{EvictedRow, EvictedRows, Queued};
 use super::ghost::Ghost;
@@ -45,7 +45,7 @@ pub(super) struct Shared<'a> {
     pub(super) words: &'a Words,
     pub(super) index: &'a TagBuckets,
     /// The tier that evicted rows are written to, if there is one that holds rows.
-    pub(super) below: Option<&'a ScmTier>,
+    pub(super) lower: Option<&'a ScmTier>,
 }
 
 #[derive(Debug)]
@@ -193,6 +193,7 @@ impl RowLog {
     /// Gives up the words that were appended last to `queue`; no index entry names them.
     fn undo_append(&mut self, queue: Queue, words: usize) {
         if let Some(segment) = self.queue(queue).back_mut() {
+            invariant!(segment.end >= words, "the words to give up were appended last");
             segment.end -= words;
         }
     }
@@ -253,6 +254,7 @@ impl RowLog {
         }
         let segment = self.queue(queue).back_mut()?;
         let at = segment.end;
+        invariant!(at + count <= SEGMENT_WORDS, "a row lies in one segment");
         segment.end += count;
         let place = segment.place(at)?;
         // No entry names the old row here. Readers that see words written from now on also see that.
@@ -322,8 +324,8 @@ impl RowLog {
         }
         self.counts.evicted += 1;
         self.shadow.remember(hash);
-        if let (Some(below), Removed::Entry(bucket)) = (shared.below, removed) {
-            self.demote(shared, below, (hash, bucket, queue), place);
+        if let (Some(lower), Removed::Entry(bucket)) = (shared.lower, removed) {
+            self.demote(shared, lower, (hash, bucket, queue), place);
         }
     }
 
@@ -331,21 +333,21 @@ impl RowLog {
     fn demote(
         &mut self,
         shared: Shared<'_>,
-        below: &ScmTier,
+        lower: &ScmTier,
         (hash, bucket, queue): (u64, Bucket, Queue),
         place: Position,
     ) {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
         let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
-        let left = match self.evicted_charge {
+        let queued = match self.evicted_charge {
             Some(_) => self.evicted.push(EvictedRow { hash, bucket, queue }, words),
             None => Queued::Full,
         };
-        match left {
+        match queued {
             Queued::Waiting => {}
-            Queued::WakeWriter => below.wake(),
-            Queued::Full => below.note_row_refused(),
+            Queued::WakeWriter => lower.wake(),
+            Queued::Full => lower.note_row_refused(),
         }
     }
 
@@ -371,6 +373,7 @@ impl RowLog {
             rows.push((at, hash));
             at += row.words();
         }
+        invariant!(at == segment.end, "a segment is filled with whole rows");
         rows
     }
 

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arena::WORD_BYTES;
-use base::{Seqno, key_hash};
+use base::{Seqno, invariant, key_hash};
 
 use super::owner::{RowOwner, hash_of};
 
@@ -92,6 +92,7 @@ impl Row<'_> {
 
     /// Writes the row of owner `owner` to `words`, which are as many as it needs.
     pub(crate) fn write(&self, owner: u32, words: &[AtomicU64]) {
+        invariant!(words.len() == self.words(), "a row is written to as many words as it needs");
         let from_device = matches!(self.from, RowFrom::Device | RowFrom::ScmRow);
         let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
         let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
-use base::{Account, Reclaim, Result, Seqno};
+use base::{Account, Reclaim, Result, Seqno, invariant};
 use parking_lot::Mutex;
 
 use super::evicted_rows::EvictedRows;
@@ -112,7 +112,7 @@ impl RowCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        Shared { words: &self.words, index: &self.index, below: self.lower_tier() }
+        Shared { words: &self.words, index: &self.index, lower: self.lower_tier() }
     }
 
     /// Sets the tier that evicted rows are written to, if it holds rows. The first caller's tier stays.
@@ -129,7 +129,7 @@ impl RowCache {
     /// Writes evicted rows to the lower tier: background work, one thread at a time. Returns whether there
     /// were any.
     pub fn demote_rows(&self) -> bool {
-        let Some(below) = self.lower_tier() else { return false };
+        let Some(lower) = self.lower_tier() else { return false };
         let mut evicted = self.evicted.lock();
         self.log.lock().take_evicted(&mut evicted);
         let waited = evicted.len();
@@ -139,7 +139,7 @@ impl RowCache {
             let is_current = move || self.index.is_unchanged(row.hash, row.bucket);
             (NewRow { hash: row.hash, words, may_evict }, is_current)
         });
-        below.put_rows(rows);
+        lower.put_rows(rows);
         evicted.clear();
         waited > 0
     }
@@ -215,9 +215,13 @@ impl RowCache {
         vacancy: Vacancy,
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
+        invariant!(
+            row.seqno <= row.as_of,
+            "a row's version is visible at the seqno it was read at"
+        );
         self.check_size(&row)?;
-        if let Some(below) = self.lower_tier().filter(|_| row.from == RowFrom::Device) {
-            below.row_missed(hash);
+        if let Some(lower) = self.lower_tier().filter(|_| row.from == RowFrom::Device) {
+            lower.row_missed(hash);
         }
         // A reader never waits for another fill: with more threads than cores the holder of the lock may not
         // run for milliseconds. A row that is used often will be filled later.
@@ -272,6 +276,10 @@ impl RowCache {
         awaited: (Bucket, Awaited),
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
+        invariant!(
+            row.seqno <= row.as_of,
+            "a row's version is visible at the seqno it was read at"
+        );
         self.check_size(&row)?;
         let mut log = self.log.lock();
         let renewed = match owner.floor() > row.seqno.get() {
@@ -304,8 +312,8 @@ impl RowCache {
     pub fn forget(&self, hash: u64) {
         self.index.forget(hash);
         // The lower tier after DRAM: whoever puts a row there checks the bucket here under the lock there.
-        if let Some(below) = self.lower_tier() {
-            below.forget_row(hash);
+        if let Some(lower) = self.lower_tier() {
+            lower.forget_row(hash);
         }
     }
 

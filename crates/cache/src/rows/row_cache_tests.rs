@@ -363,9 +363,9 @@ fn no_reader_gets_anything_but_the_newest_version() {
 #[test]
 fn a_fill_is_refused_while_another_is_in_progress() {
     let rows = Rows::unlimited(4 * MIB);
-    let putting_in = rows.cache.log.lock();
+    let filling = rows.cache.log.lock();
     assert!(!rows.fill(1, 1, 1, 100));
-    drop(putting_in);
+    drop(filling);
     assert_eq!(rows.cache.statistics().refused.busy, 1);
     assert!(rows.fill(1, 1, 1, 100) && rows.get(1, 1).is_some());
 }

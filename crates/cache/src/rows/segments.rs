@@ -4,7 +4,7 @@
 //! moves rows out of it before. Owned by the log's mutex.
 
 use arena::{CHUNK_WORDS, WORD_BYTES, Words};
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 
 /// Words of a segment: 64 KiB, or a whole chunk if that is smaller, as under Miri.
 pub(super) const SEGMENT_WORDS: usize = if CHUNK_WORDS < 8192 { CHUNK_WORDS } else { 8192 };
@@ -55,6 +55,7 @@ impl Segments {
     }
 
     pub(super) fn put(&mut self, segment: usize) {
+        debug_assert!(!self.free.contains(&segment), "a segment is free or in a queue, never both");
         self.free.push(segment);
     }
 
@@ -102,6 +103,7 @@ impl Segments {
         words.discard(chunk);
         // After the memory is discarded: charged memory is never less than used memory (I10).
         let given = self.chunks.get_mut(chunk).and_then(Option::take).is_some();
+        invariant!(given, "a chunk with free segments has memory");
         self.present -= usize::from(given);
         given
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result};
+use base::{Account, Charge, Error, Result, invariant};
 use media::emulated::Emulation;
 use media::scm::{Blocks, Facts, Lent, Pinned, Scm, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
@@ -223,6 +223,7 @@ impl Writer {
         content: &[u8],
         empty: impl FnOnce(),
     ) -> Result<Written> {
+        invariant!(content.len() == PAGE_BYTES, "pages are written whole");
         match backing {
             Backing::Memory(slots) => {
                 let Some(mut filling) = slots.fill(page) else { return Ok(Written::InUse) };
@@ -250,6 +251,11 @@ impl Writer {
         if self.bufs.is_empty() {
             self.complete(1)?;
         }
+        let in_flight = self.writing.iter().flatten().count();
+        invariant!(
+            in_flight + self.bufs.len() == self.writing.len(),
+            "each buffer is free or in flight"
+        );
         let free = self.writing.iter().position(Option::is_none);
         let (Some(mut buf), Some(token), Some(queue)) = (self.bufs.pop(), free, &mut self.queue)
         else {
@@ -275,9 +281,8 @@ impl Writer {
         let mut outcome = driven;
         for completion in self.completions.drain(..) {
             self.bufs.push(completion.buf);
-            if let Some(place) = self.writing.get_mut(completion.token as usize) {
-                *place = None;
-            }
+            let pin = self.writing.get_mut(completion.token as usize).and_then(Option::take);
+            invariant!(pin.is_some(), "a completion belongs to a write in flight");
             outcome = outcome.and(completion.result);
         }
         outcome

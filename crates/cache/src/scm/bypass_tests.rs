@@ -7,7 +7,7 @@ use base::{Clock, ManualClock, Rng};
 use media::{Medium, MemoryMedium};
 
 use super::Placement;
-use super::tests::{MIB, above, blocks, content, key, memory, options, skewed, timed};
+use super::tests::{MIB, blocks, content, key, memory, options, skewed, timed, upper_tier};
 use crate::{PageCache, PageKind};
 
 /// Reads that advance the clock: 100 us from flash, `tier_micros` from the tier. Returns the number of reads
@@ -42,7 +42,7 @@ fn readers_bypass_a_slow_tier_until_it_is_fast_again() {
     let clock = Arc::new(ManualClock::default());
     let scm = blocks(&medium, 16 * MIB);
     let tier = timed(scm, options(Placement::DramFirst), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let run = |micros, reads| timed_reads(&cache, &clock, micros, reads);
     run(10, 30_000);
     let [fast, _] = run(10, 20_000);
@@ -69,7 +69,7 @@ fn readers_bypass_a_slow_tier_until_it_is_fast_again() {
 fn a_slow_tier_without_misses_is_compared_with_flash() {
     let (clock, flash) = (Arc::new(ManualClock::default()), Duration::from_micros(100));
     let tier = timed(memory(16 * MIB), options(Placement::ByKind), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1000 {
         drop(cache.insert(key(page), PageKind::Data, &content(key(page))));
         while tier.step(&cache) {}

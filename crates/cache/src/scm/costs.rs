@@ -194,26 +194,26 @@ mod tests {
         let near = MeasuredCosts::new(Prior { read_nanos: 10, ..SSD });
         near.update_promotion_heat(&counters);
         let measured_of = |kind| if kind == Data { &measured } else { &near };
-        let go_up = |kind| {
+        let promoted = |kind| {
             let measured = measured_of(kind);
             (0..1000).filter(|n| measured.promotion_heat(kind, spread(*n)).is_some()).count()
         };
         let mut before = KindReuse::default();
-        let mut after = |kind, stayed, left| {
+        let mut after = |kind, kept, evicted| {
             let mut now = before;
-            *now.of(kind) += Reuse { kept: stayed, evicted: left };
+            *now.of(kind) += Reuse { kept, evicted };
             before = measured_of(kind).update_promoted_share(&counters, before, now);
             before == now
         };
         // A metadata page is kept for its first turn without a use.
         for (kind, first) in [(Data, 0), (Meta, 1000)] {
-            assert_eq!(go_up(kind), 1000);
+            assert_eq!(promoted(kind), 1000);
             assert!(!after(kind, 0, LEFT_LEAST - 1), "too few to say anything");
-            assert_eq!(go_up(kind), 1000);
+            assert_eq!(promoted(kind), 1000);
             assert!((0..40).all(|_| after(kind, first + 50, 1000)));
-            assert!((30..100).contains(&go_up(kind)), "{}", go_up(kind));
+            assert!((30..100).contains(&promoted(kind)), "{}", promoted(kind));
             assert!((0..40).all(|_| after(kind, first + 2_000_000, 1000)));
-            assert_eq!(go_up(kind), 1000);
+            assert_eq!(promoted(kind), 1000);
         }
     }
 

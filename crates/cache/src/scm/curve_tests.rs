@@ -49,9 +49,9 @@ fn compare(
     }
     let part = |of: u64| 100.0 * of as f64 / f64::from(count);
     let curve = curve.curve(count.into());
-    let told = sizes.map(|bytes| 100.0 * (1.0 - curve.miss_ratio(bytes as f64)));
+    let predicted = sizes.map(|bytes| 100.0 * (1.0 - curve.miss_ratio(bytes as f64)));
     let [dram, scm] = [FoundIn::Dram, FoundIn::Scm].map(|tier| found[tier as usize]);
-    Compared { dram: [told[0], part(dram)], both: [told[1], part(dram + scm)] }
+    Compared { dram: [predicted[0], part(dram)], both: [predicted[1], part(dram + scm)] }
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn one_page_curve_predicts_the_hits_of_both_tiers() {
             println!("{skew} {frames}+{slots} {name}: DRAM {dram:.2?}, both {both:.2?}");
             // If no page is promoted, the curve does not predict the hits of DRAM.
             let compared = if policy.1 == CXL { vec![both] } else { vec![dram, both] };
-            for [told, went] in compared {
+            for [predicted, measured] in compared {
                 assert!(
-                    (told - went).abs() < 1.0,
-                    "{skew} {frames}+{slots} {name}: {told}, {went}"
+                    (predicted - measured).abs() < 1.0,
+                    "{skew} {frames}+{slots} {name}: {predicted}, {measured}"
                 );
             }
         }

@@ -8,7 +8,7 @@ use base::Reclaim;
 use media::scm::Scm;
 use tempfile::TempDir;
 
-use super::tests::{MIB, above, content, fill, key, look, options, tier};
+use super::tests::{MIB, content, fill, key, look, options, tier, upper_tier};
 use super::*;
 use crate::{PageCache, PageKind};
 
@@ -33,7 +33,7 @@ fn cut() -> Option<Cut> {
     let place = folder.path().to_str().unwrap().parse().unwrap();
     let scm = Scm::open(&place, 8 * MIB, b"TERRASCM").unwrap();
     let tier = tier(scm, options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..500 {
         fill(&cache, key(page), KIND);
         tier.step(&cache);

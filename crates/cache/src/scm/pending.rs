@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::Frame;
+use base::invariant;
 use parking_lot::Mutex;
 
 use crate::{PageKey, PageKind};
@@ -165,6 +166,10 @@ impl PendingWork {
     pub(crate) fn next_purge(&self, most: u32) -> Option<(u64, Range<u32>)> {
         let mut purges = self.purges.lock();
         let first = purges.front_mut()?;
+        invariant!(
+            (first.pages.start..=first.pages.end).contains(&first.next),
+            "a purge stays within its range"
+        );
         let part = first.next..first.pages.end.min(first.next.saturating_add(most));
         first.next = part.end;
         let file = first.file;

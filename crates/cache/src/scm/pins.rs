@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use base::invariant;
+
 const FREE: u8 = 0;
 const WRITING: u8 = u8::MAX;
 const READERS_MAX: u8 = WRITING - 1;
@@ -43,7 +45,11 @@ pub(crate) struct ReadPin {
 impl Drop for ReadPin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
-            state.fetch_sub(1, Release);
+            let before = state.fetch_sub(1, Release);
+            invariant!(
+                (1..=READERS_MAX).contains(&before),
+                "a reader's pin is counted until it is dropped"
+            );
         }
     }
 }
@@ -63,7 +69,8 @@ pub(crate) struct WritePin {
 impl Drop for WritePin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
-            state.store(FREE, Release);
+            let before = state.swap(FREE, Release);
+            invariant!(before == WRITING, "nobody pins a slot beside its writer");
         }
     }
 }

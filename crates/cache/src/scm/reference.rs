@@ -31,10 +31,10 @@ struct Page {
 type Set = ([Option<(u64, u8)>; WAYS], usize);
 
 /// The hash of a claimed slot.
-const TAKEN: u64 = u64::MAX;
+const CLAIMED: u64 = u64::MAX;
 
 /// Reuse of pages of one kind in DRAM's main queue, and their promoted share, in 1/256.
-struct Rising {
+struct Promotions {
     /// Turns at which pages were kept, and evicted.
     turns: (u64, u64),
     /// The same at the last update of the share.
@@ -42,7 +42,7 @@ struct Rising {
     share: u32,
 }
 
-const NO_TURNS: Rising = Rising { turns: (0, 0), before: (0, 0), share: ALL };
+const NO_PROMOTIONS: Promotions = Promotions { turns: (0, 0), before: (0, 0), share: ALL };
 
 /// Bytes written per second, and dirty map pages.
 struct Writes {
@@ -50,7 +50,7 @@ struct Writes {
     by_second: BTreeMap<u64, u64>,
     dirty: Vec<bool>,
     turn: usize,
-    owed: usize,
+    writes_since: usize,
     quiet_since: Duration,
 }
 
@@ -77,8 +77,8 @@ impl Writes {
 
     /// Writes dirty map pages in turn: one per 16 pages written, and 16 if nothing was written for 100 ms.
     fn write_map(&mut self, now: Duration) {
-        let due = self.owed / 16;
-        self.owed %= 16;
+        let due = self.writes_since / 16;
+        self.writes_since %= 16;
         let is_idle = now - self.quiet_since >= Duration::from_millis(100);
         if is_idle {
             self.quiet_since = now;
@@ -106,14 +106,14 @@ pub(super) struct Reference {
     staged: Vec<(PageKey, PageKind)>,
     /// A reader promotes a page of a device; the background task promotes a page of memory afterwards.
     is_device: bool,
-    rises: Vec<(PageKey, PageKind)>,
+    queued_promotions: Vec<(PageKey, PageKind)>,
     /// For data pages and for metadata pages.
-    rising: [Rising; 2],
-    reckoned: Duration,
+    promotions: [Promotions; 2],
+    shares_updated: Duration,
     writes: Writes,
     fullness: u32,
     /// Obsolete files.
-    gone: BTreeSet<u64>,
+    obsolete: BTreeSet<u64>,
 }
 
 const fn least_heat(kind: PageKind) -> u8 {
@@ -137,20 +137,20 @@ impl Reference {
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
             is_device: false,
-            rises: Vec::new(),
-            rising: [NO_TURNS; 2],
-            reckoned: Duration::ZERO,
+            queued_promotions: Vec::new(),
+            promotions: [NO_PROMOTIONS; 2],
+            shares_updated: Duration::ZERO,
             writes: Writes {
                 rate: None,
                 // The first page, written when the tier is formatted.
                 by_second: BTreeMap::from([(0, 4096)]),
                 dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
                 turn: 0,
-                owed: 0,
+                writes_since: 0,
                 quiet_since: Duration::ZERO,
             },
             fullness: 0,
-            gone: BTreeSet::new(),
+            obsolete: BTreeSet::new(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Reference {
 
     /// Removes the pages of an obsolete file; `hashes` are theirs.
     pub(super) fn remove(&mut self, file: u64, hashes: &BTreeSet<u64>, now: Duration) {
-        self.gone.insert(file);
+        self.obsolete.insert(file);
         self.new.retain(|page| page.key.file != file);
         self.main.retain(|page| page.key.file != file);
         for (set, (slots, _)) in self.sets.iter_mut().enumerate() {
@@ -202,18 +202,18 @@ impl Reference {
     }
 
     /// The promoted share of this kind, in 1/256.
-    pub(super) const fn share_that_rises(&self, kind: PageKind) -> u32 {
-        self.rising[kind as usize].share
+    pub(super) const fn promoted_share(&self, kind: PageKind) -> u32 {
+        self.promotions[kind as usize].share
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
         self.writes.by_second.values().sum()
     }
 
-    fn worthy(&self, kind: PageKind, hash: u64) -> Option<u8> {
-        let may = u32::from((hash >> 40) as u8) < self.rising[kind as usize].share;
+    fn promotion_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
+        let may = u32::from((hash >> 40) as u8) < self.promotions[kind as usize].share;
         match (kind, self.costs.promotion_heat()) {
-            (PageKind::Data, worthy) => worthy.filter(|_| may),
+            (PageKind::Data, promotion_heat) => promotion_heat.filter(|_| may),
             (PageKind::Meta, Some(_)) => Some(1),
             (PageKind::Meta, None) => may.then_some(1),
         }
@@ -225,13 +225,13 @@ impl Reference {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
             return FoundIn::Dram;
         }
-        let worthy = self.worthy(kind, key.hash());
+        let promotion_heat = self.promotion_heat(kind, key.hash());
         let Some((_, heat)) = self.slot(key.hash()) else { return FoundIn::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
-        match self.placement.promotes(kind, heat, worthy) {
+        match self.placement.promotes(kind, heat, promotion_heat) {
             true if self.is_device => self.promote(key, kind),
-            true => self.rises.push((key, kind)),
+            true => self.queued_promotions.push((key, kind)),
             false => {}
         }
         FoundIn::Scm
@@ -245,9 +245,9 @@ impl Reference {
     }
 
     fn fill(&mut self, key: PageKey, kind: PageKind) {
-        let goes_down =
-            self.placement.tier_on_miss(kind, self.worthy(kind, key.hash())) == Tier::Scm;
-        if goes_down && self.admit(key, kind, false) {
+        let is_scm_first =
+            self.placement.tier_on_miss(kind, self.promotion_heat(kind, key.hash())) == Tier::Scm;
+        if is_scm_first && self.admit(key, kind, false) {
             self.staged.push((key, kind));
         } else {
             self.insert(key, kind, false);
@@ -255,19 +255,21 @@ impl Reference {
     }
 
     fn step(&mut self, now: Duration) {
-        for (key, kind) in std::mem::take(&mut self.rises) {
+        for (key, kind) in std::mem::take(&mut self.queued_promotions) {
             self.promote(key, kind);
         }
         self.write(now);
         self.writes.write_map(now);
         self.fullness = self.writes.fullness(now.as_secs());
-        if now - self.reckoned >= Duration::from_millis(100) {
-            self.reckoned = now;
-            for (kind, Rising { turns, before, share }) in self.rising.iter_mut().enumerate() {
-                let (stayed, left) = (turns.0 - before.0, turns.1 - before.1);
-                if left >= 256 {
-                    let first = if kind == PageKind::Meta as usize { left } else { 0 };
-                    let uses = stayed.saturating_sub(first) * 256 / left;
+        if now - self.shares_updated >= Duration::from_millis(100) {
+            self.shares_updated = now;
+            for (kind, Promotions { turns, before, share }) in
+                self.promotions.iter_mut().enumerate()
+            {
+                let (kept, evicted) = (turns.0 - before.0, turns.1 - before.1);
+                if evicted >= 256 {
+                    let first = if kind == PageKind::Meta as usize { evicted } else { 0 };
+                    let uses = kept.saturating_sub(first) * 256 / evicted;
                     *share = Costs::next_share(*share, self.costs.pays_off(uses as u32));
                     *before = *turns;
                 }
@@ -275,14 +277,14 @@ impl Reference {
         }
     }
 
-    fn place(&self, hash: u64) -> usize {
+    fn set_number(&self, hash: u64) -> usize {
         let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         (mixed as usize * self.sets.len()) >> 32
     }
 
     fn set(&mut self, hash: u64) -> &mut Set {
-        let place = self.place(hash);
-        &mut self.sets[place]
+        let number = self.set_number(hash);
+        &mut self.sets[number]
     }
 
     fn slot(&mut self, hash: u64) -> Option<&mut (u64, u8)> {
@@ -296,9 +298,9 @@ impl Reference {
         }
         // Pages that are promoted or refused by SCM pass through DRAM, too.
         if self.new.len() + self.main.len() == self.frames {
-            let gone = self.evict();
-            if self.admit(gone.0, gone.1, true) {
-                self.staged.push((gone.0, gone.1));
+            let evicted = self.evict();
+            if self.admit(evicted.0, evicted.1, true) {
+                self.staged.push((evicted.0, evicted.1));
             }
         }
         let recalled = kind == PageKind::Data && self.dram_ghost.recall(key.hash());
@@ -318,12 +320,12 @@ impl Reference {
                 Queue::Main => self.main.pop_front(),
             }
             .unwrap();
-            let turns = &mut self.rising[page.kind as usize].turns;
+            let turns = &mut self.promotions[page.kind as usize].turns;
             let counts = u64::from(queue == Queue::Main);
             match policy::verdict(queue, page.heat) {
                 Verdict::Keep(heat) => {
-                    let was_asked = page.kind == PageKind::Data || page.heat == 8;
-                    turns.0 += counts * u64::from(was_asked);
+                    let was_used = page.kind == PageKind::Data || page.heat == 8;
+                    turns.0 += counts * u64::from(was_used);
                     page.heat = heat;
                     self.main.push_back(page);
                 }
@@ -347,11 +349,11 @@ impl Reference {
         if is_demoted && !self.placement.may_demote(kind) {
             return false;
         }
-        let is_filling = self.set(hash).0.iter().any(Option::is_none);
+        let has_room = self.set(hash).0.iter().any(Option::is_none);
         let ghost = (hash >> 60) as usize;
-        let came_back = is_filling || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
+        let came_back = has_room || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
         let candidate = Candidate {
-            has_room: is_filling,
+            has_room,
             came_back,
             chance: (hash >> 24) as u8,
             fullness: self.fullness,
@@ -372,20 +374,20 @@ impl Reference {
             let heat = if kind == PageKind::Meta { 3 } else { 0 };
             let hash = key.hash();
             let is_placed = placed.iter().any(|(_, _, other, _)| *other == hash);
-            if is_placed || self.gone.contains(&key.file) || self.slot(hash).is_some() {
+            if is_placed || self.obsolete.contains(&key.file) || self.slot(hash).is_some() {
                 continue;
             }
             if !self.writes.may_write(now.as_secs()) {
                 continue;
             }
-            let place = self.place(hash);
+            let number = self.set_number(hash);
             let (set, hand) = self.set(hash);
             let way = set.iter().position(Option::is_none).unwrap_or_else(|| {
                 loop {
                     let way = *hand;
                     let next = (way + 1) % WAYS;
                     match &mut set[way] {
-                        Some((TAKEN, _)) => {}
+                        Some((CLAIMED, _)) => {}
                         Some((_, heat)) if *heat > 0 => *heat -= 1,
                         _ => {
                             *hand = next;
@@ -395,15 +397,15 @@ impl Reference {
                     *hand = next;
                 }
             });
-            set[way] = Some((TAKEN, 0));
-            placed.push((place, way, hash, heat));
+            set[way] = Some((CLAIMED, 0));
+            placed.push((number, way, hash, heat));
             self.writes.write(now.as_secs());
             self.writes.quiet_since = now;
         }
-        for (place, way, hash, heat) in placed {
-            self.sets[place].0[way] = Some((hash, heat));
-            self.writes.dirty[(place * WAYS + way) / SLOTS_PER_PAGE] = true;
-            self.writes.owed += 1;
+        for (number, way, hash, heat) in placed {
+            self.sets[number].0[way] = Some((hash, heat));
+            self.writes.dirty[(number * WAYS + way) / SLOTS_PER_PAGE] = true;
+            self.writes.writes_since += 1;
         }
     }
 }

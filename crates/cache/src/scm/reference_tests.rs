@@ -12,7 +12,7 @@ use media::{Medium, MemoryMedium};
 
 use super::placement::ALL;
 use super::reference::{FoundIn, Reference};
-use super::tests::{MIB, above, blocks, fill, key, look, memory, options, skewed, timed};
+use super::tests::{MIB, blocks, fill, key, look, memory, options, skewed, timed, upper_tier};
 use super::*;
 use crate::{LiveFile, PageCache, PageKey, PageKind};
 
@@ -60,7 +60,7 @@ impl Pair {
         let options = ScmOptions { write_budget, ..options(placement) };
         let tier = timed(scm, options, &(Arc::clone(&clock) as _));
         tier.measured.fix(costs);
-        let cache = above(&tier, 2 * MIB + 200_000);
+        let cache = upper_tier(&tier, 2 * MIB + 200_000);
         let frames = cache.statistics().capacity_pages as usize;
         let reference = Reference::new(frames, tier.map.sets(), placement, costs);
         let reference = reference.with(is_device, write_budget);
@@ -84,8 +84,8 @@ impl Pair {
             }
         }
         self.step();
-        let told = self.reference.access_run(&run, kind, self.now());
-        assert_eq!(found, told, "{} page {first} at {:?}", self.name, self.now());
+        let expected = self.reference.access_run(&run, kind, self.now());
+        assert_eq!(found, expected, "{} page {first} at {:?}", self.name, self.now());
         self.counts[found as usize] += 1;
     }
 
@@ -117,8 +117,8 @@ impl Pair {
     /// Compares the final content of SCM and the bytes written.
     fn finish(&self, least: u64) {
         let (counts, what) = (self.tier.statistics(), &self.name);
-        let [_, below, nowhere] = self.counts;
-        assert!(below > least && nowhere > least, "{what}: {:?}", self.counts);
+        let [_, in_scm, nowhere] = self.counts;
+        assert!(in_scm > least && nowhere > least, "{what}: {:?}", self.counts);
         assert_eq!(counts.resident, self.reference.resident(), "{what}");
         assert_eq!(counts.bytes_written, self.reference.bytes_written(), "{what}");
         assert_eq!((counts.late, counts.damaged, counts.busy), (0, 0, 0), "{what}");
@@ -206,7 +206,7 @@ fn every_access_matches_the_reference_when_metadata_exceeds_dram() {
             pair.clock.advance(Duration::from_millis(2));
         }
         pair.finish(100);
-        let share = pair.reference.share_that_rises(PageKind::Meta);
+        let share = pair.reference.promoted_share(PageKind::Meta);
         assert!(costs.promotion_heat().is_some() || share < ALL, "{}: {share}", pair.name);
     });
 }

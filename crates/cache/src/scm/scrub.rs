@@ -19,12 +19,12 @@ impl ScmTier {
     pub fn scrub(&self, key: PageKey, is_right: impl FnOnce(&[u8]) -> bool) -> Option<bool> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
-        let held = self.backing.pin(self.layout.page_of(slot))?;
+        let pinned = self.backing.pin(self.layout.page_of(slot))?;
         if !self.map.holds(slot, hash) {
             return None;
         }
         let tag = self.map.tag(slot);
-        let is_right = match held {
+        let is_right = match pinned {
             PinnedPage::InPlace(page) => {
                 let is_right = tag_of(&*page) == tag && is_right(&*page);
                 if !self.check_memory() {

@@ -17,6 +17,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
+use base::invariant;
+
 use crate::PageKind;
 
 /// Slots of a set.
@@ -120,7 +122,9 @@ impl SlotMap {
     /// Whether the page's set has an empty slot, so that the page would evict no other.
     pub(crate) fn has_room(&self, hash: u64) -> bool {
         let first = self.set_start(hash);
-        let set = self.hashes.get(first..first + WAYS).unwrap_or_default();
+        let set = self.hashes.get(first..first + WAYS);
+        invariant!(set.is_some(), "every hash has a set of slots");
+        let set = set.unwrap_or_default();
         set.iter().any(|word| word.load(Relaxed) == EMPTY)
     }
 
@@ -146,7 +150,9 @@ impl SlotMap {
 
     /// Counts a use of the page in `slot`.
     pub(crate) fn record_use(&self, slot: usize) -> SlotUse {
-        let Some(state) = self.states.get(slot) else {
+        let state = self.states.get(slot);
+        invariant!(state.is_some(), "a slot that was found is in the map");
+        let Some(state) = state else {
             return SlotUse { heat: 0, is_verified: false, is_promoting: true };
         };
         let mut now = state.load(Relaxed);
@@ -248,7 +254,8 @@ impl SlotMap {
     /// Makes a claimed slot empty.
     pub(crate) fn release(&self, slot: usize) {
         if let Some(word) = self.hashes.get(slot) {
-            word.store(EMPTY, Release);
+            let before = word.swap(EMPTY, Release);
+            invariant!(before == CLAIMED, "only a claimed slot is released");
         }
     }
 
@@ -262,6 +269,10 @@ impl SlotMap {
     /// Publishes the page with this hash and tag, just written, in the claimed `slot`.
     pub(crate) fn publish(&self, slot: usize, SlotEntry { hash, tag }: SlotEntry, kind: PageKind) {
         if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
+            invariant!(
+                matches!(word.load(Relaxed), EMPTY | CLAIMED),
+                "a page is published in a slot that holds none"
+            );
             let heat = match kind {
                 PageKind::Data => 0,
                 // A metadata page serves a hundred data pages.

@@ -7,7 +7,7 @@
 //! (I8); a crash costs a few hits.
 
 use base::limits::PAGE_BYTES;
-use base::{Cursor, Error, Result, hash64, put_u16, put_u32, put_u64};
+use base::{Cursor, Error, Result, hash64, invariant, put_u16, put_u32, put_u64};
 
 use super::slot_map::{SlotEntry, WAYS};
 
@@ -45,6 +45,10 @@ impl Layout {
             sets -= 1;
         }
         let map_pages = sets.div_ceil(SETS_PER_PAGE);
+        invariant!(
+            sets == 0 || 1 + map_pages + sets * WAYS <= pages,
+            "the first page, the map and the slots fit the medium"
+        );
         (sets > 0).then_some(Self { pages, map_pages, sets })
     }
 
@@ -104,6 +108,7 @@ pub(crate) fn encode_map(tier: u64, number: usize, slots: &[SlotEntry; SLOTS_PER
     let mut out = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut out, hash64(tier, &body));
     out.extend_from_slice(&body);
+    invariant!(out.len() == PAGE_BYTES, "a map page holds its entries in one page");
     out
 }
 
@@ -137,8 +142,8 @@ mod tests {
             let layout = Layout::of(pages).unwrap();
             let last = layout.page_of(layout.sets * WAYS - 1);
             assert!(last < pages && last + 2 * WAYS > pages, "{layout:?}");
-            let told = layout.map_pages * SLOTS_PER_PAGE;
-            assert!(told >= layout.sets * WAYS && told < layout.sets * WAYS + SLOTS_PER_PAGE);
+            let in_map = layout.map_pages * SLOTS_PER_PAGE;
+            assert!(in_map >= layout.sets * WAYS && in_map < layout.sets * WAYS + SLOTS_PER_PAGE);
         }
     }
 

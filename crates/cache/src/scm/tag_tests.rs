@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use media::{Medium, MemoryMedium};
 
-use super::tests::{MIB, above, account, blocks, content, fill, key, memory, options, tier};
+use super::tests::{MIB, account, blocks, content, fill, key, memory, options, tier, upper_tier};
 use super::{Placement, ScmHit};
 use crate::PageKind;
 
@@ -15,7 +15,7 @@ fn the_tag_tells_a_page_from_one_of_the_same_name() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for scm in [memory(8 * MIB), blocks(&medium, 8 * MIB)] {
         let tier = tier(scm, options(Placement::ScmFirst));
-        let cache = above(&tier, 2 * MIB);
+        let cache = upper_tier(&tier, 2 * MIB);
         fill(&cache, key(7), PageKind::Data);
         tier.step(&cache);
         let slot = tier.map.find(key(7).hash()).unwrap();

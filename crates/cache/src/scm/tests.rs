@@ -72,7 +72,7 @@ fn still() -> Arc<dyn Clock> {
     Arc::new(ManualClock::default())
 }
 
-pub(super) fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
+pub(super) fn upper_tier(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
     let cache = PageCache::new(&account(), bytes).unwrap();
     cache.set_lower_tier(tier);
     cache
@@ -143,7 +143,7 @@ pub(super) fn skewed(rng: &mut Rng, pages: u64) -> u64 {
 fn admission_refuses_most_writes_and_leaves_no_slot_empty() {
     let mut rng = Rng::new(3);
     let tier = tier(memory(8 * MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB + 200_000);
+    let cache = upper_tier(&tier, 2 * MIB + 200_000);
     for _ in 0..400_000 {
         read(&cache, key(skewed(&mut rng, 20_000)), PageKind::Data);
         tier.step(&cache);
@@ -162,7 +162,7 @@ fn every_placement_serves_hits_from_a_device() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for (name, placement) in Placement::NAMES {
         let tier = tier(blocks(&medium, 8 * MIB), options(placement));
-        let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(11));
+        let (cache, mut rng) = (upper_tier(&tier, 2 * MIB), Rng::new(11));
         let mut found = [0; 3];
         for _ in 0..60_000 {
             let page = skewed(&mut rng, 6000);
@@ -180,15 +180,15 @@ fn every_placement_serves_hits_from_a_device() {
 fn restarted(is_clean: bool) -> f64 {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let first = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
-    let cache = above(&first, 2 * MIB);
+    let cache = upper_tier(&first, 2 * MIB);
     for page in 0..1800 {
         read(&cache, key(page), PageKind::Data);
         first.step(&cache);
     }
-    let lay = |tier: &ScmTier| -> Vec<u64> {
+    let resident = |tier: &ScmTier| -> Vec<u64> {
         (0..1800).filter(|page| tier.map.find(key(*page).hash()).is_some()).collect()
     };
-    let before = lay(&first);
+    let before = resident(&first);
     if is_clean {
         drop(cache);
         drop(first);
@@ -198,7 +198,7 @@ fn restarted(is_clean: bool) -> f64 {
     }
     let second =
         tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
-    let cache = above(&second, 2 * MIB);
+    let cache = upper_tier(&second, 2 * MIB);
     let found =
         before.iter().filter(|page| read(&cache, key(**page), PageKind::Data) == FoundIn::Scm);
     let part = found.count() as f64 / before.len() as f64;
@@ -225,7 +225,7 @@ fn foreign_content_is_formatted_and_damaged_pages_are_dropped() {
     (0..128).for_each(|at| noise(at * 16 * 4096, at));
     let first = tier(blocks(&medium, 8 * MIB), options(Placement::ScmFirst));
     assert_eq!(first.statistics().restored, 0);
-    let cache = above(&first, 2 * MIB);
+    let cache = upper_tier(&first, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
         first.step(&cache);
@@ -248,7 +248,7 @@ fn a_failed_device_turns_the_tier_off() {
     let faulty = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
     let tier = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let run = |from: u64, to: u64| {
         (from..to).for_each(|page| {
             read(&cache, key(page), PageKind::Data);
@@ -272,7 +272,7 @@ fn writes_of_any_minute_stay_within_the_budget() {
     let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
     let clock = Arc::new(ManualClock::default());
     let tier = timed(memory(32 * MIB), limited, &(Arc::clone(&clock) as _));
-    let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(5));
+    let (cache, mut rng) = (upper_tier(&tier, 2 * MIB), Rng::new(5));
     let mut written = vec![0; 300];
     for written in &mut written {
         for _ in 0..600 {
@@ -301,7 +301,7 @@ fn writes_of_any_minute_stay_within_the_budget_across_restarts() {
     // Lifetimes of the processes, seconds.
     for lives in [150, 5, 20, 20, 70, 1, 1, 1, 100] {
         let tier = timed(blocks(&medium, 32 * MIB), limited, &(Arc::clone(&clock) as _));
-        let cache = above(&tier, 2 * MIB);
+        let cache = upper_tier(&tier, 2 * MIB);
         for _ in 0..lives {
             for _ in 0..600 {
                 read(&cache, key(skewed(&mut rng, 40_000)), PageKind::Data);
@@ -323,19 +323,19 @@ fn writes_of_any_minute_stay_within_the_budget_across_restarts() {
 #[test]
 fn pages_of_a_removed_file_are_purged() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
         while tier.step(&cache) {}
     }
     cache.remove_file(key(0).file, 1024);
     while tier.step(&cache) {}
-    let left = |from: u64, to: u64| {
+    let resident = |from: u64, to: u64| {
         (from..to).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
     };
-    assert_eq!(left(0, 1024), 0);
-    assert!(left(1024, 1500) > 400);
-    assert_eq!(tier.statistics().resident, left(0, 1500) as u64);
+    assert_eq!(resident(0, 1024), 0);
+    assert!(resident(1024, 1500) > 400);
+    assert_eq!(tier.statistics().resident, resident(0, 1500) as u64);
 }
 
 /// Pages wait to be written whether DRAM evicted them before or after their file became obsolete; neither is
@@ -343,10 +343,10 @@ fn pages_of_a_removed_file_are_purged() {
 #[test]
 fn pages_of_obsolete_files_are_not_written() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let [first, second] = [key(0), key(1024)];
     let files = [first, first, second].map(|key| cache.keep_file(key.file));
-    let lie_below = |from: u64| {
+    let resident_after_steps = |from: u64| {
         while tier.step(&cache) {}
         (from..from + 20).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
     };
@@ -356,17 +356,17 @@ fn pages_of_obsolete_files_are_not_written() {
     read(0);
     // A copy of the store has the same file.
     drop(one);
-    assert_eq!(lie_below(0), 20);
+    assert_eq!(resident_after_steps(0), 20);
     // Evicted before the file became obsolete, written after.
     read(100);
     drop(other);
     cache.remove_file(first.file, 1024);
-    assert_eq!((lie_below(0), lie_below(100)), (0, 0));
+    assert_eq!((resident_after_steps(0), resident_after_steps(100)), (0, 0));
     assert_eq!(tier.statistics().refused.dead, 20);
     // Evicted long after: a reader held them until now.
     read(200);
     read(1024);
-    assert_eq!((lie_below(200), lie_below(1024)), (0, 20));
+    assert_eq!((resident_after_steps(200), resident_after_steps(1024)), (0, 20));
     let counts = tier.statistics();
     assert_eq!((counts.refused.dead, counts.resident), (40, 20), "{counts:?}");
     drop(last);
@@ -392,7 +392,7 @@ fn measured_costs_replace_the_prior_ones() {
     (0..200).for_each(|_| tier.read_took(Duration::from_micros(9)));
     assert!((9_400..9_600).contains(&tier.statistics().hit_nanos), "{:?}", tier.statistics());
     // More pages than may be in flight at once are written all the same.
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..600 {
         fill(&cache, key(page), PageKind::Data);
         if page % 20 == 19 {
@@ -409,7 +409,7 @@ fn measured_costs_replace_the_prior_ones() {
 #[test]
 fn files_beyond_the_purge_queue_are_counted_as_unpurged() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1024 {
         read(&cache, key(page), PageKind::Data);
         while tier.step(&cache) {}
@@ -428,7 +428,7 @@ fn files_beyond_the_purge_queue_are_counted_as_unpurged() {
 #[test]
 fn concurrent_readers_get_only_their_own_pages() {
     let tier = tier(memory(MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let ((_, seed), done) = (Rng::from_env(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
@@ -462,8 +462,9 @@ fn concurrent_readers_get_only_their_own_pages() {
     });
     let counts = tier.statistics();
     assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
-    let held = (0..3000).filter(|page| tier.map.find(key(*page).hash()).is_some()).count() as u64;
-    assert_eq!(counts.resident, held, "seed {seed}");
+    let resident =
+        (0..3000).filter(|page| tier.map.find(key(*page).hash()).is_some()).count() as u64;
+    assert_eq!(counts.resident, resident, "seed {seed}");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use base::invariant;
 use base::limits::PAGE_BYTES;
 
 /// Length of the window, seconds.
@@ -63,6 +64,10 @@ impl WriteBudget {
     /// Counts `bytes` written at `now`.
     pub fn spend(&mut self, now: Duration, bytes: u64) {
         self.advance(now.as_secs());
+        invariant!(
+            self.now >= now.as_secs(),
+            "a write counts in its second, or in a later one if the clock went back"
+        );
         let place = self.place();
         if let Some(second) = self.written.get_mut(place) {
             *second += bytes;
@@ -91,6 +96,7 @@ impl WriteBudget {
             self.now += 1;
             let place = self.place();
             if let Some(second) = self.written.get_mut(place) {
+                invariant!(self.sum >= *second, "the sum of a window covers each of its seconds");
                 self.sum -= *second;
                 *second = 0;
             }

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use base::invariant;
+
 /// Statistics since the tier was opened. Counts of rows, unless a field says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowSetStatistics {
@@ -82,7 +84,8 @@ impl RowSetCounters {
 
     /// Adds to the number of slots of rows.
     pub(super) fn slots(&self, more: i64) {
-        self.slots.fetch_add(more, Relaxed);
+        let before = self.slots.fetch_add(more, Relaxed);
+        invariant!(before + more >= 0, "slots that rows give up were counted");
     }
 
     /// Rows that DRAM evicted and offered, whatever became of them.

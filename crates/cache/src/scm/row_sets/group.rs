@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, fence};
 use std::thread::yield_now;
 
+use base::invariant;
+
 use crate::scm::slot_map::WAYS;
 
 /// Most pages of rows in a group: two slots of each set stay for pages, so that metadata finds room.
@@ -81,12 +83,17 @@ pub(super) struct LockedGroup<'a> {
 impl LockedGroup<'_> {
     /// Sets the number of pages.
     pub(super) fn set_width(&self, width: usize) {
+        invariant!(width <= WIDTH_MAX, "two slots of each set stay for pages");
         self.group.width.store(width as u32, Release);
     }
 }
 
 impl Drop for LockedGroup<'_> {
     fn drop(&mut self) {
+        invariant!(
+            self.group.version.load(Relaxed) == self.version.wrapping_add(1),
+            "nobody else changes a locked group"
+        );
         self.group.version.store(self.version.wrapping_add(2), Release);
     }
 }
@@ -94,6 +101,7 @@ impl Drop for LockedGroup<'_> {
 /// The page, of `width`, of the row with this hash.
 #[inline]
 pub(super) fn page_of(hash: u64, width: usize) -> usize {
+    invariant!(width > 0, "a row has a page only in a group that has pages");
     let (mut draw, mut page) = (hash, 0);
     for number in 1..width as u64 {
         draw = draw.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -6,6 +6,7 @@
 //! need them, up to their share; when the share shrinks, slots return to pages. A pure function of counts
 //! ([`next_share`]).
 
+use base::invariant;
 use base::limits::PAGE_BYTES;
 
 use super::group::WIDTH_MAX;
@@ -109,6 +110,10 @@ impl RowShare {
     /// Decides the share again, if there were enough reads from flash since the last decision.
     pub(crate) fn weigh(&mut self, now: ShareCounts, usage: RowUsage) {
         let before = self.weighed;
+        invariant!(
+            now.missed_rows >= before.missed_rows && now.missed_pages >= before.missed_pages,
+            "counts of ghost hits never decrease"
+        );
         if now.misses.saturating_sub(before.misses) < MISSES {
             return;
         }
@@ -126,6 +131,7 @@ impl RowShare {
         let least = if is_idle { PART_MIN } else { PART_FIRST };
         let used = (usage.slots * PARTS).div_ceil(usage.slots_total.max(1));
         self.part = next_share(self.part, rows, pages, used).max(least);
+        invariant!(self.part <= PART_MAX, "two slots of each set stay for pages");
     }
 
     /// Most pages of group `group`: the share of its set, rounded up for some groups and down for the others,

@@ -116,15 +116,15 @@ impl ScmTier {
     /// Puts rows that DRAM evicted into the tier, if their keys were not written since.
     pub(crate) fn put_rows<'a>(
         &self,
-        leaving: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
+        evicted: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
     ) {
         let Some(rows) = self.rows_in_use() else {
             // The tier is off, or slower than flash.
-            return leaving.for_each(|_| self.note_row_refused());
+            return evicted.for_each(|_| self.note_row_refused());
         };
         let (mut writer, now) = (self.writer.lock(), self.now());
         let mut scratch = std::mem::take(&mut writer.scratch);
-        for (new, is_current) in leaving {
+        for (new, is_current) in evicted {
             if writer.budget.left(now) < ROW_WRITES_MAX as u64 {
                 count(&rows.counters.refused_budget);
                 continue;
@@ -136,8 +136,8 @@ impl ScmTier {
                 self.add_page(rows, &mut writer, group, &mut scratch, now);
             }
             let hash = new.hash;
-            let gone = |hash| self.evicted_rows.remember(hash);
-            match rows.put(self, new, is_current, &mut scratch, gone) {
+            let on_evicted = |hash| self.evicted_rows.remember(hash);
+            match rows.put(self, new, is_current, &mut scratch, on_evicted) {
                 Outcome::Present => count(&rows.counters.kept),
                 Outcome::Stale => count(&rows.counters.refused_written),
                 Outcome::Cold => {
@@ -212,11 +212,13 @@ impl ScmTier {
             {
                 continue;
             }
-            let gone = |hash| {
+            let on_evicted = |hash| {
                 count(&counters.dropped);
                 self.evicted_rows.remember(hash);
             };
-            let Some(slot) = rows.remove_page(self, group, &mut scratch, gone) else { continue };
+            let Some(slot) = rows.remove_page(self, group, &mut scratch, on_evicted) else {
+                continue;
+            };
             writer.map.mark(slot);
             if !self.give_back(slot) {
                 writer.returning.push(slot);
