@@ -37,7 +37,7 @@ pub use counters::RowSetStatistics;
 use group::WIDTH_MAX;
 use group::{Group, page_of};
 pub(super) use set::Scratch;
-use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, check_of};
+use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, StoredRow, check_of};
 pub(super) use share::{RowShare, ghost_pages, ghost_rows};
 
 use super::slot_map::WAYS;
@@ -262,7 +262,8 @@ impl RowSets {
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {
-            RowSet(words).put(hash, (&row, new, check), may_evict, scratch, |row| {
+            let stored = StoredRow { hash, row: &row, words: new, check };
+            RowSet(words).put(&stored, may_evict, scratch, |row| {
                 count(&self.counters.evicted);
                 self.counters.removed(1);
                 on_evicted(row.hash(&mut bytes));
@@ -270,18 +271,20 @@ impl RowSets {
         });
         drop(locked);
         scratch.bytes = bytes;
+        let Some((put, older)) = put else {
+            return if is_current { Outcome::NoRoom } else { Outcome::Stale };
+        };
+        self.counters.removed(older);
         match put {
-            Some(Put::Present) => Outcome::Present,
-            Some(Put::Written { bytes, replaced }) => {
+            Put::Present => Outcome::Present,
+            Put::Written(bytes) => {
                 self.counters.added();
-                self.counters.removed(replaced);
                 // Readers do not wait for this emulated delay.
                 words.iter().for_each(|words| words.delay(false, bytes));
                 Outcome::Written(bytes)
             }
-            None if !is_current => Outcome::Stale,
-            Some(Put::Cold) => Outcome::Cold,
-            Some(Put::Refused) | None => Outcome::NoRoom,
+            Put::Cold => Outcome::Cold,
+            Put::Refused => Outcome::NoRoom,
         }
     }
 

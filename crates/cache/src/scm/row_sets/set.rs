@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::WORD_BYTES;
-use base::hash64;
+use base::{hash64, invariant};
 use media::scm::SLOT_WORDS;
 
 use crate::rows::{ROW_BYTES_MAX, RowRef};
@@ -145,17 +145,21 @@ pub(super) const SCRATCH_BYTES: usize = SLOT_WORDS * WORD_BYTES + ROW_BYTES_MAX;
 pub(super) enum Put {
     /// The page had the row already.
     Present,
-    /// The row was written, perhaps in place of older rows of its key.
-    Written {
-        /// Bytes written.
-        bytes: usize,
-        /// Older rows of its key that were removed.
-        replaced: usize,
-    },
+    /// The row was written; the number of bytes written.
+    Written(usize),
     /// Refused: other rows would have to be evicted for it.
     Cold,
     /// Refused: no room for a row of this size can be made.
     Refused,
+}
+
+/// A row to put, as stored.
+pub(super) struct StoredRow<'a> {
+    pub(super) hash: u64,
+    pub(super) row: &'a RowRef<'a>,
+    pub(super) words: &'a [AtomicU64],
+    /// See [`check_of`].
+    pub(super) check: u32,
 }
 
 /// A page of rows.
@@ -263,73 +267,95 @@ impl<'a> RowSet<'a> {
         header.room() + header.unreferenced > words
     }
 
-    /// Puts `row`, with this hash and check, stored in `words`. Evicts other rows only if it `may_evict`, and
-    /// calls `on_evicted` with each. Writes at most [`PUT_BYTES_MAX`].
+    /// Puts a row. Evicts other rows only if it `may_evict`, and calls `on_evicted` with each. Writes at most
+    /// [`PUT_BYTES_MAX`]. Also returns how many older rows of its key were removed, whatever the outcome.
     pub(super) fn put(
         self,
-        hash: u64,
-        (row, words, check): (&RowRef<'_>, &[AtomicU64], u32),
+        new: &StoredRow<'_>,
+        may_evict: bool,
+        scratch: &mut Scratch,
+        on_evicted: impl FnMut(&RowRef<'_>),
+    ) -> (Put, usize) {
+        let mut header = self.header();
+        let before = header.count;
+        let is_present = self.remove_older(&mut header, new);
+        let removed = before - header.count;
+        let put = match is_present {
+            true => Put::Present,
+            false => self.insert(&mut header, new, may_evict, scratch, on_evicted),
+        };
+        self.set_header(header);
+        (put, removed)
+    }
+
+    /// Removes rows with the key of `new` and other content; returns whether a row with the same content is here.
+    fn remove_older(self, header: &mut SetHeader, new: &StoredRow<'_>) -> bool {
+        let mut is_present = false;
+        for number in (0..header.count).rev() {
+            let entry = self.entry(number);
+            let is_tagged = entry.is_of(tag_of(new.hash));
+            if !is_tagged || !self.row(entry).is_some_and(|old| old.has_key_of(new.row)) {
+                continue;
+            }
+            if entry.check() == new.check {
+                self.set_entry(number, if entry.is_warm() { entry } else { entry.warmer() });
+                is_present = true;
+            } else {
+                self.remove_entry(header, number);
+            }
+        }
+        is_present
+    }
+
+    /// Writes a row of which the page has no version.
+    fn insert(
+        self,
+        header: &mut SetHeader,
+        new: &StoredRow<'_>,
         may_evict: bool,
         scratch: &mut Scratch,
         mut on_evicted: impl FnMut(&RowRef<'_>),
     ) -> Put {
-        let (mut header, mut replaced) = (self.header(), 0);
-        for number in (0..header.count).rev() {
-            let entry = self.entry(number);
-            let Some(old) = self.row(entry).filter(|_| entry.is_of(tag_of(hash))) else { continue };
-            if !old.has_key_of(row) {
-                continue;
-            }
-            if entry.check() == check {
-                self.set_entry(number, if entry.is_warm() { entry } else { entry.warmer() });
-                return Put::Present;
-            }
-            self.remove_entry(&mut header, number);
-            replaced += 1;
-        }
-        let mut bytes = words.len() * WORD_BYTES + ENTRY_BYTES;
+        let words = new.words.len();
+        let mut bytes = words * WORD_BYTES + ENTRY_BYTES;
         // Bounded: each turn ends the loop, removes a row, or frees the words that no entry names.
         let at = loop {
-            if header.room() > words.len() {
-                header.rows_start -= words.len();
-                self.set_entry(header.count, RowEntry::new(header.rows_start, hash, check));
+            if header.room() > words {
+                header.rows_start -= words;
+                self.set_entry(header.count, RowEntry::new(header.rows_start, new.hash, new.check));
                 header.count += 1;
                 break header.rows_start;
             }
-            if header.room() + header.unreferenced > words.len() {
-                bytes += self.defragment(&mut header, scratch);
-                if header.room() <= words.len() {
-                    self.set_header(header);
+            if header.room() + header.unreferenced > words {
+                bytes += self.defragment(header, scratch);
+                // Damaged words may have made fewer words unreferenced than the header says (I8).
+                if header.room() <= words {
                     return Put::Refused;
                 }
                 continue;
             }
             if !may_evict {
-                self.set_header(header);
                 return Put::Cold;
             }
-            let Some(number) = self.coldest(&mut header) else {
-                self.set_header(header);
-                return Put::Refused;
-            };
+            let Some(number) = self.coldest(header) else { return Put::Refused };
             let entry = self.entry(number);
             let old = self.row(entry);
             if let Some(old) = &old {
                 on_evicted(old);
             }
             let room = old.map_or(0, |old| old.words());
-            if (words.len()..=words.len() + SLACK_WORDS).contains(&room) {
-                self.set_entry(number, RowEntry::new(entry.at(), hash, check));
+            if (words..=words + SLACK_WORDS).contains(&room) {
+                self.set_entry(number, RowEntry::new(entry.at(), new.hash, new.check));
                 header.hand = number + 1;
                 break entry.at();
             }
-            self.remove_entry(&mut header, number);
+            self.remove_entry(header, number);
         };
-        for (to, from) in self.0.iter().skip(at).zip(words) {
+        for (to, from) in self.0.iter().skip(at).zip(new.words) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        self.set_header(header);
-        Put::Written { bytes, replaced }
+        invariant!(bytes <= PUT_BYTES_MAX, "the write budget had room for this put");
+        Put::Written(bytes)
     }
 
     /// The row to evict, by CLOCK.

@@ -86,8 +86,8 @@ fn a_row_is_the_last_put_or_absent() {
             }
             1 if rng.one_in(3) => {
                 let group = rng.below(3) as usize;
-                let gone = |hash| _ = model.remove(&hashes[&hash]);
-                if let Some(slot) = rows.remove_page(&memory, group, &mut scratch, gone) {
+                let on_evicted = |hash| _ = model.remove(&hashes[&hash]);
+                if let Some(slot) = rows.remove_page(&memory, group, &mut scratch, on_evicted) {
                     assert!(memory.0.take_back(slot), "seed {seed}");
                     memory.0.fill(slot).unwrap().fill(0xa7);
                     narrowed += 1;
@@ -103,8 +103,8 @@ fn a_row_is_the_last_put_or_absent() {
                 };
                 let words = owned.words(key, &value(key, len), as_of);
                 let new = NewRow { hash: owned.hash(key), words: &words, may_evict: true };
-                let gone = |hash| _ = model.remove(&hashes[&hash]);
-                match rows.put(&memory, new, || true, &mut scratch, gone) {
+                let on_evicted = |hash| _ = model.remove(&hashes[&hash]);
+                match rows.put(&memory, new, || true, &mut scratch, on_evicted) {
                     Outcome::Present => {
                         assert_eq!(model.get(&key), Some(&(len, as_of)), "seed {seed}");
                         kept += 1;
@@ -192,6 +192,24 @@ fn a_row_used_once_evicts_no_other() {
 }
 
 #[test]
+fn a_refused_row_leaves_no_older_version_and_the_count_of_rows_is_right() {
+    let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
+    let mut scratch = Scratch::default();
+    assert!(memory.0.lend(RowSets::slot(0, 0)));
+    rows.add_page(&memory, 0, &mut scratch);
+    let mut put = |key: u64, len: usize| {
+        let words = owned.words(key, &value(key, len), 5);
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict: false };
+        rows.put(&memory, new, || true, &mut scratch, |_| {})
+    };
+    let fit = (0..).take_while(|key| put(*key, 200) != Outcome::Cold).count() as u64;
+    // The same key with a value that does not fit: stored uncompressed now, for example.
+    assert_eq!(put(3, 900), Outcome::Cold);
+    assert_eq!(owned.find(&rows, &memory, 3), None);
+    assert_eq!(rows.counters.statistics().rows, fit - 1);
+}
+
+#[test]
 fn a_damaged_row_is_not_returned_and_is_dropped() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
@@ -242,8 +260,8 @@ fn any_bytes_in_a_page_are_tolerated() {
         }
         // Half of the time a plausible header.
         if rng.one_in(2) {
-            let (low, count, dead) = (rng.below(513), rng.below(70), rng.below(600));
-            words[0].store(low | count << 16 | rng.below(80) << 32 | dead << 48, Relaxed);
+            let (start, count, unreferenced) = (rng.below(513), rng.below(70), rng.below(600));
+            words[0].store(start | count << 16 | rng.below(80) << 32 | unreferenced << 48, Relaxed);
         }
         drop(words);
         for key in 0..20 {
