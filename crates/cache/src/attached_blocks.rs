@@ -103,6 +103,7 @@ impl AttachedBlocks {
         let left = charge.bytes().saturating_sub(bytes);
         charge.shrink_to(left);
         self.bytes.store(left, Relaxed);
-        self.count.fetch_sub(1, Relaxed);
+        let before = self.count.fetch_sub(1, Relaxed);
+        invariant!(before > 0, "attached blocks are counted");
     }
 }

@@ -289,6 +289,10 @@ impl Balance {
             return;
         }
         last.chunks = self.chunks_to_move(&rows, are_idle, is_known);
+        invariant!(
+            last.chunks.unsigned_abs() <= CHUNKS_AT_ONCE,
+            "misses until the next decision suffice to move all chunks"
+        );
     }
 
     /// Chunks to move before the next decision, at most [`CHUNKS_AT_ONCE`] either way.

@@ -1,8 +1,8 @@
 //! The page cache: the upper tier's pages, in shards by hash over one pool of frames.
 //!
 //! The cache takes memory as pages come, if its account has room, and gives chunks of 2 MiB back when others
-//! need memory ([`Reclaim`]): the coldest pages are evicted, and hot pages in the chunk move to the frames of
-//! colder ones.
+//! need memory ([`base::Reclaim`]): the coldest pages are evicted, and hot pages in the chunk move to the
+//! frames of colder ones.
 //!
 //! Concurrency: any thread may call. A lookup takes no lock and allocates nothing. It reads a bucket of the
 //! index, counts a handle of the frame that the bucket names, and then compares the frame's name: two cache
@@ -12,12 +12,14 @@
 //! reclaims from nobody. Cost: [`SLOT_BYTES`] of DRAM per page beside its frame, charged together (I10), and
 //! its entry in the index.
 
+mod reclaim;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arena::{Frame, FrameBlock, FrameIndex, FramePool, Page, prefetch, prefetch_all};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Reclaim, Result, invariant};
+use base::{Account, Charge, Counter, Result, invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -27,8 +29,7 @@ use crate::reuse::KindReuse;
 use crate::rows::Ghost;
 use crate::scm::{EvictedPage, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, slot_of_tag,
-    touch,
+    BLOCK_HEAT, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, touch,
 };
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
@@ -108,12 +109,6 @@ const SHARDS_MAX: usize = 64;
 /// Address space of the index, in multiples of the first capacity: a capacity may be raised.
 const ROOM_TO_GROW: usize = 8;
 
-/// Chunks that are never given back: without any metadata page in DRAM every read costs two device reads.
-const CHUNKS_MIN: usize = 1;
-
-/// Chunks tried for each chunk to give back: a page may be pinned while its chunk is emptied.
-const CHUNK_TRIES: usize = 4;
-
 impl PageCache {
     /// A cache that takes at most `capacity_bytes`, all of its own memory included. Frames are charged when
     /// they are first used, 2 MiB at a time.
@@ -127,6 +122,7 @@ impl PageCache {
         let frames = frames_within(capacity_bytes.saturating_sub(shadow_bytes));
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let slots = (frames / shards).min(SLOTS_MAX);
+        invariant!(shards.is_power_of_two(), "the shard of a hash is some of its bits");
         let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64 + shadow_bytes)?;
         let shard = |number| Padded(Mutex::new(Shard::new(number, slots, shadow / shards)));
         Ok(Self {
@@ -415,57 +411,6 @@ impl PageCache {
             shard.0.lock().add_to(&mut statistics);
         }
         statistics
-    }
-}
-
-impl PageCache {
-    /// Gives one chunk back; returns its bytes, 0 if every chunk has a pinned page.
-    fn give_back_chunk(&self) -> usize {
-        let lower = self.lower_tier().map(|tier| &**tier);
-        for _ in 0..CHUNK_TRIES {
-            let Some(mut evacuation) = self.pool.evacuate(CHUNKS_MIN) else { return 0 };
-            let tags: Vec<u32> = evacuation.in_use().collect();
-            for tag in tags {
-                let (shard, slot) = slot_of_tag(tag);
-                let shard = self.shards.get(shard);
-                invariant!(shard.is_some(), "the tag of a frame in use names a shard");
-                if let Some(shard) = shard {
-                    shard.0.lock().vacate(slot, &mut evacuation, self.shared(), lower);
-                }
-            }
-            match evacuation.finish() {
-                0 => {}
-                bytes => return bytes,
-            }
-        }
-        0
-    }
-}
-
-impl PageCache {
-    /// Detaches blocks until `bytes` are free; returns the bytes freed.
-    pub(crate) fn detach_blocks(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        for shard in &self.shards {
-            if given >= bytes {
-                break;
-            }
-            given += shard.0.lock().clear_blocks(self.shared());
-        }
-        given
-    }
-}
-
-impl Reclaim for PageCache {
-    fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = self.detach_blocks(bytes);
-        while given < bytes {
-            match self.give_back_chunk() {
-                0 => break,
-                chunk => given += chunk as u64,
-            }
-        }
-        given
     }
 }
 

@@ -4,8 +4,8 @@
 //! change the heat in the frame. Only the shard changes its part of the index.
 //!
 //! Invariants: the frame of a used slot is in the index, and no other frame of this shard is. A slot is used,
-//! or listed in `free`, never both. Each frame has a tag that names its slot, so that whoever finds a frame,
-//! or empties a chunk of frames, finds the slot. Slots are made as pages come, up to a limit.
+//! or listed in `free`, never both. Each frame has a tag that names its slot, so that a frame found by a
+//! lookup, or in a chunk that is given back, leads to its slot. Slots are made as pages come, up to a limit.
 
 mod evict;
 mod heat;
@@ -106,6 +106,7 @@ impl Shard {
 
     /// Changes the most pages of the shard. Pages above the limit stay until they are evicted.
     pub(crate) fn set_slots_max(&mut self, slots: usize) {
+        invariant!(slots <= SLOTS_MAX, "a tag can name every slot of a shard");
         self.slots_max = slots;
     }
 
@@ -144,6 +145,7 @@ impl Shard {
         let frame = self.find(key, hash, shared)?;
         let (_, number) = slot_of_tag(frame.tag()?);
         let slot = self.slots.get(number as usize)?.as_ref()?;
+        invariant!(slot.key() == Some(key), "the tag of an indexed frame leads to its slot");
         let heat = frame.heat().min(u32::from(HEAT_MAX)) as Heat;
         Some((frame, heat.max(Heat::from(slot.queue == Queue::Main))))
     }

@@ -134,7 +134,9 @@ impl Residents {
     /// Residency of the key in every cache.
     pub(super) fn residencies(&mut self, number: Number) -> &mut [Residency] {
         let from = usize::from(number) * self.caches;
-        self.residencies.get_mut(from..from + self.caches).unwrap_or_default()
+        let residencies = self.residencies.get_mut(from..from + self.caches);
+        invariant!(residencies.is_some(), "a key has a residency in each cache");
+        residencies.unwrap_or_default()
     }
 
     /// Sets the residency of the key in `cache`.

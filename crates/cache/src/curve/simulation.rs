@@ -133,7 +133,10 @@ impl Simulation {
             Queue::New => (&mut self.new, &mut self.new_bytes),
             Queue::Main => (&mut self.main, &mut self.main_bytes),
         };
-        let Some(number) = list.pop_front() else { return };
+        let Some(number) = list.pop_front() else {
+            invariant!(*sum == 0, "the bytes of a queue are those of its keys");
+            return;
+        };
         let key = residents.key(number);
         invariant!(*sum >= u64::from(key.bytes), "the bytes of a queue are those of its keys");
         *sum = sum.saturating_sub(u64::from(key.bytes));

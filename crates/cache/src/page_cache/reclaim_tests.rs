@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use base::{Budget, Clock, ManualClock, ReclaimOrder, Rng};
+use base::{Budget, Clock, ManualClock, Reclaim, ReclaimOrder, Rng};
 use media::scm::{Region, Scm};
 
 use super::tests::{content, key, read};

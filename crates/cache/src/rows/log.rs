@@ -292,7 +292,9 @@ impl RowLog {
         let segment = self.queue(queue).pop_front()?;
         let rows = self.rows_of(shared, segment);
         for (at, hash) in &rows {
-            let Some(place) = segment.place(*at) else { continue };
+            let place = segment.place(*at);
+            invariant!(place.is_some(), "positions of the log have 32 bits");
+            let Some(place) = place else { continue };
             let Some(entry) = shared.index.entry(*hash, place) else { continue };
             if queue == Queue::New {
                 self.admission.note_left_new(entry.heat);
@@ -338,7 +340,9 @@ impl RowLog {
         place: Position,
     ) {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
-        let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
+        let row = RowRef::read(words);
+        invariant!(row.is_some(), "an evicted row can be read until its segment is reused");
+        let Some(row) = row.filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
         let queued = match self.evicted_charge {
             Some(_) => self.evicted.push(EvictedRow { hash, bucket, queue }, words),
@@ -380,7 +384,9 @@ impl RowLog {
     /// Appends the row at `from` to the main queue again; false if there is no room.
     fn rewrite(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
         let old = shared.words.get(word_of(from), SEGMENT_WORDS);
-        let Some(count) = RowRef::read(old).map(|row| row.words()) else { return false };
+        let row = RowRef::read(old);
+        invariant!(row.is_some(), "an index entry names a whole row");
+        let Some(count) = row.map(|row| row.words()) else { return false };
         let Some((to, words)) = self.append(shared, Queue::Main, count, false) else {
             return false;
         };
@@ -428,6 +434,7 @@ impl RowLog {
     fn relocate(&mut self, shared: Shared<'_>, from: Segment, to: Segment) {
         let old = shared.words.get(from.number * SEGMENT_WORDS, from.end);
         let new = shared.words.get(to.number * SEGMENT_WORDS, from.end);
+        invariant!(new.len() == old.len(), "segments have the same size");
         fence(Release);
         new.iter().zip(old).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
         let rows = self.rows_of(shared, from);

@@ -24,7 +24,7 @@
 //!   is still what it was at the eviction. A writer forgets the key here first and then there. Either the
 //!   writer is first, and its change of the bucket is seen under that lock; or the writer comes later, and
 //!   finds the row there. A row found in the lower tier is filled here like one found in tables.
-//! - A reader uses a row only if the row's version is not newer than the read sequence number. Whoever wrote
+//! - A reader uses a row only if the row's version is not newer than the read sequence number. The writer of
 //!   a newer version that the reader should see has forgotten the key before.
 //!
 //! Concurrency: any thread may call. [`RowCache::get`] takes no lock and allocates only what the caller's
@@ -311,7 +311,7 @@ impl RowCache {
     #[inline]
     pub fn forget(&self, hash: u64) {
         self.index.forget(hash);
-        // The lower tier after DRAM: whoever puts a row there checks the bucket here under the lock there.
+        // The lower tier after DRAM: a put there checks the bucket here under the lock there.
         if let Some(lower) = self.lower_tier() {
             lower.forget_row(hash);
         }

@@ -57,6 +57,10 @@ impl Segments {
     pub(super) fn put(&mut self, segment: usize) {
         debug_assert!(!self.free.contains(&segment), "a segment is free or in a queue, never both");
         self.free.push(segment);
+        invariant!(
+            self.free.len() <= self.present * CHUNK_SEGMENTS,
+            "free segments are in chunks that have memory"
+        );
     }
 
     /// Adds a chunk of free segments; false if there is no memory for one.

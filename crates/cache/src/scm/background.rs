@@ -211,6 +211,7 @@ impl ScmTier {
         let tag = tag_of(&page.frame);
         // Counted first: a reader may find the page damaged, and drop it, as soon as it is published.
         count(&self.counters.resident);
+        invariant!(self.map.find(page.hash).is_none(), "a page is in one slot at most");
         self.map.publish(slot, SlotEntry { hash: page.hash, tag }, page.kind);
         match page.origin {
             Origin::Demoted => count(&self.counters.demoted),

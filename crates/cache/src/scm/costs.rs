@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
+use base::invariant;
+
 use super::placement::{ALL, Costs, DRAM_HIT_NANOS};
 use super::prior::Prior;
 use super::statistics::Counters;
@@ -122,7 +124,9 @@ impl MeasuredCosts {
         let costs = self.costs(counters);
         let next = |share: &AtomicU32, before: Reuse, now: Reuse, kind| {
             let Some(uses) = now.uses_since(before, kind, LEFT_LEAST) else { return before };
-            share.store(Costs::next_share(share.load(Relaxed), costs.pays_off(uses)), Relaxed);
+            let next = Costs::next_share(share.load(Relaxed), costs.pays_off(uses));
+            invariant!((1..=ALL).contains(&next), "some pages are promoted always");
+            share.store(next, Relaxed);
             now
         };
         let [data, meta] = &self.share;

@@ -33,8 +33,8 @@ pub struct ScmOptions {
 
 impl ScmTier {
     /// Opens a tier on `scm`. Finds the pages that an earlier tier of the same size and format left there.
-    /// Formats anything else: whoever opened a file has checked that it may be overwritten ([`Scm::open`]).
-    /// Costs are measured by `clock`.
+    /// Formats anything else: the caller opened a file by [`Scm::open`], which checks that it may be
+    /// overwritten. Costs are measured by `clock`.
     ///
     /// # Errors
     /// `Invalid` if `scm` is too small, `Retry` if the account has no memory for the slot map, and the

@@ -1,5 +1,6 @@
 //! A ghost list shared by many threads: parts by hash, each with a mutex of its own.
 
+use base::invariant;
 use parking_lot::Mutex;
 
 use crate::rows::Ghost;
@@ -35,7 +36,9 @@ impl SharedGhost {
     }
 
     fn part(&self, hash: u64) -> Option<&Mutex<Ghost>> {
-        self.0.get((hash >> 60) as usize % PARTS)
+        let part = self.0.get((hash >> 60) as usize % PARTS);
+        invariant!(part.is_some(), "every hash has a part of the ghost list");
+        part
     }
 
     pub(super) fn remember(&self, hash: u64) {

@@ -219,6 +219,10 @@ impl SlotMap {
         let states = self.states.get(first..first + WAYS)?;
         let is_restored = |state: &AtomicU16| state.load(Relaxed) & RESTORED > 0;
         if let Some(way) = states.iter().position(is_restored) {
+            invariant!(
+                set.get(way).is_some_and(|word| word.load(Relaxed) != CLAIMED),
+                "a claimed slot is not restored"
+            );
             return Some(first + way);
         }
         let mut way = usize::from(hand.load(Relaxed)) % WAYS;

@@ -1,7 +1,7 @@
 //! State of the tier's background writer, behind one mutex of [`super::tier::ScmTier`].
 //!
-//! Whoever holds the mutex is the writer: the background task ([`super::background`]) in each of its steps,
-//! and the demotion of rows ([`super::row_sets`]). Memory: one byte per page of the stored map.
+//! The thread that holds the mutex is the writer: the background task ([`super::background`]) in each of its
+//! steps, and the demotion of rows ([`super::row_sets`]). Memory: one byte per page of the stored map.
 
 use std::time::Duration;
 

@@ -118,6 +118,7 @@ impl Shard {
         shared: Shared<'_>,
     ) -> Option<(u32, FrameMut, EvictedPage)> {
         let slot = self.unlink(number, shared)?;
+        invariant!(slot.queue == queue, "a slot is in the queue that it names");
         self.reuse.of(slot.kind).evicted += u64::from(queue == Queue::Main);
         self.counts(slot.kind).evicted += 1;
         let key = slot.key();

@@ -28,7 +28,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::AtomicU64;
 
 use arena::WORD_BYTES;
-use base::Seqno;
+use base::{Seqno, invariant};
 use media::scm::{Facts, Lent, Persistence, SLOT_WORDS};
 
 pub(super) use counters::RowSetCounters;
@@ -42,7 +42,7 @@ pub(super) use share::{RowShare, ghost_pages, ghost_rows};
 
 use super::slot_map::WAYS;
 use super::statistics::count;
-use crate::rows::{RowHit, RowOwner, RowRef};
+use crate::rows::{ROW_BYTES_MAX, RowHit, RowOwner, RowRef};
 
 /// Tries of a reader while a group keeps changing; after that the lookup misses.
 const TRIES: usize = 4;
@@ -196,7 +196,8 @@ impl RowSets {
                     RowSet(&words).may_contain(hash)
                 })
             };
-            // No row to drop. The bumped version shows whoever puts a row next that DRAM forgot the key.
+            // No row to drop. The bumped version orders this before the next put, which then sees the changed
+            // bucket in DRAM.
             if !may_contain && group.bump(version) {
                 return;
             }
@@ -253,6 +254,7 @@ impl RowSets {
         let (Some(group), Some(row)) = (self.group(hash), RowRef::read(new)) else {
             return Outcome::NoRoom;
         };
+        invariant!(new.len() * WORD_BYTES <= ROW_BYTES_MAX, "a row is no longer here than in DRAM");
         let mut bytes = std::mem::take(&mut scratch.bytes);
         row.copy_value(&mut bytes);
         let check = check_of(hash, &row, &bytes);

@@ -172,6 +172,10 @@ impl<'a> RowSet<'a> {
     }
 
     fn set_header(self, header: SetHeader) {
+        invariant!(
+            (header.count + 1..=SLOT_WORDS).contains(&header.rows_start),
+            "rows and entries do not overlap"
+        );
         if let Some(word) = self.0.first() {
             word.store(header.word(), Relaxed);
         }
@@ -288,7 +292,8 @@ impl<'a> RowSet<'a> {
         (put, removed)
     }
 
-    /// Removes rows with the key of `new` and other content; returns whether a row with the same content is here.
+    /// Removes rows with the key of `new` and other content; returns whether a row with the same content is
+    /// here.
     fn remove_older(self, header: &mut SetHeader, new: &StoredRow<'_>) -> bool {
         let mut is_present = false;
         for number in (0..header.count).rev() {

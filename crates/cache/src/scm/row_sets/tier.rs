@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use arena::WORD_BYTES;
-use base::Seqno;
 use base::limits::PAGE_BYTES;
+use base::{Seqno, invariant};
 use media::scm::{Facts, Lent};
 
 use super::share::{RowUsage, ShareCounts, ghost_pages, ghost_rows};
@@ -195,6 +195,7 @@ impl ScmTier {
             went: of(&counters.evicted) + of(&counters.dropped) + of(&counters.refused_cold),
         };
         let (counts, slots) = (counters.statistics(), self.map.slots());
+        invariant!(counts.slots <= slots as u64, "rows hold no more slots than there are");
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
         let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
         writer
@@ -222,6 +223,10 @@ impl ScmTier {
             writer.map.mark(slot);
             if !self.give_back(slot) {
                 writer.returning.push(slot);
+                invariant!(
+                    writer.returning.len() <= RETURNED_MAX,
+                    "slots that wait for their readers are bounded"
+                );
             }
         }
         writer.scratch = scratch;
