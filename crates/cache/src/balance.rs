@@ -243,7 +243,8 @@ impl Balance {
     /// The counts now.
     fn counts(&self, rows: &RowStatistics) -> LastCounts {
         let pages = self.pages.statistics();
-        // A row kept in DRAM leaves room below for another: scale the lower tier's misses to this ghost list.
+        // A row kept in DRAM leaves room in the lower tier for another: scale the lower tier's misses to this
+        // ghost list.
         let (missed, bytes) = self.pages.lower_tier().map_or((0, 0), |tier| tier.rows_missed());
         let spared = (missed * self.shadow_bytes).checked_div(bytes).unwrap_or(0);
         LastCounts {

@@ -14,7 +14,7 @@ const KEPT_FREE: f64 = 1.0 / 16.0;
 const WAITING: f64 = 1.0 / 6.0;
 
 /// The sizes of a cache that has the hits of DRAM, and of one that has the hits of both tiers, bytes. `dram`
-/// bytes of DRAM hold pages, `scm` bytes are below. `stay_below`: no page is promoted; the first size then
+/// bytes of DRAM hold pages, `scm` bytes of SCM, too. `stay_below`: no page is promoted; the first size then
 /// means nothing, because DRAM holds the pages that SCM does not.
 #[must_use]
 pub fn equivalent_sizes(dram: f64, scm: f64, stay_below: bool) -> [f64; 2] {

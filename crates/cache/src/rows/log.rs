@@ -57,7 +57,8 @@ pub(super) struct RowLog {
     ghost: Ghost,
     /// Shadow ghost list: rows evicted or refused last, as many as fit `shadow_bytes`.
     shadow: Ghost,
-    /// Bytes of rows that the shadow ghost list covers, whatever rows use now; 0 if nobody measures.
+    /// Bytes of rows that the shadow ghost list covers, whatever rows use now; 0 without a
+    /// [`crate::Balance`].
     shadow_bytes: u64,
     /// Memory of both ghost lists (I10).
     charge: Charge,

@@ -33,8 +33,8 @@ const PURGE_PAGES: u32 = 4096;
 /// One map page is due for this many pages written to slots: a sixteenth of the writes.
 const PAGES_PER_MAP_PAGE: usize = 16;
 
-/// Map pages written after each [`MAP_INTERVAL`] without other writes. While slots are written only due map
-/// pages are, so that each write of a map page covers many changes.
+/// Map pages written after each [`MAP_INTERVAL`] without other writes. While slots are written, only due map
+/// pages are written, so that each write of a map page covers many changes.
 const MAP_PAGES_IDLE: usize = 16;
 
 /// See [`MAP_PAGES_IDLE`].

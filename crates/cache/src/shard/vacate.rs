@@ -16,7 +16,8 @@ const MOVE_TRIES: usize = 64;
 
 impl Shard {
     /// Takes the frame of slot `number` out of the chunk that is being vacated, if the frame is there and not
-    /// pinned. A page with heat takes the frame of a colder page elsewhere; another page is evicted.
+    /// pinned. A page with heat moves to the frame of a colder page elsewhere; a page without heat is
+    /// evicted.
     pub(crate) fn vacate(
         &mut self,
         number: u32,
