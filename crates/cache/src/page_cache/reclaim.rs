@@ -1,7 +1,7 @@
 //! Reclaim: how the page cache gives memory back, one chunk of frames at a time.
 //!
-//! Called by any thread that charges memory (I10); it waits for the result. Attached blocks are freed first, then
-//! chunks are vacated ([`crate::shard`]). Locks one shard at a time.
+//! Called by any thread that charges memory (I10); it waits for the result. Attached blocks are freed first,
+//! then chunks are vacated ([`crate::shard`]). Locks one shard at a time.
 
 use base::{Reclaim, invariant};
 

@@ -1,9 +1,9 @@
 //! What a workload asks of memory.
 //!
 //! DRAM holds rows and pages, the tier below it pages, and rows, too, where it is memory. Pages of both are
-//! as good as one cache of some size (`cache::curve::equivalent_sizes`), so the curve of pages, taken at two sizes, tells
-//! the hits of each; and so are rows of both (`held_rows`).
-//! docs/planning.md says how far that holds.
+//! as good as one cache of some size (`cache::curve::equivalent_sizes`), so the curve of pages, taken at two
+//! sizes, tells the hits of each; and so are rows of both (`held_rows`). docs/planning.md says how far that
+//! holds.
 
 use cache::curve::{MissCurve, equivalent_sizes};
 
