@@ -165,7 +165,9 @@ impl Residents {
         if key.queues > 0 {
             return;
         }
-        if let Ok(entry) = self.index.find_entry(key.hash, |other| *other == number) {
+        let entry = self.index.find_entry(key.hash, |other| *other == number);
+        invariant!(entry.is_ok(), "a resident key is in the index");
+        if let Ok(entry) = entry {
             entry.remove();
             grow(&mut self.free, 1);
             self.free.push(number);

@@ -415,7 +415,9 @@ impl RowLog {
                 let Some(from) = segment.filter(|it| it.number / CHUNK_SEGMENTS == chunk) else {
                     continue;
                 };
-                let Some(number) = self.segments.take_elsewhere(chunk) else { return 0 };
+                let free = self.segments.take_elsewhere(chunk);
+                invariant!(free.is_some(), "cleaning freed segments for all of a chunk elsewhere");
+                let Some(number) = free else { return 0 };
                 let to = Segment { number, ..from };
                 self.relocate(shared, from, to);
                 if let Some(segment) = self.queue(queue).get_mut(at) {

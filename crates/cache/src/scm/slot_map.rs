@@ -111,6 +111,12 @@ impl SlotMap {
         ((mixed * self.sets() as u64) >> 32) as usize * WAYS
     }
 
+    fn state(&self, slot: usize) -> Option<&AtomicU16> {
+        let state = self.states.get(slot);
+        invariant!(state.is_some(), "the map has a state for every slot");
+        state
+    }
+
     /// The slot that holds the page with this hash.
     pub(crate) fn find(&self, hash: u64) -> Option<usize> {
         let first = self.set_start(hash);
@@ -130,7 +136,7 @@ impl SlotMap {
 
     /// Whether the content of `slot`, pinned by the caller, was verified.
     pub(crate) fn is_verified(&self, slot: usize) -> bool {
-        self.states.get(slot).is_some_and(|state| state.load(Relaxed) & VERIFIED > 0)
+        self.state(slot).is_some_and(|state| state.load(Relaxed) & VERIFIED > 0)
     }
 
     /// Whether `slot` holds the page with this hash.
@@ -140,19 +146,17 @@ impl SlotMap {
 
     /// The tag of the page in `slot`, pinned by the caller.
     pub(crate) fn tag(&self, slot: usize) -> u16 {
-        self.states.get(slot).map_or(0, |state| state.load(Relaxed) >> TAG_SHIFT)
+        self.state(slot).map_or(0, |state| state.load(Relaxed) >> TAG_SHIFT)
     }
 
     /// The heat of the page in `slot`.
     pub(crate) fn heat(&self, slot: usize) -> u8 {
-        self.states.get(slot).map_or(0, |state| (state.load(Relaxed) & HEAT) as u8)
+        self.state(slot).map_or(0, |state| (state.load(Relaxed) & HEAT) as u8)
     }
 
     /// Counts a use of the page in `slot`.
     pub(crate) fn record_use(&self, slot: usize) -> SlotUse {
-        let state = self.states.get(slot);
-        invariant!(state.is_some(), "a slot that was found is in the map");
-        let Some(state) = state else {
+        let Some(state) = self.state(slot) else {
             return SlotUse { heat: 0, is_verified: false, is_promoting: true };
         };
         let mut now = state.load(Relaxed);
@@ -180,7 +184,7 @@ impl SlotMap {
 
     /// Clears that mark: the page could not be promoted.
     pub(crate) fn clear_promoting(&self, slot: usize) {
-        if let Some(state) = self.states.get(slot) {
+        if let Some(state) = self.state(slot) {
             state.fetch_and(!PROMOTING, Relaxed);
         }
     }
@@ -188,7 +192,7 @@ impl SlotMap {
     /// Records that the page in `slot` was promoted. It keeps its slot for two turns of the hand: it is among
     /// the hottest pages, and would have to be written again when DRAM evicts it.
     pub(crate) fn set_promoted(&self, slot: usize) {
-        if let Some(state) = self.states.get(slot) {
+        if let Some(state) = self.state(slot) {
             state.fetch_and(!(PROMOTING | HEAT), Relaxed);
             state.fetch_or(PROMOTED_HEAT, Relaxed);
         }
@@ -196,7 +200,7 @@ impl SlotMap {
 
     /// Gives the page in `slot` heat 1 if it has none: DRAM evicted its copy.
     pub(crate) fn ensure_heat(&self, slot: usize) {
-        if let Some(state) = self.states.get(slot)
+        if let Some(state) = self.state(slot)
             && state.load(Relaxed) & HEAT == 0
         {
             state.fetch_or(1, Relaxed);
@@ -204,7 +208,7 @@ impl SlotMap {
     }
 
     fn mark(&self, slot: usize, bit: u16) -> bool {
-        self.states.get(slot).is_some_and(|state| state.fetch_or(bit, Relaxed) & bit == 0)
+        self.state(slot).is_some_and(|state| state.fetch_or(bit, Relaxed) & bit == 0)
     }
 
     /// The slot for the page with this hash: an empty one of its set, or that of the page to evict. `None` if
@@ -248,7 +252,7 @@ impl SlotMap {
 
     /// Claims `slot`, for a page that will be written or for rows; returns the hash of the page that it held.
     pub(crate) fn claim(&self, slot: usize) -> Option<u64> {
-        if let Some(state) = self.states.get(slot) {
+        if let Some(state) = self.state(slot) {
             state.store(0, Relaxed);
         }
         let hash = self.hashes.get(slot)?.swap(CLAIMED, Relaxed);
@@ -272,7 +276,7 @@ impl SlotMap {
 
     /// Publishes the page with this hash and tag, just written, in the claimed `slot`.
     pub(crate) fn publish(&self, slot: usize, SlotEntry { hash, tag }: SlotEntry, kind: PageKind) {
-        if let (Some(state), Some(word)) = (self.states.get(slot), self.hashes.get(slot)) {
+        if let (Some(state), Some(word)) = (self.state(slot), self.hashes.get(slot)) {
             invariant!(
                 matches!(word.load(Relaxed), EMPTY | CLAIMED),
                 "a page is published in a slot that holds none"

@@ -38,7 +38,9 @@ impl Shard {
             self.free.push(number);
             self.given_back += 1;
             self.counts(slot.kind).evicted += 1;
-            if let Some(key) = slot.key() {
+            let key = slot.key();
+            invariant!(key.is_some(), "the frame of a used slot has a name");
+            if let Some(key) = key {
                 self.shadow.remember(key.hash());
                 lower.inspect(|tier| tier.note_reclaimed(key));
             }
