@@ -1,7 +1,7 @@
-//! Times the page cache and counts its hits: `cargo bench -p terrace-cache --bench page_cache`.
+//! Times lookups in the page cache and counts its hits: `cargo bench -p terrace-cache --bench page_cache`.
 //!
-//! Hits by one and two threads, in processor time; then the hit ratio of a zipfian stream against
-//! a least-recently-used list of the same size. Figures: docs/performance.md.
+//! Hits by one and by two threads, in processor time; then the hit ratio of zipfian reads, compared with an
+//! LRU list of the same size. Figures: docs/performance.md.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     for capacity in [16 << 20, 512 << 20] {
         let cache = PageCache::new(&Account::unlimited("cache"), capacity)?;
         let pages = cache.statistics().capacity_pages;
-        // Shards fill unevenly: half of what fits is surely all there.
+        // Shards fill unevenly, but half of the capacity certainly fits.
         for page in 0..pages / 2 {
             drop(cache.insert(key(page), PageKind::Data, &PAGE));
         }
@@ -65,7 +65,7 @@ fn hits(cache: &PageCache, pages: u64, threads: u64) {
 
 fn inserts(cache: &PageCache, pages: u64) {
     let insert = |page| drop(cache.insert(key((1 << 30) + page), PageKind::Data, &PAGE));
-    // Until every frame has memory and every page that was hit has cooled down.
+    // Fills until every frame has memory and every page that was hit has cooled down.
     (0..5 * pages).for_each(insert);
     let (start, count) = (processor_seconds(), 2 * pages);
     (5 * pages..7 * pages).for_each(insert);
@@ -73,7 +73,7 @@ fn inserts(cache: &PageCache, pages: u64) {
     println!("insert with eviction, {pages:6} pages: {:5.0} ns", seconds * 1e9 / count as f64);
 }
 
-/// 64 Ki pages, a sixteenth of which fits.
+/// 64 Ki pages, of which 1/16 fits.
 fn zipfian(skew: f64) -> Result<()> {
     const PAGES: usize = 1 << 16;
     let cache = PageCache::new(&Account::unlimited("cache"), (PAGES as u64 / 16) * 4300)?;
@@ -89,7 +89,7 @@ fn zipfian(skew: f64) -> Result<()> {
     for turn in 0..2_000_000 {
         let point = rng.unit() * sum;
         let rank = sums.partition_point(|sum| *sum < point);
-        // The popular pages are scattered, as hashed keys are.
+        // Popular pages are scattered, as hashed keys are.
         let page = (rank as u64).wrapping_mul(0x9e37_79b1) % (1 << 32);
         let hit = cache.get(key(page), PageKind::Data).is_some();
         if !hit {
@@ -113,7 +113,7 @@ fn zipfian(skew: f64) -> Result<()> {
     Ok(())
 }
 
-/// The yardstick: a list of pages by last use.
+/// The baseline: an LRU list of pages.
 struct Lru {
     capacity: usize,
     clock: u64,

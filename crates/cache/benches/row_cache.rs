@@ -1,9 +1,8 @@
 //! Times the row cache: `cargo bench -p terrace-cache --bench row_cache`.
 //!
-//! Hits by one and two threads, misses, what a put pays, and fills that push others out, in processor
-//! time. Instructions of a hit: the difference that `valgrind --tool=callgrind` counts between two
-//! values of `TERRACE_GETS`, with `-- hits 16`.
-//! Figures: docs/performance.md.
+//! In processor time: hits by one and by two threads, misses, the cost for a put, and fills that evict other
+//! rows. Instructions per hit: run `valgrind --tool=callgrind` with `-- hits 16` at two values of
+//! `TERRACE_GETS`, and divide the difference. Figures: docs/performance.md.
 
 use base::{Account, Result, Rng, Seqno, key_hash};
 use rustix::time::{ClockId, clock_gettime};
@@ -12,7 +11,7 @@ use terrace_cache::{RowCache, RowOwner};
 
 const VALUE: [u8; 400] = [7; 400];
 
-/// Bytes of a row with its place in the index.
+/// Bytes of a row and its index entry.
 const ROW_BYTES: u64 = 470;
 
 fn main() -> Result<()> {
@@ -54,7 +53,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// How many there are of each; `TERRACE_GETS` says otherwise.
+/// Number of operations of each kind; `TERRACE_GETS` overrides it.
 fn gets() -> u64 {
     let gets = std::env::var("TERRACE_GETS").ok().and_then(|text| text.parse().ok());
     gets.unwrap_or(4_000_000)
@@ -86,7 +85,7 @@ fn fill(cache: &RowCache, owner: &RowOwner, row: u64) {
 
 fn processor_seconds() -> f64 {
     if std::env::var_os("TERRACE_GETS").is_some() {
-        // Instructions are counted, by a tool that does not bear the clock.
+        // Instruction counts need no clock, and callgrind does not support this one.
         return 0.0;
     }
     let time = clock_gettime(ClockId::ThreadCPUTime);

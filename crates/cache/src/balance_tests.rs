@@ -1,4 +1,4 @@
-//! The two caches under one budget, read as the engine reads.
+//! Rows and pages under one memory limit, read as the engine reads.
 
 use base::{Budget, ReclaimOrder, Rng, Seqno, key_hash};
 
@@ -8,7 +8,7 @@ use crate::{PageKey, PageKind, RowOwner};
 
 const MIB: u64 = 1 << 20;
 const VALUE: [u8; 400] = [7; 400];
-/// Rows of a page: 400 bytes, compressed to half.
+/// Rows per page: 400 bytes each, compressed to half.
 const ROWS_PER_PAGE: u64 = 19;
 
 struct Tier {
@@ -19,7 +19,7 @@ struct Tier {
     balance: Arc<Balance>,
 }
 
-/// Where a read ended.
+/// Where a read was answered.
 #[derive(PartialEq, Eq)]
 enum End {
     Row,
@@ -63,7 +63,7 @@ impl Tier {
         if from_device { End::Device } else { End::Page }
     }
 
-    /// A scan's read of one of so many pages.
+    /// Reads one of `pages` pages as a scan does.
     fn scan(&self, pages: u64, rng: &mut Rng) {
         let page = PageKey { file: 2, page: rng.below(pages) as u32 };
         if self.pages.get(page, PageKind::Data).is_none() {
@@ -72,7 +72,7 @@ impl Tier {
         }
     }
 
-    /// The part of `reads` reads of keys that `next` gives that needed no device.
+    /// Share of `reads` reads, of keys from `next`, that needed no device read.
     fn hits(&self, reads: u64, mut next: impl FnMut() -> u64) -> f64 {
         let hits = (0..reads).filter(|_| self.read(next()) != End::Device).count();
         hits as f64 / reads as f64
@@ -80,7 +80,7 @@ impl Tier {
 }
 
 #[test]
-fn scans_alone_have_rows_take_no_memory() {
+fn scans_alone_give_no_memory_to_rows() {
     let (mut rng, seed) = Rng::from_env();
     let tier = Tier::new(24 * MIB);
     for _ in 0..200 {
@@ -92,7 +92,7 @@ fn scans_alone_have_rows_take_no_memory() {
 }
 
 #[test]
-fn rows_that_nobody_asks_for_make_way_for_scans_and_those_that_are_asked_for_do_not() {
+fn scans_take_memory_from_idle_rows_only() {
     let (mut rng, seed) = Rng::from_env();
     let tier = Tier::new(24 * MIB);
     let rows = 30_000;
@@ -100,12 +100,12 @@ fn rows_that_nobody_asks_for_make_way_for_scans_and_those_that_are_asked_for_do_
     tier.hits(600_000, || hot(&mut rng));
     let full = tier.rows.bytes();
     assert!(full > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());
-    // Scans of more pages than fit beside them.
+    // Scans read more pages than fit beside the rows.
     for _ in 0..400_000 {
         tier.scan(4_500, &mut rng);
         tier.read(hot(&mut rng));
     }
-    // Which of them has one chunk more is worth the same to both, so not all are there at every moment.
+    // One more chunk gains about as much for either, so the split moves back and forth by some chunks.
     let hits = tier.hits(50_000, || hot(&mut rng));
     assert!(hits > 0.7, "{hits}, seed {seed}");
     (0..600_000).for_each(|_| tier.scan(4_500, &mut rng));
@@ -114,10 +114,10 @@ fn rows_that_nobody_asks_for_make_way_for_scans_and_those_that_are_asked_for_do_
 }
 
 #[test]
-fn the_split_follows_what_is_asked_for() {
+fn the_split_follows_the_workload() {
     let (mut rng, seed) = Rng::from_env();
     let tier = Tier::new(24 * MIB);
-    // A few rows of each page again and again, more than fit: rows gain most.
+    // A few rows of each page are read, more than fit: rows gain most.
     let rows = 120_000;
     let skewed = |rng: &mut Rng| {
         let rank = (rows as f64).powf(rng.unit()) as u64;
@@ -130,27 +130,27 @@ fn the_split_follows_what_is_asked_for() {
     let first = tier.balance.rows_part();
     assert!(first > 0.55, "{first} for rows, seed {seed}");
     assert!(tier.rows.bytes() > 13 * MIB, "{:?}, seed {seed}", tier.rows.statistics());
-    // Every row of a set of pages alike, more of them than fit: a page serves nineteen.
+    // All rows of a set of pages are read alike, more than fit: a page serves nineteen.
     let pages = 7_000;
     tier.hits(1_500_000, || rng.below(pages * ROWS_PER_PAGE));
     let second = tier.balance.rows_part();
     assert!(second < first - 0.1, "{second} after {first}, seed {seed}");
-    // And back, from a part so small that hardly a row goes.
+    // Back to the first workload, from a share so small that hardly a row is evicted.
     tier.hits(1_000_000, || skewed(&mut rng));
     let third = tier.balance.rows_part();
     assert!(third > 0.55, "{third} after {second}, seed {seed}");
     let again = tier.hits(50_000, || skewed(&mut rng));
     assert!(again > warm - 0.02, "{again} after {warm}, seed {seed}");
-    // Whoever needs memory gets it from both.
+    // A charge of another account reclaims from both.
     let held = tier.budget.account("writes").charge(12 * MIB).unwrap();
     assert!(tier.rows.bytes() > 0 && tier.pages.bytes() > 0);
     assert!(tier.budget.used() <= tier.budget.limit());
     drop(held);
 }
 
-/// Whoever misses waits for the move of a chunk at most, whichever way the split goes.
+/// A miss waits for the move of one chunk at most, in either direction.
 #[test]
-fn no_miss_moves_more_than_a_chunk() {
+fn one_miss_moves_at_most_one_chunk() {
     let (mut rng, seed) = Rng::from_env();
     let tier = Tier::new(96 * MIB);
     let (mut grown, mut shrunk) = (0, 0);
@@ -158,14 +158,14 @@ fn no_miss_moves_more_than_a_chunk() {
         let (before, had_room) = (tier.rows.bytes(), tier.pages.has_room());
         tier.read(number);
         let after = tier.rows.bytes();
-        // Where memory is free, none is moved.
+        // While memory is free nothing is moved.
         if !had_room {
             assert!(after.abs_diff(before) <= CHUNK_BYTES, "{before} to {after}, seed {seed}");
             grown += u64::from(after > before);
             shrunk += u64::from(after < before);
         }
     };
-    // Single rows of many pages, then all rows of few.
+    // Single rows of many pages, then all rows of few pages.
     (0..600_000).for_each(|_| read(rng.below(150_000) * ROWS_PER_PAGE));
     (0..900_000).for_each(|_| read(rng.below(20_000 * ROWS_PER_PAGE)));
     assert!(grown > 4 && shrunk > 4, "{grown} and {shrunk}, seed {seed}");

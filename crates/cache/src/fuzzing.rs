@@ -1,3 +1,3 @@
-//! Parsers that are not public, for the fuzz targets; built with the feature `fuzzing` alone.
+//! Private parsers for the fuzz targets; built with the feature `fuzzing` only.
 
 pub use crate::scm::fuzzing::scm_pages;

@@ -1,21 +1,20 @@
-//! What names a page in the cache.
+//! Keys of cached pages.
 
 use arena::FrameName;
 
-/// A page of a file that never changes.
+/// Identifies a page of an immutable file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageKey {
-    /// What stands for the content of the whole file: its digest. Files of any stores, of copies of a
-    /// store that parted from each other, and of one that was restored to what it was, are told apart by
-    /// it, whatever their numbers are.
+    /// The digest of the file's content, which stands for the whole file. It tells files apart across stores,
+    /// diverged copies of a store, and a restored store, whatever their file numbers are.
     pub file: u64,
-    /// The page's number in the file.
+    /// Number of the page in the file.
     pub page: u32,
 }
 
 impl PageKey {
-    /// A hash whose bits are all usable: high ones pick the shard, low ones the place in it. It is the
-    /// same wherever and whenever it is taken: the SCM tier keeps it (docs/format/scm-tier.md).
+    /// A hash of which all bits are usable: high bits pick the shard, low bits the bucket. It never changes
+    /// between processes and machines: the SCM tier stores it (docs/format/scm-tier.md).
     #[must_use]
     pub fn hash(self) -> u64 {
         // Multiply and fold (as wyhash does): page numbers are small and dense.
@@ -39,7 +38,7 @@ impl From<FrameName> for PageKey {
     }
 }
 
-/// What a page is: metadata (separators and filters) serves a hundred data pages and stays longer.
+/// Kind of a page. A metadata page serves a hundred data pages, so it is kept longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// Keys and values.

@@ -1,11 +1,11 @@
-//! The cache: fixed 4 KiB frames in DRAM that hold pages as stored, by file and page number; single rows;
-//! and a second tier of pages below, on storage-class memory.
+//! The cache: pages as stored, in 4 KiB frames of DRAM; single rows in DRAM; and a lower tier of pages and
+//! rows on storage-class memory.
 //!
-//! Level 2 (docs/ARCHITECTURE.md). Knows nothing of what a page means: the caller verifies a page
-//! before it inserts it (I8), and must expect any page to be gone (I6).
+//! Level 2 (docs/ARCHITECTURE.md). The cache does not interpret pages: the caller verifies a page before it
+//! inserts it (I8), and any page or row may be evicted at any time (I6).
 
+mod attached_blocks;
 mod balance;
-mod blocks;
 pub mod curve;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -14,20 +14,20 @@ mod key;
 mod live_files;
 mod page_cache;
 mod page_queue;
+mod reuse;
 pub mod rows;
 pub mod scm;
 mod shard;
 mod statistics;
-mod turns;
 
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
-pub use page_cache::{PageCache, Stage};
+pub use page_cache::{Cached, PageCache, Stage};
 pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
 pub use scm::{
     Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead,
     ScmStatistics, ScmTier,
 };
-pub use shard::Cached;
+
 pub use statistics::{CacheStatistics, KindStatistics};

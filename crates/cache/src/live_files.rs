@@ -1,17 +1,19 @@
-//! The files that somebody may read: a page that outlived its file in DRAM, or on its way out of it, is not
-//! written below ([`crate::scm`]).
+//! Live files: files that may still be read. Pages of other files are not demoted to the lower tier, even if
+//! they outlived their file in DRAM, or in the queue to be written.
 //!
-//! A file may be kept by more than one: copies of a store have files of one content.
+//! Copies of a store have files with the same content, so a file may be marked live several times. Any thread
+//! may call; one mutex, a leaf in the lock order.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
+use base::invariant;
 use parking_lot::Mutex;
 
-/// By digest, how many keep the file. Nothing until the first is kept: who tells of no file has all of
-/// them count as there.
+/// How often each file, named by its digest, is marked live. Uninitialized until the first mark: a caller
+/// that marks no files has all of them count as live.
 #[derive(Default)]
 pub(crate) struct LiveFiles(OnceLock<Mutex<HashMap<u64, u32>>>);
 
@@ -21,8 +23,8 @@ impl LiveFiles {
         LiveFile { files: Arc::clone(self), file }
     }
 
-    /// Whether somebody may read `file`.
-    pub(crate) fn has(&self, file: u64) -> bool {
+    /// Whether `file` is live.
+    pub(crate) fn contains(&self, file: u64) -> bool {
         self.0.get().is_none_or(|files| files.lock().contains_key(&file))
     }
 }
@@ -33,7 +35,7 @@ impl fmt::Debug for LiveFiles {
     }
 }
 
-/// A file that somebody may read for as long as this is held ([`crate::PageCache::keep_file`]).
+/// Marks a file live while it exists ([`crate::PageCache::keep_file`]).
 #[derive(Debug)]
 pub struct LiveFile {
     files: Arc<LiveFiles>,
@@ -44,7 +46,9 @@ impl Drop for LiveFile {
     fn drop(&mut self) {
         let Some(files) = self.files.0.get() else { return };
         let mut files = files.lock();
-        match files.get_mut(&self.file) {
+        let count = files.get_mut(&self.file);
+        invariant!(count.is_some(), "a live file is counted until its last mark is dropped");
+        match count {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(files.remove(&self.file)),
         }
@@ -56,15 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_live_while_anyone_keeps_it() {
+    fn a_file_is_live_until_its_last_mark_is_dropped() {
         let files = Arc::new(LiveFiles::default());
-        assert!(files.has(1), "nobody tells");
+        assert!(files.contains(1), "nobody tells");
         let one = files.keep(1);
-        assert!(files.has(1) && !files.has(2));
+        assert!(files.contains(1) && !files.contains(2));
         let again = files.keep(1);
         drop(one);
-        assert!(files.has(1));
+        assert!(files.contains(1));
         drop(again);
-        assert!(!files.has(1));
+        assert!(!files.contains(1));
     }
 }

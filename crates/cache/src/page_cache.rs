@@ -1,67 +1,83 @@
-//! The cache: shards by hash over one pool of frames.
+//! The page cache: the upper tier's pages, in shards by hash over one pool of frames.
 //!
-//! It takes memory as pages come, where its account has room, and gives chunks of 2 MiB back when
-//! others need them ([`Reclaim`]): the coldest pages go, and those that are hot and lie in the
-//! chunk move to where the coldest were.
+//! The cache takes memory as pages come, if its account has room, and gives chunks of 2 MiB back when others
+//! need memory ([`base::Reclaim`]): the coldest pages are evicted, and hot pages in the chunk move to the
+//! frames of colder ones.
 //!
-//! Concurrency: a lookup takes no lock and allocates nothing. It reads a bucket of the index, counts a
-//! handle of the frame that it leads to, and compares the name then: two cache lines, and the page's own.
-//! What is being moved at that moment it may miss, and nothing else. One mutex a shard is held for an
-//! insertion and never over I/O; giving back takes one at a time, another capacity all of them. Nothing is
-//! charged with a shard's mutex held but to the cache's own account, which asks nobody.
-//! Cost: [`SLOT_BYTES`] of DRAM a page beside its frame, charged together (I10), and its place in the index.
+//! Concurrency: any thread may call. A lookup takes no lock and allocates nothing. It reads a bucket of the
+//! index, counts a handle of the frame that the bucket names, and then compares the frame's name: two cache
+//! lines beside the page's own. A lookup may miss a page that is being moved; it never gets another page.
+//! Each shard has a mutex, held for an insertion and never over I/O. Reclaim locks one shard at a time, a
+//! change of capacity locks all. While a shard's mutex is held only the cache's own account is charged, which
+//! reclaims from nobody. Cost: [`SLOT_BYTES`] of DRAM per page beside its frame, charged together (I10), and
+//! its entry in the index.
+
+mod reclaim;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arena::{Frame, FrameIndex, FramePool, Page, prefetch, prefetch_all};
+use arena::{Frame, FrameBlock, FrameIndex, FramePool, Page, prefetch, prefetch_all};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Counter, Reclaim, Result};
+use base::{Account, Charge, Counter, Result, invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::balance::SHADOW_PART;
-use crate::blocks::Blocks;
+use crate::attached_blocks::AttachedBlocks;
 use crate::live_files::LiveFiles;
+use crate::reuse::KindReuse;
 use crate::rows::Ghost;
 use crate::scm::{EvictedPage, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, Cached, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES,
-    place_of, warm,
+    BLOCK_HEAT, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, touch,
 };
-use crate::turns::KindTurns;
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
 ///
-/// A page that was got or inserted stays readable for as long as its frame is held, whatever
-/// becomes of it in the cache.
+/// A page that a caller got or inserted stays readable while the caller holds its frame, even if the cache
+/// evicts it.
 pub struct PageCache {
     account: Account,
     pool: FramePool,
     index: FrameIndex,
-    blocks: Blocks,
+    blocks: AttachedBlocks,
     shards: Box<[Padded]>,
     data: Lookups,
     meta: Lookups,
-    /// Where pages go that leave.
-    below: OnceLock<Arc<ScmTier>>,
+    /// The tier that evicted pages are offered to.
+    lower_tier: OnceLock<Arc<ScmTier>>,
     files: Arc<LiveFiles>,
     _charge: Charge,
 }
 
-/// The stages of [`PageCache::prefetch`].
+/// Stages of [`PageCache::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Where it is.
+    /// The page's bucket in the index.
     Index,
-    /// What is known of its frame.
+    /// The header of the page's frame.
     Frame,
-    /// What it holds.
+    /// The start of the page's content.
     Content,
 }
 
-/// How much of what a page holds is asked for, bytes: a walk asks for the rest as it goes.
+/// Content of a cached page.
+#[derive(Debug)]
+pub enum Cached {
+    /// The page as stored.
+    Page {
+        /// The page's frame.
+        frame: Frame,
+        /// Whether the page is used often enough that the caller should attach its decompressed block
+        /// ([`PageCache::attach`]).
+        wants_block: bool,
+    },
+    /// The page's decompressed block.
+    Block(FrameBlock),
+}
+
+/// Bytes of content that are prefetched: a search of the page prefetches the rest itself.
 const AHEAD_BYTES: usize = 512;
 
 /// Lookups of one kind of page.
@@ -78,29 +94,27 @@ impl Lookups {
     }
 }
 
-/// Shards' locks do not share cache lines.
+/// Alignment that keeps the shards' locks on different cache lines.
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// Few pages in a shard make its queues poor ones; few shards make threads wait.
+/// The shadow ghost lists cover this part of the cache's memory.
+const SHADOW_PART: usize = 32;
+
+/// Least pages per shard: the queues of a smaller shard order its pages badly. The more shards there are, the
+/// less threads wait for each other.
 const SHARD_PAGES_MIN: usize = 1024;
 const SHARDS_MAX: usize = 64;
 
-/// The address space of the index, in multiples of what the capacity needs: a capacity may be raised.
+/// Address space of the index, in multiples of the first capacity: a capacity may be raised.
 const ROOM_TO_GROW: usize = 8;
 
-/// Chunks that it keeps whatever others need: without a metadata page every read takes two.
-const CHUNKS_MIN: usize = 1;
-
-/// Chunks tried for each that is given back: pages are pinned while a chunk is emptied.
-const CHUNK_TRIES: usize = 4;
-
 impl PageCache {
-    /// A cache that takes at most `capacity_bytes`, all of its own memory included. Frames are
-    /// charged as they are first used, 2 MiB at a time.
+    /// A cache that takes at most `capacity_bytes`, all of its own memory included. Frames are charged when
+    /// they are first used, 2 MiB at a time.
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold the slots.
+    /// `Retry` if the account has no room for the slots.
     pub fn new(account: &Account, capacity_bytes: u64) -> Result<Self> {
         let shadow =
             usize::try_from(capacity_bytes).unwrap_or(usize::MAX) / PAGE_BYTES / SHADOW_PART;
@@ -108,35 +122,36 @@ impl PageCache {
         let frames = frames_within(capacity_bytes.saturating_sub(shadow_bytes));
         let shards = (frames / SHARD_PAGES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let slots = (frames / shards).min(SLOTS_MAX);
+        invariant!(shards.is_power_of_two(), "the shard of a hash is some of its bits");
         let charge = account.charge((slots * shards * UNUSED_SLOT_BYTES) as u64 + shadow_bytes)?;
         let shard = |number| Padded(Mutex::new(Shard::new(number, slots, shadow / shards)));
         Ok(Self {
             account: account.clone(),
             pool: FramePool::new(account, slots * shards, SLOT_BYTES)?,
             index: FrameIndex::new(account, shards, slots, slots.saturating_mul(ROOM_TO_GROW))?,
-            blocks: Blocks::new(account, capacity_bytes),
+            blocks: AttachedBlocks::new(account, capacity_bytes),
             shards: (0..shards).map(shard).collect(),
             data: Lookups::default(),
             meta: Lookups::default(),
-            below: OnceLock::new(),
+            lower_tier: OnceLock::new(),
             files: Arc::default(),
             _charge: charge,
         })
     }
 
-    /// Has pages that leave go to `tier`, from now on; the first caller's stays.
-    pub fn set_below(&self, tier: &Arc<ScmTier>) {
-        let _ = self.below.set(Arc::clone(tier));
+    /// Sets the tier that evicted pages are offered to. The first caller's tier stays.
+    pub fn set_lower_tier(&self, tier: &Arc<ScmTier>) {
+        let _ = self.lower_tier.set(Arc::clone(tier));
     }
 
-    /// The tier below, where there is one.
+    /// The lower tier, if there is one.
     #[must_use]
-    pub fn below(&self) -> Option<&Arc<ScmTier>> {
-        self.below.get()
+    pub fn lower_tier(&self) -> Option<&Arc<ScmTier>> {
+        self.lower_tier.get()
     }
 
-    /// Changes the most it takes, as far as there is memory now for finding so many pages, and up to some
-    /// eight times what it began with. What it holds above that stays until it is asked for it.
+    /// Changes the capacity, up to some eight times the first one, and as far as there is memory for the
+    /// index now. Pages above the new capacity stay until the memory is reclaimed.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         let slots = (frames_within(capacity_bytes) / self.shards.len()).min(SLOTS_MAX);
         self.blocks.set_capacity(capacity_bytes);
@@ -144,7 +159,7 @@ impl PageCache {
         if self.index.grow(slots) {
             shards.iter().for_each(|shard| shard.index_all(&self.index));
         }
-        // A page that is not found is of no use, and takes the place of one that is.
+        // A page that the index has no room for would not be found, and would take the place of one that is.
         let slots = slots.min(self.index.entries());
         self.pool.set_frames_max(slots * self.shards.len());
         shards.iter_mut().for_each(|shard| shard.set_slots_max(slots));
@@ -154,27 +169,29 @@ impl PageCache {
         Shared { pool: &self.pool, index: &self.index, blocks: &self.blocks }
     }
 
-    /// The number of the shard of a hash.
+    /// The number of the shard for a hash.
     #[inline]
-    fn part(&self, hash: u64) -> usize {
+    fn shard_number(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
     fn shard(&self, hash: u64) -> Option<&Mutex<Shard>> {
-        self.shards.get(self.part(hash)).map(|padded| &padded.0)
+        let shard = self.shards.get(self.shard_number(hash));
+        invariant!(shard.is_some(), "every hash has a shard");
+        shard.map(|padded| &padded.0)
     }
 
-    /// The page of this hash, if it is cached. Takes no lock, and counts nothing.
+    /// The page's frame, if it is cached. Takes no lock and counts nothing.
     #[inline]
-    fn look(&self, key: PageKey, hash: u64) -> Option<Frame> {
+    fn find_frame(&self, key: PageKey, hash: u64) -> Option<Frame> {
         let name = key.into();
-        self.index.find(self.part(hash), hash, |place| self.pool.find(place, name))
+        self.index.find(self.shard_number(hash), hash, |place| self.pool.find(place, name))
     }
 
-    /// The page, if it is cached, and how warm it is now; a hit or a miss of `kind`.
+    /// The page and its heat after this use. Counts a hit or a miss of `kind`.
     #[inline]
-    fn find(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
-        let found = self.look(key, key.hash());
+    fn lookup(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
+        let found = self.find_frame(key, key.hash());
         let lookups = match kind {
             PageKind::Data => &self.data,
             PageKind::Meta => &self.meta,
@@ -182,7 +199,7 @@ impl PageCache {
         match found {
             Some(frame) => {
                 lookups.hits.add(1);
-                let heat = warm(&frame, kind);
+                let heat = touch(&frame, kind);
                 Some((frame, heat))
             }
             None => {
@@ -192,18 +209,18 @@ impl PageCache {
         }
     }
 
-    /// The page, if it is cached; a hit or a miss of `kind`.
+    /// Looks the page up; counts a hit or a miss of `kind`.
     #[inline]
     #[must_use]
     pub fn get(&self, key: PageKey, kind: PageKind) -> Option<Frame> {
-        self.find(key, kind).map(|(frame, _)| frame)
+        self.lookup(key, kind).map(|(frame, _)| frame)
     }
 
-    /// As [`PageCache::get`]; the block of the page instead, where one hangs on it.
+    /// As [`PageCache::get`], but returns the page's decompressed block if one is attached.
     #[inline]
     #[must_use]
     pub fn read(&self, key: PageKey, kind: PageKind) -> Option<Cached> {
-        let (frame, heat) = self.find(key, kind)?;
+        let (frame, heat) = self.lookup(key, kind)?;
         if kind == PageKind::Meta {
             return Some(Cached::Page { frame, wants_block: false });
         }
@@ -215,41 +232,40 @@ impl PageCache {
         Some(Cached::Page { frame, wants_block })
     }
 
-    /// Asks the processor for what finding the page reads, one `stage` after the other, each of which reads
-    /// what the one before asked for: where it is, its frame's header, its first bytes. Counts nothing, and
-    /// does nothing of a page that is not cached.
+    /// Prefetches the memory that a lookup of the page reads, one `stage` at a time: the index bucket, the
+    /// frame's header, the first bytes of the content. Each stage reads what the stage before prefetched.
+    /// Counts nothing, and does nothing if the page is not cached.
     #[inline]
     pub fn prefetch(&self, key: PageKey, stage: Stage) {
         let hash = key.hash();
         match stage {
-            Stage::Index => self.index.prefetch(self.part(hash), hash),
+            Stage::Index => self.index.prefetch(self.shard_number(hash), hash),
             Stage::Frame => {
                 let ask = |place| {
                     self.pool.prefetch(place);
                     Some(())
                 };
-                let _: Option<()> = self.index.find(self.part(hash), hash, ask);
+                let _: Option<()> = self.index.find(self.shard_number(hash), hash, ask);
             }
             Stage::Content => {
-                let Some(frame) = self.look(key, hash) else { return };
+                let Some(frame) = self.find_frame(key, hash) else { return };
                 let content = frame.block().map_or(&*frame, |block| block);
                 prefetch_all(content.get(..content.len().min(AHEAD_BYTES)).unwrap_or_default());
-                // A block's parts are known by its end.
+                // A block's layout is found from its end.
                 prefetch(content, content.len().wrapping_sub(1));
             }
         }
     }
 
-    /// The page and how often it was asked for lately, up to three, if it is cached. Nobody counts it as
-    /// asked for.
+    /// The page and its heat (0 to 3), if it is cached. Does not count as a use.
     #[must_use]
     pub fn peek(&self, key: PageKey) -> Option<(Frame, u8)> {
         let hash = key.hash();
         self.shard(hash)?.lock().peek(key, hash, self.shared())
     }
 
-    /// Keeps `block`, what the page of `key` holds, decompressed, for as long as the page stays and
-    /// nobody needs the memory. It must not keep the page's frame.
+    /// Attaches `block`, the decompressed content of the page `key`, to the cached page. It stays until the
+    /// page is evicted or memory is needed. `block` must not hold the page's frame.
     pub fn attach(&self, key: PageKey, block: &Bytes) {
         let hash = key.hash();
         if let Some(shard) = self.shard(hash) {
@@ -257,10 +273,11 @@ impl PageCache {
         }
     }
 
-    /// Caches a copy of `page`, which the caller verified (I8), and returns it. Where the page is
-    /// cached already, that one; where every frame it could take is pinned, a frame of its own.
+    /// Caches a copy of `page`, which the caller verified (I8), and returns its frame. Returns the cached
+    /// frame if the page is cached already, and a frame outside the cache if every frame it could take is
+    /// pinned.
     ///
-    /// Bytes past the first 4 KiB are left out; fewer are filled up with zeros.
+    /// Bytes beyond 4 KiB are ignored; a shorter page is filled up with zeros.
     #[must_use]
     pub fn insert(&self, key: PageKey, kind: PageKind, page: &[u8]) -> Frame {
         match page.first_chunk::<PAGE_BYTES>() {
@@ -276,26 +293,26 @@ impl PageCache {
     }
 
     fn insert_page(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
-        let passes = EvictedPage { key, kind, is_demoted: false };
-        if let Some(tier) = self.below()
-            && tier.takes_first(key, kind)
-            && tier.wants(passes)
+        let bypasses_dram = EvictedPage { key, kind, is_demoted: false };
+        if let Some(tier) = self.lower_tier()
+            && tier.takes_on_miss(key, kind)
+            && tier.admit(bypasses_dram)
         {
             let frame = self.uncached(page);
-            tier.stage(passes, frame.clone());
+            tier.stage(bypasses_dram, frame.clone());
             return frame;
         }
         let cached = self.insert_as(key, kind, page, false);
         cached.unwrap_or_else(|| self.uncached(page))
     }
 
-    /// As [`PageCache::insert`] where the page was asked for, in any way, and not kept lately; otherwise a
-    /// frame that the cache does not keep, and that it was asked for is remembered. For what most likely
-    /// nobody asks for again.
+    /// As [`PageCache::insert`] if the ghost list has the page. Otherwise returns a frame outside the cache
+    /// and adds the page to the ghost list. For pages that are unlikely to be read again, such as those of a
+    /// scan.
     #[must_use]
-    pub fn insert_again(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
+    pub fn insert_if_seen_before(&self, key: PageKey, kind: PageKind, page: &Page) -> Frame {
         let hash = key.hash();
-        let is_known = self.shard(hash).is_some_and(|shard| shard.lock().met_again(hash));
+        let is_known = self.shard(hash).is_some_and(|shard| shard.lock().seen_before(hash));
         if is_known { self.insert_page(key, kind, page) } else { self.uncached(page) }
     }
 
@@ -303,37 +320,38 @@ impl PageCache {
         let hash = key.hash();
         let entry = PageEntry { key, hash, kind, is_warm };
         let shard = self.shard(hash)?;
-        shard.lock().insert(entry, page, self.shared(), self.below().map(|tier| &**tier))
+        shard.lock().insert(entry, page, self.shared(), self.lower_tier().map(|tier| &**tier))
     }
 
-    /// As [`PageCache::insert`], of a page of the tier below that was asked for again and again. `None`
-    /// where every frame it could take is pinned.
+    /// As [`PageCache::insert`], for a page that is promoted from the lower tier: it enters the main queue.
+    /// `None` if every frame it could take is pinned.
     pub fn insert_warm(&self, key: PageKey, kind: PageKind, page: &Page) -> Option<Frame> {
         self.insert_as(key, kind, page, true)
     }
 
-    /// A frame with a copy of `page` that is not in the cache, charged to the cache's account.
+    /// A frame with a copy of `page`, outside the cache, charged to the cache's account.
     #[must_use]
     pub fn uncached(&self, page: &Page) -> Frame {
         Frame::heap(&self.account, page)
     }
 
-    /// Says that somebody may read `file`, for as long as what it returns is held. Who says it of one file
-    /// says it of each before it is read: pages of all others are not written below any more.
+    /// Marks `file` live, that is readable, while the returned value exists. Once any file was marked live,
+    /// pages of files that are not live are no longer demoted: so a caller must mark each file before the
+    /// file is read.
     #[must_use]
     pub fn keep_file(&self, file: u64) -> LiveFile {
         self.files.keep(file)
     }
 
-    /// Whether somebody may read `file`.
+    /// Whether `file` may be read by anyone.
     pub(crate) fn is_live(&self, file: u64) -> bool {
-        self.files.has(file)
+        self.files.contains(file)
     }
 
-    /// Removes every page of a file that is gone, of `pages` pages; what lies below goes by and by. Asks
-    /// for each of its pages, or walks the cache where that is shorter.
+    /// Removes every page of an obsolete file of `pages` pages; the lower tier removes its pages in the
+    /// background. Looks up each page of the file, or walks the cache if that is shorter.
     pub fn remove_file(&self, file: u64, pages: u32) {
-        if let Some(tier) = self.below() {
+        if let Some(tier) = self.lower_tier() {
             tier.remove_file(file, pages);
         }
         if pages as usize > self.pool.frames_max() {
@@ -345,39 +363,39 @@ impl PageCache {
         for page in 0..pages {
             let key = PageKey { file, page };
             let hash = key.hash();
-            // Most pages of a file that goes are not cached.
-            let is_cached = self.look(key, hash).is_some();
+            // Most pages of an obsolete file are not cached.
+            let is_cached = self.find_frame(key, hash).is_some();
             if let Some(shard) = self.shard(hash).filter(|_| is_cached) {
                 shard.lock().remove(key, hash, self.shared());
             }
         }
     }
 
-    /// What went last is remembered as far as it lay in so many bytes.
+    /// Bytes of pages that the shadow ghost lists cover.
     pub(crate) fn shadow_bytes(&self) -> u64 {
         let pages = self.shards.iter().map(|shard| shard.0.lock().shadow_pages());
         (pages.sum::<usize>() * PAGE_BYTES) as u64
     }
 
-    /// The memory of pages, bytes.
+    /// Memory of all frames, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.pool.frames_grown() * PAGE_BYTES) as u64
     }
 
-    /// What became of pages that were asked for again and again, so far.
-    pub(crate) fn turns(&self) -> KindTurns {
-        let mut turns = KindTurns::default();
-        self.shards.iter().for_each(|shard| turns += shard.0.lock().turns());
-        turns
+    /// Reuse of pages that had been used before, so far.
+    pub(crate) fn reuse(&self) -> KindReuse {
+        let mut reuse = KindReuse::default();
+        self.shards.iter().for_each(|shard| reuse += shard.0.lock().reuse());
+        reuse
     }
 
-    /// Whether it could take another chunk now.
+    /// Whether the account has room for another chunk now.
     pub(crate) fn has_room(&self) -> bool {
         self.account.has_room(FramePool::CHUNK_BYTES)
     }
 
-    /// The counts so far.
+    /// The statistics since the cache was made.
     #[must_use]
     pub fn statistics(&self) -> CacheStatistics {
         let mut statistics = CacheStatistics {
@@ -396,56 +414,7 @@ impl PageCache {
     }
 }
 
-impl PageCache {
-    /// Gives one chunk back; its bytes, 0 where pinned pages are everywhere.
-    fn give_back_chunk(&self) -> usize {
-        let below = self.below().map(|tier| &**tier);
-        for _ in 0..CHUNK_TRIES {
-            let Some(mut evacuation) = self.pool.evacuate(CHUNKS_MIN) else { return 0 };
-            let tags: Vec<u32> = evacuation.in_use().collect();
-            for tag in tags {
-                let (shard, slot) = place_of(tag);
-                if let Some(shard) = self.shards.get(shard) {
-                    shard.0.lock().vacate(slot, &mut evacuation, self.shared(), below);
-                }
-            }
-            match evacuation.finish() {
-                0 => {}
-                bytes => return bytes,
-            }
-        }
-        0
-    }
-}
-
-impl PageCache {
-    /// Gives blocks up until as many bytes were theirs; how many were.
-    pub(crate) fn drop_blocks(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        for shard in &self.shards {
-            if given >= bytes {
-                break;
-            }
-            given += shard.0.lock().clear_blocks(self.shared());
-        }
-        given
-    }
-}
-
-impl Reclaim for PageCache {
-    fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = self.drop_blocks(bytes);
-        while given < bytes {
-            match self.give_back_chunk() {
-                0 => break,
-                chunk => given += chunk as u64,
-            }
-        }
-        given
-    }
-}
-
-/// The most pages that cost no more than `bytes` in all.
+/// Most pages whose memory, all costs included, is within `bytes`.
 fn frames_within(bytes: u64) -> usize {
     const BESIDE: usize = SLOT_BYTES + UNUSED_SLOT_BYTES + FrameIndex::ENTRY_BYTES;
     let cost = PAGE_BYTES + BESIDE;

@@ -1,11 +1,13 @@
-//! One queue of a shard's pages: a list through its slots, oldest first.
+//! A queue of cached pages: a doubly linked list through the slots of a shard, oldest first.
 //!
-//! A slot is in one queue at most. Cost: two places a slot.
+//! A slot is in one queue at most. Cost: two slot numbers per slot. Owned by a shard.
 
-/// No slot.
+use base::invariant;
+
+/// Stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// A slot's neighbours in its queue.
+/// The neighbours of a slot in its queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     older: u32,
@@ -16,7 +18,7 @@ impl Links {
     pub(crate) const NONE: Self = Self { older: NONE, newer: NONE };
 }
 
-/// A queue of slots by number.
+/// A queue of slot numbers.
 #[derive(Debug)]
 pub(crate) struct PageQueue {
     oldest: u32,
@@ -39,7 +41,7 @@ impl PageQueue {
         if self.oldest == NONE { None } else { Some(self.oldest) }
     }
 
-    /// Puts slot `number` at the end; `links` gives the links of a slot.
+    /// Appends slot `number`; `links` returns the links of a used slot.
     pub(crate) fn push<'a, T: 'a>(
         &mut self,
         number: u32,
@@ -47,7 +49,9 @@ impl PageQueue {
         links: impl Fn(&mut T) -> Option<&mut Links>,
     ) {
         let last = std::mem::replace(&mut self.newest, number);
-        if let Some(links) = slots.get_mut(number as usize).and_then(&links) {
+        let own = slots.get_mut(number as usize).and_then(&links);
+        invariant!(own.is_some(), "a slot that enters a queue is used");
+        if let Some(links) = own {
             *links = Links { older: last, newer: NONE };
         }
         match slots.get_mut(last as usize).and_then(&links) {
@@ -57,17 +61,21 @@ impl PageQueue {
         self.len += 1;
     }
 
-    /// Takes slot `number`, which is in it, out.
+    /// Removes slot `number`, which is in this queue.
     pub(crate) fn remove<'a, T: 'a>(
         &mut self,
         number: u32,
         slots: &'a mut [T],
         links: impl Fn(&mut T) -> Option<&mut Links>,
     ) {
-        let of = slots.get_mut(number as usize).and_then(&links);
-        let Some(Links { older, newer }) = of.map(|of| std::mem::replace(of, Links::NONE)) else {
+        let links_of_slot = slots.get_mut(number as usize).and_then(&links);
+        let Some(Links { older, newer }) =
+            links_of_slot.map(|own| std::mem::replace(own, Links::NONE))
+        else {
+            invariant!(false, "a slot in a queue is used");
             return;
         };
+        invariant!(self.len > 0, "the length of a queue counts its slots");
         match slots.get_mut(older as usize).and_then(&links) {
             Some(links) => links.newer = newer,
             None => self.oldest = newer,
@@ -84,32 +92,32 @@ impl PageQueue {
 mod tests {
     use super::*;
 
-    fn itself(links: &mut Links) -> Option<&mut Links> {
+    fn links(links: &mut Links) -> Option<&mut Links> {
         Some(links)
     }
 
     fn drain(queue: &mut PageQueue, slots: &mut [Links]) -> Vec<u32> {
         let mut drained = Vec::new();
         while let Some(oldest) = queue.oldest() {
-            queue.remove(oldest, slots, itself);
+            queue.remove(oldest, slots, links);
             drained.push(oldest);
         }
         drained
     }
 
     #[test]
-    fn slots_leave_in_the_order_they_came_but_for_those_taken_out() {
+    fn slots_leave_in_fifo_order_and_can_be_removed() {
         let (mut queue, mut slots) = (PageQueue::default(), vec![Links::NONE; 10]);
         for number in [3, 1, 4, 0, 5, 9] {
-            queue.push(number, &mut slots, itself);
+            queue.push(number, &mut slots, links);
         }
-        for gone in [3, 0, 9] {
-            queue.remove(gone, &mut slots, itself);
+        for removed in [3, 0, 9] {
+            queue.remove(removed, &mut slots, links);
         }
         assert_eq!(queue.len(), 3);
-        queue.push(3, &mut slots, itself);
+        queue.push(3, &mut slots, links);
         assert_eq!(drain(&mut queue, &mut slots), [1, 4, 5, 3]);
-        queue.push(7, &mut slots, itself);
+        queue.push(7, &mut slots, links);
         assert_eq!((drain(&mut queue, &mut slots), queue.len()), (vec![7], 0));
     }
 }

@@ -1,179 +1,116 @@
-//! One shard of the cache: its pages in two queues ([`crate::rows::policy`]), and what became of others.
+//! One shard of the page cache: its pages in two queues ([`crate::rows::policy`]), and its ghost lists.
 //!
-//! Owned by a mutex in [`crate::PageCache`], which no hit takes: hits find frames by the index, whose part
-//! of this number the shard alone changes, and say in the frame itself that it is warmer. A frame that is
-//! listed in a slot is in the index, and no other is. A slot is used, or listed in `free`; never both.
-//! Slots are made as pages come, up to a limit. The frame of a page is tagged with the page's slot, so that
-//! whoever finds a frame, or empties a chunk of them, finds the slot.
+//! A mutex in [`crate::PageCache`] owns each shard. Hits take no lock: they find frames by the index and
+//! change the heat in the frame. Only the shard changes its part of the index.
+//!
+//! Invariants: the frame of a used slot is in the index, and no other frame of this shard is. A slot is used,
+//! or listed in `free`, never both. Each frame has a tag that names its slot, so that a frame found by a
+//! lookup, or in a chunk that is given back, leads to its slot. Slots are made as pages come, up to a limit.
 
+mod evict;
+mod heat;
+mod slot;
 mod vacate;
 
-use arena::{Frame, FrameBlock, FrameIndex, FrameMut, FramePool, Heat, Page};
+use arena::{Frame, FrameIndex, FrameMut, FramePool, Heat, Page};
+use base::invariant;
 use bytes::Bytes;
 
-use crate::blocks::{self, Blocks};
+use crate::attached_blocks::{self, AttachedBlocks};
 use crate::page_queue::{Links, PageQueue};
+use crate::reuse::KindReuse;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Fate, Queue};
-use crate::scm::{EvictedPage, ScmTier};
-use crate::turns::KindTurns;
+use crate::rows::policy::{self, Queue};
+use crate::scm::ScmTier;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
+use heat::{HEAT_MAX, least_heat};
+use slot::{Slot, tag_of};
+
+pub(crate) use heat::{BLOCK_HEAT, touch};
+pub(crate) use slot::{SLOT_BYTES, SLOTS_MAX, UNUSED_SLOT_BYTES, slot_of_tag};
 
 pub(crate) struct Shard {
-    /// Its number, and the part of the index that is its.
-    part: usize,
+    /// The shard's number, and that of its part of the index.
+    number: usize,
     slots: Vec<Option<Slot>>,
     slots_max: usize,
     free: Vec<u32>,
-    /// Pages read once, and the others.
+    /// The queue of pages that were used once, and the main queue.
     new: PageQueue,
     main: PageQueue,
-    /// What was read once when it went.
+    /// Ghost list of the policy: pages evicted from the queue of new pages.
     ghost: Ghost,
     pub(crate) data: KindStatistics,
     pub(crate) meta: KindStatistics,
     pub(crate) refused: u64,
-    /// What went last, and how many of it were missed soon.
+    /// Ghost list of all pages evicted lately, to measure what more memory would have saved, and the misses
+    /// that it had: pages read from the device, and from the lower tier.
     shadow: Ghost,
     pub(crate) missed: u64,
     pub(crate) missed_below: u64,
-    /// Turns of pages of the main queue: those for which they stayed, since they had been asked for, and
-    /// those at which they went.
-    turns: KindTurns,
+    /// Reuse of pages of the main queue.
+    reuse: KindReuse,
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
-    /// Blocks that attach on its pages.
+    /// Blocks attached to pages of this shard.
     blocks: usize,
 }
 
-/// What shards share.
+/// What all shards share.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
     pub(crate) pool: &'a FramePool,
     pub(crate) index: &'a FrameIndex,
-    pub(crate) blocks: &'a Blocks,
+    pub(crate) blocks: &'a AttachedBlocks,
 }
 
-/// A page that is put in.
+/// A page to insert.
 pub(crate) struct PageEntry {
     pub(crate) key: PageKey,
     pub(crate) hash: u64,
     pub(crate) kind: PageKind,
-    /// It was asked for again and again.
+    /// The page is promoted from the lower tier: it was used often enough there.
     pub(crate) is_warm: bool,
 }
 
-/// What is cached of a page.
-#[derive(Debug)]
-pub enum Cached {
-    /// The page as stored.
-    Page {
-        /// Its content.
-        frame: Frame,
-        /// Whether its block, decompressed, is worth keeping ([`crate::PageCache::attach`]).
-        wants_block: bool,
-    },
-    /// Its block, decompressed.
-    Block(FrameBlock),
-}
-
-struct Slot {
-    kind: PageKind,
-    queue: Queue,
-    links: Links,
-    frame: Frame,
-}
-
-impl Slot {
-    fn key(&self) -> Option<PageKey> {
-        self.frame.name().map(PageKey::from)
-    }
-}
-
-/// What a slot costs beside its frame once it is used, bytes: the slot and its place in the free list.
-pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 4;
-
-/// What a slot costs before it is used: the memory of what went. Its place in the index is charged there.
-pub(crate) const UNUSED_SLOT_BYTES: usize = 5;
-
-/// The heat of a data page that is read again and again.
-const HEAT_MAX: Heat = 3;
-
-/// The heat of a page of this kind when it is put in, and at least whenever it is read: metadata
-/// serves a hundred data pages, and outlives them by as many turns.
-const fn heat_of(kind: PageKind) -> Heat {
-    match kind {
-        PageKind::Data => 0,
-        PageKind::Meta => 8,
-    }
-}
-
-/// Says of a page that was asked for that it is warmer, and how warm it is.
-#[inline]
-pub(crate) fn warm(frame: &Frame, kind: PageKind) -> u32 {
-    let seen = frame.heat();
-    let heat = u32::from(heat_of(kind)).max((seen + 1).min(u32::from(HEAT_MAX)));
-    // What is as warm as can be is a line that nobody writes.
-    if heat != seen {
-        frame.set_heat(heat);
-    }
-    heat
-}
-
-/// A page is as warm as this where its block is worth keeping: it was read twice since it was put in.
-pub(crate) const BLOCK_HEAT: u32 = 2;
-
-/// The most turns of a page before it goes.
-const TURNS_MAX: usize = heat_of(PageKind::Meta) as usize + 2;
-
-/// The bits of a tag that name the slot.
-const SLOT_BITS: u32 = 26;
-
-/// The most slots of a shard: one less than the bits name, since a tag of ones means none.
-pub(crate) const SLOTS_MAX: usize = (1 << SLOT_BITS) - 1;
-
-/// The shard and the slot that a tag names.
-pub(crate) const fn place_of(tag: u32) -> (usize, u32) {
-    ((tag >> SLOT_BITS) as usize, tag & SLOTS_MAX as u32)
-}
-
-/// Frames that are free or on their way down while there is a tier below, of so many or fewer: so that a
-/// page can leave in its frame while another takes its place.
+/// With a lower tier, this many frames, or this part of all frames if that is less, stay free or wait to be
+/// written: an evicted page can leave in its frame while a new page takes a free one.
 const RESERVE_MAX: usize = 64;
 const RESERVE_PART: usize = 16;
 
 impl Shard {
-    /// An empty shard, the `number`th, of at most `slots` pages, that remembers the last
-    /// `shadow` that went: memory for pages is taken as they are used.
+    /// An empty shard of at most `slots` pages, whose shadow ghost list has `shadow` entries. Memory for
+    /// pages is taken as they come.
     pub(crate) fn new(number: usize, slots: usize, shadow: usize) -> Self {
         Self {
-            part: number,
+            number,
             slots: Vec::with_capacity(slots),
             slots_max: slots,
             free: Vec::with_capacity(slots),
             new: PageQueue::default(),
             main: PageQueue::default(),
-            ghost: Ghost::new(policy::remembered(slots)),
+            ghost: Ghost::new(policy::ghost_entries(slots)),
             data: KindStatistics::default(),
             meta: KindStatistics::default(),
             refused: 0,
             shadow: Ghost::new(shadow),
             missed: 0,
             missed_below: 0,
-            turns: KindTurns::default(),
+            reuse: KindReuse::default(),
             given_back: 0,
             moved: 0,
             blocks: 0,
         }
     }
 
-    /// Changes the most pages it takes. Those above it stay until they are evicted.
+    /// Changes the most pages of the shard. Pages above the limit stay until they are evicted.
     pub(crate) fn set_slots_max(&mut self, slots: usize) {
+        invariant!(slots <= SLOTS_MAX, "a tag can name every slot of a shard");
         self.slots_max = slots;
     }
 
-    /// A slot that holds nothing.
+    /// An unused slot, if there is one or the limit allows another.
     fn free_slot(&mut self) -> Option<u32> {
         let free = self.free.pop();
         free.or_else(|| {
@@ -191,15 +128,14 @@ impl Shard {
 
     /// The tag of the frame of slot `number`.
     const fn tag(&self, number: u32) -> u32 {
-        (self.part as u32) << SLOT_BITS | number
+        tag_of(self.number, number)
     }
 
     fn find(&self, key: PageKey, hash: u64, shared: Shared<'_>) -> Option<Frame> {
-        shared.index.find(self.part, hash, |place| shared.pool.find(place, key.into()))
+        shared.index.find(self.number, hash, |place| shared.pool.find(place, key.into()))
     }
 
-    /// The page, and how often it was asked for since it was read; once more, where it was before it left and
-    /// came again.
+    /// The page and its heat, at most [`HEAT_MAX`], at least 1 if it is in the main queue.
     pub(crate) fn peek(
         &self,
         key: PageKey,
@@ -207,13 +143,14 @@ impl Shard {
         shared: Shared<'_>,
     ) -> Option<(Frame, Heat)> {
         let frame = self.find(key, hash, shared)?;
-        let (_, number) = place_of(frame.tag()?);
+        let (_, number) = slot_of_tag(frame.tag()?);
         let slot = self.slots.get(number as usize)?.as_ref()?;
+        invariant!(slot.key() == Some(key), "the tag of an indexed frame leads to its slot");
         let heat = frame.heat().min(u32::from(HEAT_MAX)) as Heat;
         Some((frame, heat.max(Heat::from(slot.queue == Queue::Main))))
     }
 
-    /// Hangs `block` on its page, where that is still there and there is memory.
+    /// Attaches `block` to its page, if the page is still cached and there is memory.
     pub(crate) fn attach(&mut self, key: PageKey, hash: u64, block: &Bytes, shared: Shared<'_>) {
         let frame = self.find(key, hash, shared);
         if frame.is_some_and(|frame| shared.blocks.attach(&frame, block)) {
@@ -221,84 +158,65 @@ impl Shard {
         }
     }
 
-    /// Puts every page into its part of the index, which is empty.
+    /// Puts every page into the shard's part of the index, which is empty and larger than before.
     pub(crate) fn index_all(&self, index: &FrameIndex) {
         for frame in self.slots.iter().flatten().map(|slot| &slot.frame) {
             if let (Some(place), Some(name)) = (frame.id(), frame.name()) {
-                index.insert(self.part, PageKey::from(name).hash(), place);
+                let is_in = index.insert(self.number, PageKey::from(name).hash(), place);
+                invariant!(is_in, "a larger index has room for every page");
             }
         }
     }
 
-    /// Gives up all blocks that nobody looks at now; the bytes that were charged for them.
+    /// Detaches all blocks that nobody uses now; returns the bytes that were charged for them.
     pub(crate) fn clear_blocks(&mut self, shared: Shared<'_>) -> u64 {
-        let mut given = 0;
+        let mut freed = 0;
         for place in &mut self.slots {
             if self.blocks == 0 {
                 break;
             }
             let Some(slot) = place.take_if(|slot| slot.frame.block().is_some()) else { continue };
             let Slot { kind, queue, links, frame } = slot;
-            let frame = match frame.try_thaw() {
-                Err(pinned) => pinned,
-                Ok(mut frame) => {
-                    if let Some(block) = frame.take_block() {
-                        given += blocks::cost(&block);
-                        self.blocks -= 1;
-                        shared.blocks.gone(blocks::cost(&block));
-                    }
-                    frame.freeze()
-                }
-            };
+            let (frame, block_bytes) = detach(frame, shared);
+            freed += block_bytes;
+            self.blocks -= usize::from(block_bytes > 0);
             *place = Some(Slot { kind, queue, links, frame });
         }
-        given
+        freed
     }
 
-    /// Makes a frame that was taken out of its slot one to be filled again, without its block.
+    /// Makes a frame that was taken out of its slot writable, and detaches its block.
     ///
     /// # Errors
-    /// The frame, where somebody holds it; the block goes with it.
+    /// The frame, if a reader holds it. Its block then is freed with it, and no longer counts.
     fn thaw(&mut self, frame: Frame, shared: Shared<'_>) -> Result<FrameMut, Frame> {
         if let Some(block) = frame.block() {
+            invariant!(self.blocks > 0, "attached blocks are counted");
             self.blocks -= 1;
-            shared.blocks.gone(blocks::cost(block));
+            shared.blocks.detached(attached_blocks::cost(block));
         }
         let mut frame = frame.try_thaw()?;
         drop(frame.take_block());
         Ok(frame)
     }
 
-    /// Caches a copy of `page`; the cached one if there is one already. `None` where no slot or
-    /// frame can be had. What has to leave for it goes to the tier `below` where that wants it.
+    /// Caches a copy of `page`, or finds the cached one. `None` if there is no slot or frame for it. Evicts
+    /// another page if it must, and offers that to the lower tier.
     pub(crate) fn insert(
         &mut self,
         entry: PageEntry,
         page: &Page,
         shared: Shared<'_>,
-        below: Option<&ScmTier>,
+        lower: Option<&ScmTier>,
     ) -> Option<Frame> {
         let PageEntry { key, hash, kind, is_warm } = entry;
-        let pool = shared.pool;
         if let Some(frame) = self.find(key, hash, shared) {
             return Some(frame);
         }
-        // One that is warm lay below, and cost no device read.
+        // A warm page came from the lower tier and cost no device read.
         let missed = if is_warm { &mut self.missed_below } else { &mut self.missed };
         *missed += u64::from(self.shadow.recall(hash));
-        let reserve = below.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
-        let taken = match self.free_slot() {
-            Some(number) => match pool.alloc_above(reserve).or_else(|| self.alloc_again(shared)) {
-                Some(frame) => Some((number, frame)),
-                None => {
-                    self.free.push(number);
-                    None
-                }
-            },
-            None => None,
-        };
-        let Some((number, mut frame)) = taken.or_else(|| self.make_room(shared, below, reserve))
-        else {
+        let Some((number, mut frame)) = self.free_place(shared, lower) else {
             self.refused += 1;
             return None;
         };
@@ -306,8 +224,8 @@ impl Shard {
         frame.set_name(key.into());
         let frame = frame.freeze();
         frame.set_tag(self.tag(number));
-        frame.set_heat(u32::from(heat_of(kind)));
-        let is_in = frame.id().is_some_and(|place| shared.index.insert(self.part, hash, place));
+        frame.set_heat(u32::from(least_heat(kind)));
+        let is_in = frame.id().is_some_and(|place| shared.index.insert(self.number, hash, place));
         if !is_in {
             self.free.push(number);
             self.refused += 1;
@@ -319,6 +237,7 @@ impl Shard {
         };
         let slot = Slot { kind, queue, links: Links::NONE, frame: frame.clone() };
         if let Some(place) = self.slots.get_mut(number as usize) {
+            invariant!(place.is_none(), "a slot is used or free, never both");
             *place = Some(slot);
         }
         self.enqueue(number, queue);
@@ -328,123 +247,34 @@ impl Shard {
         Some(frame)
     }
 
-    /// Remembers a page that was asked for and is not kept; whether it was remembered already.
-    pub(crate) fn met_again(&mut self, hash: u64) -> bool {
+    /// A free slot and a frame for a new page: unused ones, else those of evicted blocks, else those of an
+    /// evicted page.
+    fn free_place(
+        &mut self,
+        shared: Shared<'_>,
+        lower: Option<&ScmTier>,
+    ) -> Option<(u32, FrameMut)> {
+        let pool = shared.pool;
+        let reserve = lower.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
+        if let Some(number) = self.free_slot() {
+            match pool.alloc_above(reserve).or_else(|| self.alloc_after_detach(shared)) {
+                Some(frame) => return Some((number, frame)),
+                None => self.free.push(number),
+            }
+        }
+        self.make_room(shared, lower, reserve)
+    }
+
+    /// Whether the page is in the ghost list. Adds it: it was read and is not cached.
+    pub(crate) fn seen_before(&mut self, hash: u64) -> bool {
         let is_known = self.ghost.recall(hash);
         self.ghost.remember(hash);
         is_known
     }
 
-    /// A frame for the memory of all blocks, which are the first to go.
-    fn alloc_again(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
+    /// A frame in the memory of all attached blocks, which make room before any page does.
+    fn alloc_after_detach(&mut self, shared: Shared<'_>) -> Option<FrameMut> {
         if self.clear_blocks(shared) > 0 { shared.pool.alloc() } else { None }
-    }
-
-    /// Puts slot `number` at the end of `queue`.
-    fn enqueue(&mut self, number: u32, queue: Queue) {
-        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
-            slot.queue = queue;
-        }
-        let of = match queue {
-            Queue::New => &mut self.new,
-            Queue::Main => &mut self.main,
-        };
-        of.push(number, &mut self.slots, links_of);
-    }
-
-    /// Takes slot `number` out of its queue.
-    fn dequeue(&mut self, number: u32) {
-        let slot = self.slots.get(number as usize).and_then(Option::as_ref);
-        let of = match slot.map(|slot| slot.queue) {
-            Some(Queue::New) => &mut self.new,
-            Some(Queue::Main) => &mut self.main,
-            None => return,
-        };
-        of.remove(number, &mut self.slots, links_of);
-    }
-
-    /// A slot and a frame of a page that had to leave. Where it goes down it does so in its frame, as it
-    /// is, and a free one takes its place; where there is none, that of the next page to leave, as long as
-    /// fewer frames than the reserve are on their way.
-    fn make_room(
-        &mut self,
-        shared: Shared<'_>,
-        below: Option<&ScmTier>,
-        reserve: usize,
-    ) -> Option<(u32, FrameMut)> {
-        let (number, frame, left) = self.evict(shared)?;
-        let Some(tier) = below.filter(|tier| tier.wants(left)) else {
-            return Some((number, frame));
-        };
-        if let Some(spare) = shared.pool.alloc() {
-            tier.stage(left, frame.freeze());
-            return Some((number, spare));
-        }
-        tier.is_late();
-        if tier.staged() >= reserve {
-            return Some((number, frame));
-        }
-        tier.stage(left, frame.freeze());
-        self.free.push(number);
-        self.evict(shared).map(|(number, frame, _)| (number, frame))
-    }
-
-    /// Takes a page that is to go out, with its slot.
-    fn evict(&mut self, shared: Shared<'_>) -> Option<(u32, FrameMut, EvictedPage)> {
-        for _ in 0..self.slots.len() * TURNS_MAX {
-            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
-            let number = match queue {
-                Queue::New => self.new.oldest()?,
-                Queue::Main => self.main.oldest()?,
-            };
-            let slot = self.slots.get(number as usize)?.as_ref()?;
-            let before = slot.frame.heat().min(u32::from(Heat::MAX)) as Heat;
-            let fate = match policy::fate(queue, before) {
-                // Who holds it reads it now.
-                _ if !slot.frame.is_unique() => Fate::Stays(before),
-                fate => fate,
-            };
-            let (kind, counts) = (slot.kind, queue == Queue::Main);
-            let remembered = match fate {
-                Fate::Stays(heat) => {
-                    slot.frame.set_heat(u32::from(heat));
-                    let was_asked = kind == PageKind::Data || before == heat_of(kind);
-                    self.turns.of(kind).stayed += u64::from(counts && was_asked);
-                    self.dequeue(number);
-                    self.enqueue(number, Queue::Main);
-                    continue;
-                }
-                Fate::Goes { remembered } => remembered,
-            };
-            self.turns.of(kind).left += u64::from(counts);
-            let slot = self.take(number, shared)?;
-            self.counts(slot.kind).evicted += 1;
-            let key = slot.key()?;
-            let hash = key.hash();
-            self.shadow.remember(hash);
-            if remembered {
-                self.ghost.remember(hash);
-            }
-            let left = EvictedPage { key, kind: slot.kind, is_demoted: true };
-            match self.thaw(slot.frame, shared) {
-                Ok(frame) => return Some((number, frame, left)),
-                // A reader found it just now: it goes with that one.
-                Err(_pinned) => self.free.push(number),
-            }
-        }
-        None
-    }
-
-    /// Empties a slot and forgets its page; the caller decides what becomes of the number, and thaws the
-    /// frame.
-    fn take(&mut self, number: u32, shared: Shared<'_>) -> Option<Slot> {
-        self.dequeue(number);
-        let slot = self.slots.get_mut(number as usize)?.take()?;
-        if let (Some(place), Some(key)) = (slot.frame.id(), slot.key()) {
-            shared.index.remove(self.part, key.hash(), place);
-        }
-        self.counts(slot.kind).resident -= 1;
-        Some(slot)
     }
 
     /// Removes every page of `file`, slot by slot.
@@ -459,28 +289,29 @@ impl Shard {
 
     /// Removes the page, if it is cached.
     pub(crate) fn remove(&mut self, key: PageKey, hash: u64, shared: Shared<'_>) {
-        let place = self.find(key, hash, shared).and_then(|frame| frame.tag());
-        if let Some((_, number)) = place.map(place_of) {
+        let tag = self.find(key, hash, shared).and_then(|frame| frame.tag());
+        if let Some((shard, number)) = tag.map(slot_of_tag) {
+            invariant!(shard == self.number, "a shard's part of the index leads to its own frames");
             self.clear(number, shared);
         }
     }
 
-    /// Frees slot `number`; its frame goes with its last reader.
+    /// Frees slot `number`. A reader that holds its frame frees the frame.
     fn clear(&mut self, number: u32, shared: Shared<'_>) {
-        if let Some(slot) = self.take(number, shared) {
+        if let Some(slot) = self.unlink(number, shared) {
             drop(self.thaw(slot.frame, shared));
             self.free.push(number);
         }
     }
 
-    /// How many of the pages that went last are remembered.
+    /// Entries of the shadow ghost list.
     pub(crate) const fn shadow_pages(&self) -> usize {
-        self.shadow.rows()
+        self.shadow.capacity()
     }
 
-    /// See [`KindTurns`].
-    pub(crate) const fn turns(&self) -> KindTurns {
-        self.turns
+    /// Reuse of pages of the main queue so far.
+    pub(crate) const fn reuse(&self) -> KindReuse {
+        self.reuse
     }
 
     pub(crate) fn add_to(&self, statistics: &mut CacheStatistics) {
@@ -494,6 +325,17 @@ impl Shard {
     }
 }
 
-fn links_of(slot: &mut Option<Slot>) -> Option<&mut Links> {
-    slot.as_mut().map(|slot| &mut slot.links)
+/// Detaches the block of a frame that nobody else holds; returns the frame and the bytes charged for the
+/// block, 0 if somebody holds the frame.
+fn detach(frame: Frame, shared: Shared<'_>) -> (Frame, u64) {
+    match frame.try_thaw() {
+        Err(pinned) => (pinned, 0),
+        Ok(mut frame) => {
+            let bytes = frame.take_block().map_or(0, |block| attached_blocks::cost(&block));
+            if bytes > 0 {
+                shared.blocks.detached(bytes);
+            }
+            (frame.freeze(), bytes)
+        }
+    }
 }

@@ -1,42 +1,42 @@
-//! What the cache counts.
+//! Statistics of the page cache.
 
-/// The counts at one moment, since the cache was made.
+/// Statistics since the cache was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
     /// Data pages.
     pub data: KindStatistics,
     /// Metadata pages.
     pub meta: KindStatistics,
-    /// Pages that found every frame they could take pinned and were not cached.
+    /// Pages that were not cached, because every frame they could take was pinned.
     pub refused: u64,
-    /// Pages read from flash soon after they went: what a little more memory would have kept.
+    /// Pages read from flash that the shadow ghost list had: a little more memory would have kept them.
     pub missed: u64,
-    /// The same of pages that were copied up from the tier below.
+    /// The same for pages that were promoted from the lower tier.
     pub missed_below: u64,
-    /// The most pages at once; there are fewer where others need the memory.
+    /// Most pages that the cache may hold; it holds fewer while others need the memory.
     pub capacity_pages: u64,
-    /// Pages there is memory for now.
+    /// Pages that the cache has memory for now.
     pub memory_pages: u64,
-    /// Pages evicted because others needed the memory, and pages moved for that.
+    /// Pages evicted, and pages moved, to give memory back.
     pub given_back: u64,
     /// See `given_back`.
     pub moved: u64,
-    /// Pages on which their block hangs, decompressed, and what these take, bytes.
+    /// Attached decompressed blocks, and their memory, bytes.
     pub blocks: u64,
     /// See `blocks`.
     pub block_bytes: u64,
 }
 
-/// The counts of one kind of page.
+/// Statistics of one kind of page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindStatistics {
     /// Lookups that found the page.
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
-    /// Pages put in.
+    /// Pages inserted.
     pub inserted: u64,
-    /// Pages pushed out by others.
+    /// Pages evicted.
     pub evicted: u64,
     /// Pages in the cache now.
     pub resident: u64,

@@ -1,4 +1,4 @@
-//! A hit allocates nothing: not of a page, nor of a row whose value fits what the caller brings.
+//! Hits allocate nothing: neither of a page, nor of a row whose value fits the caller's buffer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn a_hit_of_a_page_allocates_nothing() {
     for page in 0..1000 {
         drop(cache.insert(key(page), PageKind::Data, &[page as u8; PAGE_BYTES]));
     }
-    // What a thread needs once, it has by now.
+    // Whatever a thread allocates once is allocated by now.
     assert!(cache.get(key(999), PageKind::Data).is_some());
     let mut hits = 0;
     let done = measure(|| {

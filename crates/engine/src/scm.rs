@@ -206,8 +206,8 @@ impl ScmCache {
             Err(error) => (Err(error), None),
         };
         if let Ok(tier) = &opened {
-            cache.set_below(tier);
-            rows.set_below(tier);
+            cache.set_lower_tier(tier);
+            rows.set_lower_tier(tier);
             let (tier, cache) = (Arc::downgrade(tier), Arc::downgrade(cache));
             let task = ScmTask { tier: Weak::clone(&tier), cache, rows: Arc::downgrade(rows) };
             let handle = executor.spawn("SCM tier", Box::new(task));
@@ -268,7 +268,7 @@ impl Task for ScmTask {
         let (Some(tier), Some(cache)) = (self.tier.upgrade(), self.cache.upgrade()) else {
             return Progress::Done;
         };
-        let rows_wait = self.rows.upgrade().is_some_and(|rows| rows.write_below());
+        let rows_wait = self.rows.upgrade().is_some_and(|rows| rows.demote_rows());
         match tier.step(&cache) || rows_wait {
             true => Progress::Again,
             false => Progress::IdleFor(INTERVAL),

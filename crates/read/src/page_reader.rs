@@ -48,7 +48,7 @@ impl PageReader {
 
     /// The verified page of `span`, which a short scan came to.
     pub(crate) fn passed(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
-        self.cache.insert_again(Self::key(span, 0), kind(span), page)
+        self.cache.insert_if_seen_before(Self::key(span, 0), kind(span), page)
     }
 
     pub fn new(
@@ -123,7 +123,7 @@ impl PageReader {
             pages => Buf::pages(pages as usize),
         };
         let at = u64::from(span.first) * PAGE_BYTES as u64;
-        let began = self.cache.below().map(|tier| (tier, tier.now()));
+        let began = self.cache.lower_tier().map(|tier| (tier, tier.now()));
         let (buf, result) = file.file.read(at, buf, purpose(span));
         if let Some((tier, began)) = began.filter(|_| span.pages == 1) {
             tier.flash_took(tier.now().saturating_sub(began));
@@ -147,8 +147,8 @@ impl PageReader {
         span: Span,
         found: &mut Option<ScmRead>,
     ) -> Result<Option<(Pages, Depth)>> {
-        let Some(tier) = self.cache.below() else { return Ok(None) };
-        if span.pages > 1 || !tier.times(found.is_some()) {
+        let Some(tier) = self.cache.lower_tier() else { return Ok(None) };
+        if span.pages > 1 || !tier.times_next_read(found.is_some()) {
             return Ok(None);
         }
         if let Some(read) = found.take() {
@@ -237,12 +237,12 @@ impl PageReader {
 
     /// A queue for reads from the tier below, where there is one that is read.
     pub(crate) fn queue_below(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
-        self.cache.below().and_then(|tier| tier.queue(depth))
+        self.cache.lower_tier().and_then(|tier| tier.queue(depth))
     }
 
     /// The tier below failed: it is not used any more.
     pub(crate) fn below_failed(&self, error: Error) {
-        if let Some(tier) = self.cache.below() {
+        if let Some(tier) = self.cache.lower_tier() {
             tier.fail(error);
         }
     }

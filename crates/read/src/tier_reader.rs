@@ -33,7 +33,7 @@ pub(crate) struct TierReader<'a> {
 impl<'a> TierReader<'a> {
     /// None where there is no such tier.
     pub(crate) fn of(cache: &'a PageCache) -> Option<Self> {
-        cache.below().map(|tier| Self { cache, tier })
+        cache.lower_tier().map(|tier| Self { cache, tier })
     }
 
     /// The pages of `span`, for which `op` asks, if all of them lie here, or here and in DRAM.
@@ -138,7 +138,7 @@ impl<'a> TierReader<'a> {
         }
         let kind = if span.meta { PageKind::Meta } else { PageKind::Data };
         let key = PageKey { file: span.file, page: span.first };
-        let up = if read.is_promoted { self.cache.insert_warm(key, kind, page) } else { None };
+        let up = if read.should_promote { self.cache.insert_warm(key, kind, page) } else { None };
         if up.is_some() {
             self.tier.promoted(read.slot);
         }

@@ -92,7 +92,7 @@ fn run(
     // A frame costs a little more than its page.
     let dram = (slots / 4) as u64 * (PAGE + 128);
     let cache = PageCache::new(&account, dram.max(64 * PAGE))?;
-    cache.set_below(&tier);
+    cache.set_lower_tier(&tier);
     let (mut hits, mut start) = (0, (0, 0));
     let mut seconds = vec![0u64; 1];
     let half = stream.keys.len() / 2;

@@ -27,7 +27,7 @@ impl Exact {
     }
 
     fn new(capacity: usize) -> Self {
-        let ghost = Ghost::new(policy::remembered(capacity));
+        let ghost = Ghost::new(policy::ghost_entries(capacity));
         let (new, main, heat) = Default::default();
         Self { capacity, new, main, heat, ghost }
     }
@@ -47,15 +47,15 @@ impl Exact {
             let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
             let list = if queue == policy::Queue::New { &mut self.new } else { &mut self.main };
             let oldest = list.pop_front().unwrap();
-            match policy::fate(queue, self.heat[&oldest]) {
-                policy::Fate::Stays(heat) => {
+            match policy::verdict(queue, self.heat[&oldest]) {
+                policy::Verdict::Keep(heat) => {
                     self.heat.insert(oldest, heat);
                     self.main.push_back(oldest);
                 }
-                policy::Fate::Goes { remembered } => {
+                policy::Verdict::Evict { remember } => {
                     self.heat.remove(&oldest);
                     gone(oldest, queue);
-                    if remembered {
+                    if remember {
                         self.ghost.remember(oldest);
                     }
                 }

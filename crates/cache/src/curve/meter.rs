@@ -1,9 +1,9 @@
-//! A curve that is kept while a store is read.
+//! A miss-ratio curve that is kept up to date while a store is read.
 //!
-//! Concurrency: an access that is not sampled costs a multiplication and a comparison; a sampled one takes
-//! a lock if nobody has it, and is not counted where someone does. That happens to keys that are asked for
-//! all the time, whose accesses are hits at every size, and hits count for nothing. A sampled key that is
-//! written waits for the lock: a write that went uncounted would be a hit that never was.
+//! Concurrency: any thread may call. An access that is not sampled costs a multiplication and a comparison. A
+//! sampled access takes a mutex if it is free, and is not counted if not: that mostly affects keys that are
+//! accessed all the time, which hit at every size, and hits count for nothing. A sampled write waits for the
+//! mutex: a write that was not counted would later show as a hit that never was.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,26 +16,26 @@ use super::simulation::Subject;
 use super::simulations::{Simulations, is_sampled, sizes_about};
 use crate::PageKind;
 
-/// Of all keys, one of so many is sampled at first: at this, what samples cost is under a hundredth of what
-/// the reads do that they are taken of (docs/performance.md).
+/// One key in this many is sampled at first: sampling then costs under 1 % of the reads that it samples
+/// (docs/performance.md).
 const KEYS_A_SAMPLE: f64 = 128.0;
 
-/// A meter takes one of so many bytes of the memory it is for. With one for pages and one for rows, both
-/// stay below half a hundredth.
+/// A meter uses the cache's memory divided by this. One meter for pages and one for rows stay below 0.5 %.
 const MEMORY_PART: u64 = 420;
 
 /// Keeps the curve of one kind of lookups.
 #[derive(Debug)]
 pub struct Meter {
-    /// That of the simulations. Only a number: `Relaxed`.
+    /// The sampling threshold of the simulations. A plain number: `Relaxed`.
     threshold: AtomicU32,
     simulations: Mutex<Simulations>,
     _charge: Charge,
 }
 
 impl Meter {
-    /// For `memory_bytes` of cache, and from a sixteenth to sixteen times as much, where it is one of so many
-    /// that share the memory. Its own is charged at once (I10); none where there is none.
+    /// A meter for a cache of `memory_bytes`, and for sizes from 1/16 to 16 times that. It is one of `of`
+    /// meters that share the memory for meters. Charges its own memory at once (I10); `None` if there is
+    /// none.
     #[must_use]
     pub fn new(account: &Account, subject: Subject, memory_bytes: u64, of: u64) -> Option<Self> {
         let bytes = memory_bytes / MEMORY_PART / of.max(1);
@@ -47,7 +47,7 @@ impl Meter {
         Some(Self { threshold, simulations: Mutex::new(simulations), _charge })
     }
 
-    /// Something of `bytes` bytes is looked up.
+    /// Counts a lookup of an entry of `bytes` bytes.
     #[inline]
     pub fn ask(&self, hash: u64, bytes: usize, kind: PageKind) {
         if is_sampled(hash, self.threshold.load(Relaxed)) {
@@ -55,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// Something of `bytes` bytes comes in that nobody looked up there.
+    /// Inserts an entry of `bytes` bytes that was not looked up: no miss counts.
     #[inline]
     pub fn bring(&self, hash: u64, bytes: usize) {
         if is_sampled(hash, self.threshold.load(Relaxed))
@@ -74,7 +74,7 @@ impl Meter {
         }
     }
 
-    /// What is cached of a key is of no use any more.
+    /// Invalidates the cached entry of a key, because the key was written.
     #[inline]
     pub fn forget(&self, hash: u64) {
         if is_sampled(hash, self.threshold.load(Relaxed)) {
@@ -87,13 +87,13 @@ impl Meter {
         self.simulations.lock().forget(hash);
     }
 
-    /// The curve so far, of `accesses` lookups.
+    /// The curve so far, given the number of all lookups.
     #[must_use]
     pub fn curve(&self, accesses: u64) -> MissCurve {
         self.simulations.lock().curve(accesses)
     }
 
-    /// Memory taken, bytes.
+    /// Memory used, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.simulations.lock().bytes()

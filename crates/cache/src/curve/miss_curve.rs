@@ -1,26 +1,26 @@
-//! A miss-ratio curve: points, and what lies between them.
+//! A miss-ratio curve: points, with lines between them.
 
-/// Misses over cache size.
+/// Misses as a function of cache size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MissCurve {
-    /// Lookups in all.
+    /// All lookups.
     pub accesses: u64,
-    /// By size, the smallest first.
+    /// Points, smallest cache first.
     pub points: Vec<Point>,
 }
 
-/// A cache of some size.
+/// A cache of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The memory of its content, bytes.
+    /// Memory of its entries, bytes.
     pub bytes: u64,
-    /// Of all lookups, as many would not have found what they asked for.
+    /// How many of all lookups would have missed.
     pub misses: f64,
 }
 
 impl MissCurve {
-    /// Of a cache of `bytes`, 0 to 1: a line from point to point, from no hits at no bytes on. What no more
-    /// memory helps against is missed at any size above the last point, too.
+    /// Miss ratio (0 to 1) of a cache of `bytes`: linear between points, and 1 at no bytes. Above the last
+    /// point it stays that of the last point: more memory does not help.
     #[must_use]
     pub fn miss_ratio(&self, bytes: f64) -> f64 {
         if self.accesses == 0 {
@@ -28,7 +28,7 @@ impl MissCurve {
         }
         let (mut left, mut ratio) = (0.0, 1.0);
         for point in &self.points {
-            // Chance may make a larger cache miss more; it does not.
+            // By chance a larger simulated cache may miss more often; the curve never rises.
             let (at, below) = (point.bytes as f64, self.ratio(point).min(ratio));
             if bytes <= at {
                 let part = if at > left { (bytes.max(0.0) - left) / (at - left) } else { 1.0 };
@@ -43,8 +43,8 @@ impl MissCurve {
         (point.misses / self.accesses as f64).clamp(0.0, 1.0)
     }
 
-    /// Of what came after `earlier`, a curve of the same lookups at the same sizes; itself where `earlier`
-    /// is of other sizes, or of more.
+    /// The curve of the lookups since `earlier`, a curve of the same sizes. Returns the whole curve if
+    /// `earlier` has other sizes or more lookups.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let is_same = |(now, then): (&Point, &Point)| now.bytes == then.bytes;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_lies_a_line_that_never_rises() {
+    fn the_curve_is_linear_between_points_and_never_rises() {
         let curve = curve(100, [60.0, 70.0, 20.0]);
         let at = |bytes| (curve.miss_ratio(bytes) * 1e6).round() / 1e6;
         assert_eq!([at(-5.0), at(0.0), at(50.0), at(100.0)], [1.0, 1.0, 0.8, 0.6]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_moments_the_later_tells_of_what_came_between() {
+    fn the_difference_of_two_curves_is_the_curve_of_the_time_between() {
         let (early, late) = (curve(100, [90.0, 80.0, 70.0]), curve(300, [190.0, 130.0, 70.0]));
         assert_eq!(late.since(&early), curve(200, [100.0, 50.0, 0.0]));
         assert_eq!(early.since(&late), early);

@@ -1,16 +1,17 @@
-//! Miss ratio over cache size, of what is read now: what more or less memory would change.
+//! Miss-ratio curves of the current workload: misses as a function of cache size, to tell what more or less
+//! memory would change.
 //!
-//! A part of all keys, chosen by their hashes, stands for all of them: a cache of a thousandth of the size
-//! that sees a thousandth of the keys misses as often as the whole one (Waldspurger et al., "Efficient MRC
-//! construction with SHARDS", FAST 2015; with a bounded number of keys and a rate that falls, as there).
-//! The sampled keys go through simulations of caches of many sizes at once ("Cache modeling and
-//! optimization using miniature simulations", ATC 2017), and these run [`crate::rows::policy`], the code
-//! of the caches themselves. Reuse distances would be cheaper, but are LRU's: at a
-//! twentieth of a zipfian footprint ours misses a fifth less often, and on the trace P3 it hits four times as
-//! often (docs/performance.md).
+//! A sample of all keys, chosen by hash, stands for all keys: a cache of 1/1000 of the size that sees 1/1000
+//! of the keys has the miss ratio of the whole cache (Waldspurger et al., "Efficient MRC construction with
+//! SHARDS", FAST 2015; as there, the number of sampled keys is bounded, and the sampling rate falls). The
+//! sampled keys go through simulations of caches of many sizes at once ("Cache modeling and optimization
+//! using miniature simulations", ATC 2017). The simulations run [`crate::rows::policy`], the code of the
+//! caches themselves. Reuse distances would be cheaper, but are those of LRU: at 1/20 of a zipfian footprint
+//! this policy misses a fifth less often than LRU, and on the trace P3 it hits four times as often
+//! (docs/performance.md).
 //!
-//! A miss counts as many times as one sampled key stands for keys, and is divided by all accesses, not by
-//! those of sampled keys: whether the hottest key is in the sample does not matter, for it does not miss.
+//! A sampled miss counts as 1/rate misses, and is divided by all accesses, not by the sampled ones. So it
+//! does not matter whether the hottest key is in the sample: it never misses.
 
 mod meter;
 mod miss_curve;
@@ -23,7 +24,7 @@ pub use meter::Meter;
 pub use miss_curve::{MissCurve, Point};
 pub use simulation::Subject;
 pub use simulations::{Asked, Simulations, sizes_about};
-pub use tiers::held;
+pub use tiers::equivalent_sizes;
 
 #[cfg(test)]
 mod reference;

@@ -1,13 +1,13 @@
-//! The policy, once more and as plainly as can be: one cache, every key, no sample.
+//! The policy once more, as simply as possible: one cache, every key, no sampling.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Admission, Fate, Queue};
+use crate::rows::policy::{self, Admission, Queue, Verdict};
 
 pub(super) struct Reference {
     capacity: usize,
-    /// All pages are let in.
+    /// `None` for pages: all are admitted.
     admission: Option<Admission>,
     new: VecDeque<u64>,
     main: VecDeque<u64>,
@@ -16,15 +16,15 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Of `capacity` keys.
+    /// A cache of `capacity` keys.
     pub(super) fn new(capacity: usize, are_rows: bool) -> Self {
         let ghost =
-            if are_rows { Ghost::default() } else { Ghost::new(policy::remembered(capacity)) };
+            if are_rows { Ghost::default() } else { Ghost::new(policy::ghost_entries(capacity)) };
         let (new, main, heat) = Default::default();
         Self { capacity, admission: are_rows.then(Admission::default), new, main, heat, ghost }
     }
 
-    /// Whether the key is there.
+    /// Whether the access is a hit.
     pub(super) fn ask(&mut self, key: u64) -> bool {
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(3);
@@ -39,7 +39,7 @@ impl Reference {
             None => self.remember(key),
             Some(queue) => {
                 while self.heat.len() >= self.capacity {
-                    self.turn();
+                    self.evict_oldest();
                 }
                 self.heat.insert(key, 0);
                 self.queue(queue).push_back(key);
@@ -55,31 +55,32 @@ impl Reference {
         }
     }
 
-    /// Rows that went are remembered by how many there are, as [`crate::RowCache`] does it.
+    /// Adds a key to the ghost list. For rows the list grows with the number of rows, as in
+    /// [`crate::RowCache`].
     fn remember(&mut self, key: u64) {
-        let (held, now) = (self.new.len() + self.main.len(), self.ghost.rows());
-        let rows = policy::remembered(held.max(64));
+        let (held, now) = (self.new.len() + self.main.len(), self.ghost.capacity());
+        let rows = policy::ghost_entries(held.max(64));
         if self.admission.is_some() && (rows > now / 4 * 5 || rows < now / 2) {
             self.ghost.resize(rows);
         }
         self.ghost.remember(key);
     }
 
-    fn turn(&mut self) {
+    fn evict_oldest(&mut self) {
         let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
         let key = self.queue(queue).pop_front().unwrap();
         let heat = self.heat[&key];
         if let (Queue::New, Some(admission)) = (queue, &mut self.admission) {
-            admission.left_new(heat);
+            admission.note_left_new(heat);
         }
-        match policy::fate(queue, heat) {
-            Fate::Stays(heat) => {
+        match policy::verdict(queue, heat) {
+            Verdict::Keep(heat) => {
                 self.heat.insert(key, heat);
                 self.main.push_back(key);
             }
-            Fate::Goes { remembered } => {
+            Verdict::Evict { remember } => {
                 self.heat.remove(&key);
-                if remembered {
+                if remember {
                     self.remember(key);
                 }
             }

@@ -1,34 +1,35 @@
-//! Sampled keys that lie in at least one simulated cache, and in which.
+//! Resident keys: sampled keys that are in at least one simulated cache, and in which.
 //!
-//! A key's standing in each cache is one byte beside the other caches', so that a hit in all of them is one
-//! search and one line of memory.
+//! A key has one byte of residency per cache, all side by side, so that a hit in every cache costs one search
+//! and one cache line.
 
 use arena::Heat;
+use base::invariant;
 use hashbrown::HashTable;
 
-/// The number of a key, for as long as a queue of any cache has it.
+/// The number of a key, valid while a queue of any cache has it.
 pub(super) type Number = u16;
 
-/// The most keys.
+/// Most keys.
 const KEYS_MAX: usize = Number::MAX as usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) hash: u64,
     pub(super) bytes: u32,
-    /// Queues that have it.
+    /// Queues that have the key.
     queues: u16,
 }
 
-/// How a key stands in one cache.
+/// State of a key in one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing(u8);
+pub(super) struct Residency(u8);
 
-impl Standing {
+impl Residency {
     const QUEUED: u8 = 0x80;
     const ALIVE: u8 = 0x40;
 
-    /// It is there.
+    /// The key is cached with this heat.
     pub(super) const fn alive(heat: Heat) -> Self {
         Self(Self::QUEUED | Self::ALIVE | heat)
     }
@@ -45,8 +46,8 @@ impl Standing {
         self.0 & 0x3f
     }
 
-    /// What lies there is of no use any more, and takes its place until its turn.
-    pub(super) fn die(&mut self) {
+    /// The cached value is out of date; it keeps its space in the queue until its turn.
+    pub(super) fn invalidate(&mut self) {
         self.0 &= Self::QUEUED;
     }
 }
@@ -56,38 +57,37 @@ pub(super) struct Residents {
     caches: usize,
     pub(super) keys_max: usize,
     keys: Vec<Key>,
-    /// By key, then by cache.
-    standings: Vec<Standing>,
+    /// Residencies, by key and then by cache.
+    residencies: Vec<Residency>,
     index: HashTable<Number>,
     free: Vec<Number>,
 }
 
 impl Residents {
-    /// Of this many caches, in at most so many bytes.
+    /// For `caches` caches, in at most `bytes_max` bytes.
     pub(super) fn new(caches: usize, bytes_max: usize) -> Self {
-        // Lists have an eighth to spare, the index is full by 7/16 at least, and there are two of it
-        // while it grows.
+        // Lists have up to 1/8 spare room. The index is at least 7/16 full, and exists twice while it grows.
         let index = 2 * (size_of::<Number>() + 1) * 16 / 7;
         let one = (size_of::<Key>() + caches + size_of::<Number>()) * 9 / 8 + index;
         let keys_max = (bytes_max / one).min(KEYS_MAX);
-        let (keys, standings, index, free) = Default::default();
-        Self { caches, keys_max, keys, standings, index, free }
+        let (keys, residencies, index, free) = Default::default();
+        Self { caches, keys_max, keys, residencies, index, free }
     }
 
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Memory taken, bytes.
+    /// Memory used, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.keys.capacity() * size_of::<Key>()
-            + self.standings.capacity()
+            + self.residencies.capacity()
             + self.free.capacity() * size_of::<Number>()
             + self.index.allocation_size()
     }
 
-    /// The key of this hash, which has so many bytes where it lies nowhere yet; none where there are
-    /// too many others.
+    /// The number of the key with this hash; a new one, of `bytes` bytes, if no cache has the key. `None` if
+    /// there are too many keys.
     pub(super) fn enter(&mut self, hash: u64, bytes: u32) -> Option<Number> {
         if let Some(number) = self.find(hash) {
             return Some(number);
@@ -98,9 +98,9 @@ impl Residents {
             None if self.keys.len() >= self.keys_max => return None,
             None => {
                 grow(&mut self.keys, 1);
-                grow(&mut self.standings, self.caches);
+                grow(&mut self.residencies, self.caches);
                 self.keys.push(key);
-                self.standings.resize(self.keys.len() * self.caches, Standing::default());
+                self.residencies.resize(self.keys.len() * self.caches, Residency::default());
                 self.keys.len() as Number - 1
             }
         };
@@ -119,62 +119,74 @@ impl Residents {
     }
 
     pub(super) fn key(&self, number: Number) -> Key {
-        let none = Key { hash: 0, bytes: 0, queues: 0 };
-        self.keys.get(usize::from(number)).copied().unwrap_or(none)
+        let key = self.keys.get(usize::from(number)).copied();
+        invariant!(key.is_some(), "the number of a resident key names it");
+        key.unwrap_or(Key { hash: 0, bytes: 0, queues: 0 })
     }
 
-    pub(super) fn standing(&self, number: Number, cache: usize) -> Standing {
+    pub(super) fn residency(&self, number: Number, cache: usize) -> Residency {
         let at = usize::from(number) * self.caches + cache;
-        self.standings.get(at).copied().unwrap_or_default()
+        let residency = self.residencies.get(at).copied();
+        invariant!(residency.is_some(), "a key has a residency in each cache");
+        residency.unwrap_or_default()
     }
 
-    /// How the key stands in every cache.
-    pub(super) fn standings(&mut self, number: Number) -> &mut [Standing] {
+    /// Residency of the key in every cache.
+    pub(super) fn residencies(&mut self, number: Number) -> &mut [Residency] {
         let from = usize::from(number) * self.caches;
-        self.standings.get_mut(from..from + self.caches).unwrap_or_default()
+        let residencies = self.residencies.get_mut(from..from + self.caches);
+        invariant!(residencies.is_some(), "a key has a residency in each cache");
+        residencies.unwrap_or_default()
     }
 
-    /// Changes how the key stands in `cache`.
-    pub(super) fn set(&mut self, number: Number, cache: usize, standing: Standing) {
+    /// Sets the residency of the key in `cache`.
+    pub(super) fn set(&mut self, number: Number, cache: usize, residency: Residency) {
         let at = usize::from(number) * self.caches + cache;
         let (Some(place), Some(key)) =
-            (self.standings.get_mut(at), self.keys.get_mut(usize::from(number)))
+            (self.residencies.get_mut(at), self.keys.get_mut(usize::from(number)))
         else {
+            invariant!(false, "a key has a residency in each cache");
             return;
         };
-        match (place.is_queued(), standing.is_queued()) {
+        match (place.is_queued(), residency.is_queued()) {
             (false, true) => key.queues += 1,
-            (true, false) => key.queues -= 1,
+            (true, false) => {
+                invariant!(key.queues > 0, "the queues that have a key are counted");
+                key.queues -= 1;
+            }
             _ => {}
         }
-        *place = standing;
+        *place = residency;
     }
 
-    /// Forgets the key where no queue has it.
-    pub(super) fn leave(&mut self, number: Number) {
+    /// Drops the key if no queue has it.
+    pub(super) fn release(&mut self, number: Number) {
         let key = self.key(number);
         if key.queues > 0 {
             return;
         }
-        if let Ok(entry) = self.index.find_entry(key.hash, |other| *other == number) {
+        let entry = self.index.find_entry(key.hash, |other| *other == number);
+        invariant!(entry.is_ok(), "a resident key is in the index");
+        if let Ok(entry) = entry {
             entry.remove();
             grow(&mut self.free, 1);
             self.free.push(number);
         }
     }
 
-    /// Forgets every key but those that `stays` names, wherever they lie.
+    /// Drops every key whose hash `stays` rejects, from all caches.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(u64) -> bool) {
-        let gone: Vec<Number> =
+        let dropped: Vec<Number> =
             self.index.iter().copied().filter(|number| !stays(self.key(*number).hash)).collect();
-        for number in gone {
-            (0..self.caches).for_each(|cache| self.set(number, cache, Standing::default()));
-            self.leave(number);
+        for number in dropped {
+            (0..self.caches).for_each(|cache| self.set(number, cache, Residency::default()));
+            self.release(number);
         }
     }
 }
 
-/// Makes room for `more` of them, an eighth at a time: what is charged is not taken twice.
+/// Makes room for `more` elements, at least 1/8 of the list, and never doubles it, so that memory stays
+/// within the charge.
 fn grow<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         list.reserve_exact((list.len() / 8).max(16 * more));

@@ -1,47 +1,50 @@
-//! A cache of one size, over keys alone: the policy of the caches, and their memory of what went.
+//! Simulation of one cache size over keys alone: the policy of the caches, and their ghost list.
 
 use std::collections::VecDeque;
 
 use arena::Heat;
+use base::{invariant, limits};
 
-use super::residents::{Number, Residents, Standing};
-use super::simulations::PAGE_BYTES;
+use super::residents::{Number, Residency, Residents};
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Admission, Fate, Queue};
+use crate::rows::policy::{self, Admission, Queue, Verdict};
+
+/// Size of a page, bytes.
+pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
 
 /// What the simulated caches hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Pages, as [`crate::PageCache`] keeps them: all are let in.
+    /// Pages, as [`crate::PageCache`]: all are admitted.
     Pages,
-    /// Rows, as [`crate::RowCache`] does.
+    /// Rows, as [`crate::RowCache`].
     Rows,
 }
 
-/// What is known of an access beside its key.
+/// Properties of an access, beside its key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct AccessContext {
     pub(super) subject: Subject,
-    /// How warm it is at least, as metadata is.
+    /// Least heat of the entry, that of metadata for example.
     pub(super) heat: Heat,
-    /// So many keys are sampled at most.
+    /// Most sampled keys.
     pub(super) keys_max: usize,
 }
 
-/// Most warm a key gets by being asked for.
+/// Most heat that a key gets by being used.
 pub(super) const HEAT_MAX: Heat = 3;
 
-/// Turns of a key at most before it goes.
+/// Most turns of a key before it is evicted.
 const TURNS_MAX: usize = 10;
 
-/// The least keys that a memory of what went is made for.
+/// Least size that the ghost list is made for, keys.
 const GHOST_KEYS_MIN: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Simulation {
-    /// Its number among the others.
+    /// Index of this cache among the simulated ones.
     at: usize,
-    /// The size that it stands for, and that of the keys that it may hold; bytes.
+    /// The cache size that is simulated, and the bytes of sampled keys that this simulation holds.
     pub(super) bytes: u64,
     capacity: u64,
     new: VecDeque<Number>,
@@ -50,7 +53,7 @@ pub(super) struct Simulation {
     main_bytes: u64,
     ghost: Ghost,
     admission: Admission,
-    /// By as many keys as each stood for.
+    /// Misses, each weighted by the number of keys that its key stood for.
     pub(super) misses: f64,
 }
 
@@ -61,23 +64,28 @@ impl Simulation {
         Self { at, bytes, capacity, new, main, new_bytes, main_bytes, ghost, admission, misses }
     }
 
-    /// One of `1 / rate` keys is sampled from now on.
+    /// Sets the sampling rate: one of `1 / rate` keys is sampled from now on.
     pub(super) fn set_rate(&mut self, rate: f64) {
         self.capacity = (self.bytes as f64 * rate) as u64;
     }
 
-    /// Memory taken, bytes.
+    /// Memory used, bytes.
     pub(super) fn memory(&self) -> usize {
         (self.new.capacity() + self.main.capacity()) * size_of::<Number>()
-            + Ghost::bytes_of(self.ghost.rows()) as usize
+            + Ghost::bytes_of(self.ghost.capacity()) as usize
     }
 
-    /// A key that is not there is asked for, and let in or not.
-    pub(super) fn miss(&mut self, residents: &mut Residents, number: Number, access: Access) {
+    /// A key misses: admits or refuses it.
+    pub(super) fn miss(
+        &mut self,
+        residents: &mut Residents,
+        number: Number,
+        access: AccessContext,
+    ) {
         let key = residents.key(number);
-        if residents.standing(number, self.at).is_queued() {
-            // What was written since lies where its old value did.
-            residents.set(number, self.at, Standing::alive(access.heat));
+        if residents.residency(number, self.at).is_queued() {
+            // The key was written: the new value takes the place of the old one.
+            residents.set(number, self.at, Residency::alive(access.heat));
             return;
         }
         let is_fit = u64::from(key.bytes) <= self.capacity;
@@ -91,7 +99,7 @@ impl Simulation {
         };
         let Some(queue) = queue else { return self.remember(key.hash, access) };
         self.make_room(residents, u64::from(key.bytes), access);
-        residents.set(number, self.at, Standing::alive(access.heat));
+        residents.set(number, self.at, Residency::alive(access.heat));
         self.enqueue(queue, number, u64::from(key.bytes));
     }
 
@@ -107,75 +115,80 @@ impl Simulation {
         *sum += bytes;
     }
 
-    /// Has keys go until so many bytes more fit.
-    fn make_room(&mut self, residents: &mut Residents, more: u64, access: Access) {
+    /// Evicts keys until `more` bytes fit.
+    fn make_room(&mut self, residents: &mut Residents, more: u64, access: AccessContext) {
         let turns = (self.new.len() + self.main.len()) * TURNS_MAX;
         for _ in 0..turns {
             if self.new_bytes + self.main_bytes + more <= self.capacity {
                 return;
             }
-            self.turn(residents, access);
+            self.evict_oldest(residents, access);
         }
     }
 
-    /// The turn of the oldest of the queue that is to give one up.
-    fn turn(&mut self, residents: &mut Residents, access: Access) {
+    /// Gives the oldest key of a queue its turn: evicts it or keeps it.
+    fn evict_oldest(&mut self, residents: &mut Residents, access: AccessContext) {
         let queue = policy::victim(self.new_bytes, self.main_bytes);
         let (list, sum) = match queue {
             Queue::New => (&mut self.new, &mut self.new_bytes),
             Queue::Main => (&mut self.main, &mut self.main_bytes),
         };
-        let Some(number) = list.pop_front() else { return };
+        let Some(number) = list.pop_front() else {
+            invariant!(*sum == 0, "the bytes of a queue are those of its keys");
+            return;
+        };
         let key = residents.key(number);
+        invariant!(*sum >= u64::from(key.bytes), "the bytes of a queue are those of its keys");
         *sum = sum.saturating_sub(u64::from(key.bytes));
-        let standing = residents.standing(number, self.at);
-        if !standing.is_alive() {
-            residents.set(number, self.at, Standing::default());
-            return residents.leave(number);
+        let residency = residents.residency(number, self.at);
+        if !residency.is_alive() {
+            residents.set(number, self.at, Residency::default());
+            return residents.release(number);
         }
         if queue == Queue::New {
-            self.admission.left_new(standing.heat());
+            self.admission.note_left_new(residency.heat());
         }
-        match policy::fate(queue, standing.heat()) {
-            Fate::Stays(heat) => {
-                residents.set(number, self.at, Standing::alive(heat));
+        match policy::verdict(queue, residency.heat()) {
+            Verdict::Keep(heat) => {
+                residents.set(number, self.at, Residency::alive(heat));
                 self.enqueue(Queue::Main, number, u64::from(key.bytes));
             }
-            Fate::Goes { remembered } => {
-                residents.set(number, self.at, Standing::default());
-                residents.leave(number);
-                if remembered {
+            Verdict::Evict { remember } => {
+                residents.set(number, self.at, Residency::default());
+                residents.release(number);
+                if remember {
                     self.remember(key.hash, access);
                 }
             }
         }
     }
 
-    fn remember(&mut self, hash: u64, access: Access) {
+    fn remember(&mut self, hash: u64, access: AccessContext) {
         self.fit_ghost(access);
         self.ghost.remember(hash);
     }
 
-    /// Makes the memory of what went as large as the cache has it.
-    fn fit_ghost(&mut self, access: Access) {
+    /// Makes the ghost list as large as the real cache has it, in proportion.
+    fn fit_ghost(&mut self, access: AccessContext) {
         let keys = match access.subject {
             Subject::Pages => (self.capacity / PAGE_BYTES) as usize,
             Subject::Rows => self.new.len() + self.main.len(),
         };
-        // A cache that holds every key there can be forgets none.
+        // If the cache could hold every sampled key, the list needs no more than those.
         let most = access.keys_max.max(GHOST_KEYS_MIN);
-        let (rows, now) = (policy::remembered(keys.clamp(GHOST_KEYS_MIN, most)), self.ghost.rows());
+        let (rows, now) =
+            (policy::ghost_entries(keys.clamp(GHOST_KEYS_MIN, most)), self.ghost.capacity());
         if rows > now / 4 * 5 || rows < now / 2 {
             self.ghost.resize(rows);
         }
     }
 
-    /// Forgets what `residents` have forgotten, and holds no more than it may.
-    pub(super) fn thin_out(&mut self, residents: &mut Residents, access: Access) {
+    /// Drops the keys that `residents` dropped, and evicts down to the capacity.
+    pub(super) fn lower_rate(&mut self, residents: &mut Residents, access: AccessContext) {
         for (list, sum) in
             [(&mut self.new, &mut self.new_bytes), (&mut self.main, &mut self.main_bytes)]
         {
-            list.retain(|number| residents.standing(*number, self.at).is_queued());
+            list.retain(|number| residents.residency(*number, self.at).is_queued());
             *sum = list.iter().map(|number| u64::from(residents.key(*number).bytes)).sum();
         }
         self.make_room(residents, 0, access);

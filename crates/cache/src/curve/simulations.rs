@@ -1,69 +1,67 @@
-//! Caches of many sizes that see the same sample of keys.
+//! Simulated caches of many sizes that see the same sample of keys.
 
 use arena::Heat;
-use base::limits;
+use base::invariant;
 
 use super::miss_curve::{MissCurve, Point};
-use super::residents::{Residents, Standing};
-use super::simulation::{Access, HEAT_MAX, Simulation, Subject};
+use super::residents::{Residency, Residents};
+use super::simulation::{AccessContext, HEAT_MAX, Simulation, Subject};
 use crate::PageKind;
 
-/// The size of every page, bytes.
-pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
-
-/// The most sizes: those that missed are told as bits.
+/// Most sizes: misses are reported as bits of a word.
 const SIZES_MAX: usize = 64;
 
-/// The part by which the rate falls when there are too many keys.
+/// Factor on the sampling rate when there are too many keys.
 const STEP: f64 = 7.0 / 8.0;
 
-/// Keys are counted against the memory they may take once in so many new ones.
+/// The memory of the queues is checked once per this many new keys.
 const NEW_KEYS: u32 = 32;
 
-/// Simulated caches. Not shared: whoever has it asks.
+/// Simulated caches. Owned by one thread at a time.
 #[derive(Debug)]
 pub struct Simulations {
     subject: Subject,
     caches: Vec<Simulation>,
     residents: Residents,
-    /// Of all keys, those whose print is not above are sampled.
+    /// Keys whose sample hash is at most this are sampled.
     threshold: u32,
-    /// The part of all keys that whoever asks asks for.
+    /// Share of all keys that the caller passes at all.
     asked: f64,
-    /// The memory they may take, bytes.
+    /// Limit of the memory, bytes.
     bytes_max: usize,
     new_keys: u32,
 }
 
-/// What an access of a sampled key came to.
+/// Outcome of an access of a sampled key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// A bit for each size, the smallest the lowest, at which it was a miss.
+    /// A bit for each size at which the access missed; the smallest size is the lowest bit.
     pub missed: u64,
 }
 
-/// Sizes around `bytes`: from a sixteenth of it to sixteen times as much, each 1.41 times the one before.
+/// Sizes around `bytes`: from 1/16 of it to 16 times as much, each 1.41 times the one before.
 #[must_use]
 pub fn sizes_about(bytes: u64) -> Vec<u64> {
     (-8i32..=8).map(|step| (bytes as f64 * 2f64.powf(f64::from(step) / 2.0)) as u64).collect()
 }
 
-/// Evenly spread, and by other bits than any cache uses.
-const fn print(hash: u64) -> u32 {
+/// A hash for sampling: evenly distributed, and of other bits than the caches use.
+const fn sample_hash(hash: u64) -> u32 {
     (hash.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32
 }
 
 /// Whether a key of this hash is sampled at `threshold`.
 #[inline]
 pub(super) const fn is_sampled(hash: u64, threshold: u32) -> bool {
-    print(hash) <= threshold
+    sample_hash(hash) <= threshold
 }
 
 impl Simulations {
-    /// Of caches of these sizes in bytes, the smallest first, at most 64 of them; one of `1 / rate` keys is
-    /// sampled at first, and fewer where these would take more memory than `bytes_max`.
+    /// Simulates caches of these sizes in bytes, smallest first, at most 64 of them. One of `1 / rate` keys
+    /// is sampled at first, fewer if those would use more memory than `bytes_max`.
     #[must_use]
     pub fn new(subject: Subject, sizes: &[u64], rate: f64, bytes_max: usize) -> Self {
+        invariant!(sizes.is_sorted(), "sizes are simulated smallest first");
         let sizes = sizes.iter().take(SIZES_MAX).enumerate();
         let caches: Vec<_> = sizes.map(|(at, bytes)| Simulation::new(at, *bytes)).collect();
         let residents = Residents::new(caches.len(), bytes_max / 2);
@@ -75,8 +73,8 @@ impl Simulations {
         simulations
     }
 
-    /// As [`Simulations::new`], for someone who asks only for one of `1 / asked` keys, and always for
-    /// these: rows of some pages, say.
+    /// As [`Simulations::new`], for a caller that passes only one of `1 / asked` keys, and always the same
+    /// ones: the rows of some pages, for example.
     #[must_use]
     pub fn of_sample(subject: Subject, sizes: &[u64], asked: f64, bytes_max: usize) -> Self {
         let mut simulations = Self::new(subject, sizes, 1.0, bytes_max);
@@ -85,13 +83,13 @@ impl Simulations {
         simulations
     }
 
-    /// Of all keys, those whose print is not above are sampled.
+    /// Keys whose sample hash is at most this are sampled.
     #[must_use]
     pub const fn threshold(&self) -> u32 {
         self.threshold
     }
 
-    /// The part of all keys that is sampled.
+    /// Share of all keys that is sampled.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.asked * (f64::from(self.threshold) + 1.0) / (f64::from(u32::MAX) + 1.0)
@@ -103,34 +101,36 @@ impl Simulations {
         self.caches.iter_mut().for_each(|cache| cache.set_rate(rate));
     }
 
-    /// Sampled keys that lie in any cache.
+    /// Sampled keys that are in any cache.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.residents.len()
     }
 
-    /// Memory taken, bytes.
+    /// Memory used, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.residents.bytes() + self.queues()
     }
 
-    /// Of it, all but the keys, bytes. Unlike these, it is given back when there are fewer.
+    /// Memory of all but the keys, bytes. It shrinks when there are fewer keys; that of the keys does not.
     fn queues(&self) -> usize {
         self.caches.iter().map(Simulation::memory).sum()
     }
 
-    /// A key of `bytes` is asked for; none where it is not sampled. All pages are of one size.
+    /// Counts an access of a key of `bytes` bytes; `None` if the key is not sampled. All pages have the same
+    /// size.
     pub fn ask(&mut self, hash: u64, bytes: u32, kind: PageKind) -> Option<Asked> {
         self.enter(hash, bytes, kind, 1.0 / self.rate())
     }
 
-    /// As [`Simulations::ask`], of what comes in without being asked for there: no miss counts.
+    /// Inserts a key without an access: no miss counts.
     pub fn bring(&mut self, hash: u64, bytes: u32) {
         self.enter(hash, bytes, PageKind::Data, 0.0);
     }
 
-    /// A key of `bytes` is there from now on; where it was not, that counts as so many misses.
+    /// Inserts a key into every cache, or counts a use there. For each cache that missed it, `weight` misses
+    /// count.
     fn enter(&mut self, hash: u64, bytes: u32, kind: PageKind, weight: f64) -> Option<Asked> {
         if !is_sampled(hash, self.threshold) {
             return None;
@@ -139,18 +139,19 @@ impl Simulations {
             PageKind::Data => 0,
             PageKind::Meta => 8,
         };
-        let access = Access { subject: self.subject, heat, keys_max: self.residents.keys_max };
+        let access =
+            AccessContext { subject: self.subject, heat, keys_max: self.residents.keys_max };
         let before = self.residents.len();
         let Some(number) = self.residents.enter(hash, bytes) else {
-            self.thin_out();
+            self.lower_rate();
             let weight = if weight > 0.0 { 1.0 / self.rate() } else { weight };
             return self.enter(hash, bytes, kind, weight);
         };
         let mut missed = 0;
-        for (at, standing) in self.residents.standings(number).iter_mut().enumerate() {
-            if standing.is_alive() {
-                let warmer = (standing.heat() + 1).min(HEAT_MAX);
-                *standing = Standing::alive(heat.max(warmer));
+        for (at, residency) in self.residents.residencies(number).iter_mut().enumerate() {
+            if residency.is_alive() {
+                let warmer = (residency.heat() + 1).min(HEAT_MAX);
+                *residency = Residency::alive(heat.max(warmer));
             } else {
                 missed |= 1 << at;
             }
@@ -162,39 +163,40 @@ impl Simulations {
                     cache.miss(&mut self.residents, number, access);
                 }
             }
-            self.residents.leave(number);
+            self.residents.release(number);
             self.new_keys += u32::from(self.residents.len() > before);
         }
         if self.new_keys >= NEW_KEYS {
             self.new_keys = 0;
             while self.queues() > self.bytes_max / 2 / 8 * 7 && self.residents.len() > 0 {
-                self.thin_out();
+                self.lower_rate();
             }
         }
         Some(Asked { missed })
     }
 
-    /// A key is written: what is cached of it is of no use any more.
+    /// Invalidates a key in every cache, because it was written.
     pub fn forget(&mut self, hash: u64) {
         if is_sampled(hash, self.threshold)
             && let Some(number) = self.residents.find(hash)
         {
-            self.residents.standings(number).iter_mut().for_each(Standing::die);
+            self.residents.residencies(number).iter_mut().for_each(Residency::invalidate);
         }
     }
 
-    /// Samples fewer keys from now on, and forgets the others.
-    fn thin_out(&mut self) {
+    /// Lowers the sampling rate, and drops the keys that are no longer sampled.
+    fn lower_rate(&mut self) {
         self.set_threshold((f64::from(self.threshold) * STEP) as u32);
         let threshold = self.threshold;
         self.residents.retain(|hash| is_sampled(hash, threshold));
-        let access = Access { subject: self.subject, heat: 0, keys_max: self.residents.keys_max };
+        let access =
+            AccessContext { subject: self.subject, heat: 0, keys_max: self.residents.keys_max };
         for cache in &mut self.caches {
-            cache.thin_out(&mut self.residents, access);
+            cache.lower_rate(&mut self.residents, access);
         }
     }
 
-    /// The curve, where there were so many `accesses` of all keys, sampled or not.
+    /// The curve, given the number of accesses of all keys, sampled or not.
     #[must_use]
     pub fn curve(&self, accesses: u64) -> MissCurve {
         let point = |cache: &Simulation| Point { bytes: cache.bytes, misses: cache.misses };

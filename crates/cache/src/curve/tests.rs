@@ -6,14 +6,14 @@ use crate::PageKind;
 
 const PAGE: u32 = 4096;
 
-/// Keys drawn by a power law: `skew` 0 is even.
+/// Keys drawn by a power law; `skew` 0 is uniform.
 fn draw(rng: &mut Rng, keys: u64, skew: f64) -> u64 {
     let unit = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let number = (keys as f64).powf(1.0 - skew) * unit;
     key_hash(&(number.max(1e-9).powf(1.0 / (1.0 - skew)) as u64).to_le_bytes())
 }
 
-/// Loops, draws and scans, one after the other.
+/// Random draws, a loop, and draws that alternate with a scan.
 fn mixed(seed: u64, keys: u64, count: u64) -> Vec<u64> {
     let mut rng = Rng::new(seed);
     let hash = |number: u64| key_hash(&number.to_le_bytes());
@@ -25,7 +25,7 @@ fn mixed(seed: u64, keys: u64, count: u64) -> Vec<u64> {
     draws.iter().copied().chain(looped).chain(alternating).collect()
 }
 
-/// Miss ratios of caches of these sizes, in keys, that see everything.
+/// Miss ratios of whole caches of these sizes, in keys, without sampling.
 fn exact(stream: &[u64], sizes: &[u64], subject: Subject) -> Vec<f64> {
     let miss_ratio = |size: &u64| {
         let mut cache = Reference::new(*size as usize, subject == Subject::Rows);
@@ -40,7 +40,7 @@ fn in_bytes(sizes: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn with_every_key_each_size_is_that_cache_access_by_access() {
+fn without_sampling_each_simulation_matches_its_cache() {
     for subject in [Subject::Pages, Subject::Rows] {
         let sizes = [64, 100, 200, 400, 1000];
         let bytes = in_bytes(&sizes);
@@ -60,7 +60,7 @@ fn with_every_key_each_size_is_that_cache_access_by_access() {
 }
 
 #[test]
-fn a_sample_tells_of_all_within_two_points() {
+fn a_sampled_curve_is_within_two_points_of_the_exact_one() {
     let (footprint, sizes) = (100_000, [1000, 2500, 5000, 10_000, 25_000, 50_000]);
     for (skew, seed) in [(0.0, 1), (0.7, 2), (0.9, 3)] {
         let mut rng = Rng::new(seed);
@@ -73,9 +73,9 @@ fn a_sample_tells_of_all_within_two_points() {
             assert!(sampled.rate() < 0.2, "{}", sampled.rate());
             let curve = sampled.curve(stream.len() as u64);
             for (size, exact) in sizes.iter().zip(exact(&stream, &sizes, subject)) {
-                let told = curve.miss_ratio((size * u64::from(PAGE)) as f64);
-                let error = told - exact;
-                println!("{subject:?} skew {skew} size {size}: {told:.4}, exactly {exact:.4}");
+                let estimated = curve.miss_ratio((size * u64::from(PAGE)) as f64);
+                let error = estimated - exact;
+                println!("{subject:?} skew {skew} size {size}: {estimated:.4}, exactly {exact:.4}");
                 assert!(error.abs() < 0.02, "{subject:?} skew {skew} size {size}: {error}");
             }
         }
@@ -83,18 +83,18 @@ fn a_sample_tells_of_all_within_two_points() {
 }
 
 #[test]
-fn memory_is_charged_before_and_never_more() {
+fn a_meter_stays_within_its_charge() {
     let budget = Budget::new(1 << 20);
     let account = budget.account("curves");
     for subject in [Subject::Pages, Subject::Rows] {
-        // Few keys that fit everywhere, many that fit nowhere, and what is between.
+        // Few keys that fit every cache, many that fit none, and some between.
         for (keys, memory) in [(3000, 256 << 20), (5_000_000, 64 << 20), (400_000, 400 << 20)] {
             let meter = Meter::new(&account, subject, memory, 1).unwrap();
             assert_eq!(account.used(), memory / 420);
             assert!(account.used() * 200 <= memory);
             let mut rng = Rng::new(keys);
             for at in 0..300_000u64 {
-                // Every key is sampled as often as one of a data set a hundred times as large.
+                // Samples keys at the rate of a data set that is a hundred times as large.
                 let hash = draw(&mut rng, keys, 0.5).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 meter.ask(hash, 100 + (hash % 500) as usize, PageKind::Data);
                 if at % 20_000 == 0 {
@@ -110,7 +110,7 @@ fn memory_is_charged_before_and_never_more() {
 }
 
 #[test]
-fn what_is_written_is_read_anew_and_metadata_stays() {
+fn a_written_row_misses_once_and_metadata_outlives_data() {
     let mut rows = Simulations::new(Subject::Rows, &[1 << 20], 1.0, 1 << 20);
     let missed = |rows: &mut Simulations| rows.ask(7, 200, PageKind::Data).unwrap().missed;
     assert_eq!([missed(&mut rows), missed(&mut rows)], [1, 0]);
@@ -128,14 +128,14 @@ fn what_is_written_is_read_anew_and_metadata_stays() {
 }
 
 #[test]
-fn sizes_reach_from_a_sixteenth_to_sixteenfold() {
+fn sizes_range_from_a_sixteenth_to_sixteenfold() {
     let sizes = sizes_about(1 << 30);
     assert_eq!((sizes[0], sizes[8], sizes[16]), (1 << 26, 1 << 30, 1 << 34));
     assert!(sizes.len() == 17 && sizes.is_sorted());
 }
 
 #[test]
-fn threads_may_ask_at_once() {
+fn concurrent_accesses_give_a_curve() {
     let meter = Meter::new(&Budget::new(1 << 30).account("curves"), Subject::Rows, 64 << 20, 1);
     let meter = meter.unwrap();
     std::thread::scope(|scope| {

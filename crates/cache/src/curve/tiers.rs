@@ -1,22 +1,23 @@
-//! What DRAM and a tier below it come to, as caches of one size.
+//! Two tiers as single caches: the sizes of caches that have the hits of DRAM, and of both tiers together.
 //!
-//! A page that comes up stays below as well, for as long as nothing takes its slot: of what lies in DRAM, as
-//! large a part lies below, too, as the tier is of both. And DRAM itself serves somewhat less than alone:
-//! frames are kept free for what is on its way down, and a page that is asked for below comes up only after
-//! a while. Where nothing comes up, as on memory, no page lies in both. The parts were fitted to the tiers'
-//! reference simulator, and hold within 0.8 points (`scm::predicted_tests`).
+//! A promoted page stays in SCM until its slot is needed, so of the pages in DRAM a part is in SCM as well:
+//! the part that SCM has of the memory of both tiers. And DRAM serves somewhat less than it would alone:
+//! frames are kept free for pages that wait to be demoted, and a page in SCM is promoted only after some
+//! uses. If nothing is promoted, as with SCM that is nearly as fast as DRAM, no page is in both tiers. The
+//! constants were fitted to the reference simulator of the tiers, and hold within 0.8 points
+//! (`scm::curve_tests`).
 
-/// The part of frames that a tier below has kept free.
+/// Part of the frames that are kept free if there is a lower tier.
 const KEPT_FREE: f64 = 1.0 / 16.0;
 
-/// What waiting below costs DRAM, as a part of it, where the tier is much the larger.
+/// Loss of DRAM hits because pages wait in SCM to be promoted, as a part of DRAM, if SCM is much larger.
 const WAITING: f64 = 1.0 / 6.0;
 
-/// The sizes of one cache that finds as much as DRAM does, and of one that finds as much as both: of `dram`
-/// bytes for pages, and `scm` below, where what is asked for there stays there or comes up. Where it stays,
-/// the first says nothing: DRAM has what is not below.
+/// The sizes of a cache that has the hits of DRAM, and of one that has the hits of both tiers, bytes. `dram`
+/// bytes of DRAM hold pages, `scm` bytes of SCM, too. `stay_below`: no page is promoted; the first size then
+/// means nothing, because DRAM holds the pages that SCM does not.
 #[must_use]
-pub fn held(dram: f64, scm: f64, stay_below: bool) -> [f64; 2] {
+pub fn equivalent_sizes(dram: f64, scm: f64, stay_below: bool) -> [f64; 2] {
     let (dram, scm) = (dram.max(0.0), scm.max(0.0));
     if scm == 0.0 {
         return [dram, dram];

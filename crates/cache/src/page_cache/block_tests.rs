@@ -1,4 +1,4 @@
-//! Blocks that attach on pages.
+//! Decompressed blocks attached to cached pages.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What the page of `key` stands for, decompressed.
+/// The decompressed content of the page `key`.
 fn block_of(key: PageKey) -> Bytes {
     Bytes::from(content(key).repeat(2))
 }
 
-/// As the engine reads: a block that is worth it is hung. Whether one was there.
+/// Reads as the engine does, and attaches a block if the page wants one. Returns whether a block was attached
+/// before.
 fn read_block(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
     match cache.read(key, kind) {
         None => {
@@ -50,7 +51,7 @@ fn cache(budget: &Budget) -> Arc<PageCache> {
 }
 
 #[test]
-fn what_is_read_again_and_again_is_kept_decompressed() {
+fn hot_pages_keep_their_decompressed_block() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     for (turn, is_block) in [false, false, false, true, true].into_iter().enumerate() {
@@ -64,7 +65,7 @@ fn what_is_read_again_and_again_is_kept_decompressed() {
     assert!(
         full.blocks == 200 && full.block_bytes > 200 * 8192 && budget.used() > full.block_bytes
     );
-    // As stored they are there, too.
+    // The pages are cached as stored, too.
     assert!((0..200).all(|page| read(&cache, key(page), PageKind::Data)));
     cache.remove_file(0, 1 << 16);
     assert_eq!(cache.statistics().blocks, 0);
@@ -74,7 +75,7 @@ fn what_is_read_again_and_again_is_kept_decompressed() {
 }
 
 #[test]
-fn blocks_are_the_first_to_go() {
+fn memory_pressure_frees_blocks_before_pages() {
     let budget = Budget::new(64 * MIB);
     let (cache, writes) = (cache(&budget), budget.account("writes"));
     for _ in 0..4 {
@@ -82,17 +83,17 @@ fn blocks_are_the_first_to_go() {
     }
     let full = cache.statistics();
     assert_eq!(full.blocks, 500);
-    // More than is free, and less than is with what blocks take.
+    // More than is free now, and less than is free without the blocks.
     let charge = writes.charge(budget.limit() - budget.used() + MIB).unwrap();
     let after = cache.statistics();
     assert!(after.blocks < 500 && after.data.resident == full.data.resident, "{after:?}");
     assert!(budget.used() <= budget.limit());
-    // While memory is short none is kept.
+    // While memory is short no block is attached.
     for _ in 0..4 {
         read_all(&cache, 0..500);
     }
     assert_eq!(cache.statistics().blocks, after.blocks);
-    // Pages need what there is.
+    // Pages need all memory.
     read_all(&cache, 1000..40_000);
     let filled = cache.statistics();
     assert!(filled.blocks == 0 && filled.data.resident >= after.data.resident, "{filled:?}");
@@ -100,9 +101,9 @@ fn blocks_are_the_first_to_go() {
     assert_eq!(budget.used(), 0);
 }
 
-/// However much memory is free, blocks take a part of it.
+/// However much memory is free, blocks use at most their part.
 #[test]
-fn blocks_take_a_part_of_the_cache() {
+fn blocks_use_at_most_their_part_of_the_capacity() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     for _ in 0..4 {
@@ -114,26 +115,26 @@ fn blocks_take_a_part_of_the_cache() {
     assert_eq!(cache.statistics().blocks, full.blocks);
 }
 
-/// Nobody but the frame's handle keeps it, so whoever takes blocks back leaves it to a later time.
+/// A frame that a reader holds keeps its block; it is detached later.
 #[test]
-fn a_block_in_use_stays_where_it_is() {
+fn a_block_in_use_is_not_detached() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     (0..4).for_each(|_| read_all(&cache, 0..10));
     let held = cache.read(key(5), PageKind::Data);
     let Some(Cached::Block(block)) = held else { panic!("{held:?}") };
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!(cache.statistics().blocks, 1);
     assert_eq!(*block, *block_of(key(5)));
     let shared = block.shared();
     drop(block);
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!((cache.statistics().blocks, shared), (0, block_of(key(5))));
 }
 
-/// Asking the processor for a page counts nothing and holds nothing, whether it is cached or not.
+/// A prefetch counts nothing and holds nothing, whether the page is cached or not.
 #[test]
-fn asking_ahead_changes_nothing() {
+fn prefetching_counts_and_holds_nothing() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     (0..4).for_each(|_| read_all(&cache, 0..10));
@@ -144,6 +145,6 @@ fn asking_ahead_changes_nothing() {
         }
     }
     assert_eq!(format!("{:?}", cache.statistics()), before);
-    cache.drop_blocks(u64::MAX);
+    cache.detach_blocks(u64::MAX);
     assert_eq!(cache.statistics().blocks, 0);
 }

@@ -1,10 +1,10 @@
-//! The cache among others who need memory.
+//! The page cache beside other users of the memory limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use base::{Budget, Clock, ManualClock, ReclaimOrder, Rng};
+use base::{Budget, Clock, ManualClock, Reclaim, ReclaimOrder, Rng};
 use media::scm::{Region, Scm};
 
 use super::tests::{content, key, read};
@@ -13,7 +13,7 @@ use crate::ScmOptions;
 
 const MIB: u64 = 1 << 20;
 
-/// A cache that may take the whole of a budget.
+/// A cache that may use the whole limit.
 fn cache(budget: &Budget) -> Arc<PageCache> {
     let account = budget.spare_account("page cache");
     let cache = Arc::new(PageCache::new(&account, budget.limit()).unwrap());
@@ -29,11 +29,11 @@ fn fill(cache: &PageCache, pages: std::ops::Range<u64>) {
 }
 
 #[test]
-fn it_takes_what_nobody_needs_and_gives_back_what_is_needed() {
+fn the_cache_grows_into_free_memory_and_gives_it_back() {
     let budget = Budget::new(64 * MIB);
     let (cache, writes) = (cache(&budget), budget.account("writes"));
     fill(&cache, 0..20_000);
-    // All but what does not fill a chunk.
+    // All memory but the rest that is smaller than a chunk.
     assert!(budget.used() > 61 * MIB, "{}", budget.used());
     let mut held = writes.charge(MIB).unwrap();
     for _ in 0..40 {
@@ -43,14 +43,14 @@ fn it_takes_what_nobody_needs_and_gives_back_what_is_needed() {
     let full = cache.statistics();
     assert!(full.memory_pages * 4096 <= 23 * MIB && full.memory_pages * 4096 > 18 * MIB);
     assert_eq!(full.data.resident, full.memory_pages);
-    // Not taken back as soon as it is free: only after misses enough.
+    // The cache does not grow again at once, but only after enough misses.
     drop(held);
     fill(&cache, 20_000..24_000);
     assert_eq!(cache.statistics().memory_pages, full.memory_pages);
     fill(&cache, 24_000..60_000);
     let later = cache.statistics().memory_pages - full.memory_pages;
     assert!((512..=10 * 512).contains(&later), "{later} pages");
-    // Everything but the last chunk, and no more than there is.
+    // All but the last chunk can be reclaimed, and no more than the limit.
     assert!(writes.charge(60 * MIB).is_ok());
     assert!(writes.charge(65 * MIB).is_err());
     assert_eq!(cache.statistics().memory_pages, 512);
@@ -60,10 +60,10 @@ fn it_takes_what_nobody_needs_and_gives_back_what_is_needed() {
 }
 
 #[test]
-fn the_coldest_pages_go_wherever_they_lie() {
+fn reclaim_evicts_the_coldest_pages_of_any_chunk() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
-    // One page in four is hot, spread over every chunk.
+    // One page in four is hot, spread over all chunks.
     let hot = |page: u64| page.is_multiple_of(4);
     fill(&cache, 0..16_000);
     for _ in 0..2 {
@@ -74,7 +74,7 @@ fn the_coldest_pages_go_wherever_they_lie() {
     let held = budget.account("writes").charge(30 * MIB).unwrap();
     let is_cached = |page: &u64| cache.get(key(*page), PageKind::Data).is_some();
     let kept = (0..16_000).filter(|page| hot(*page)).filter(is_cached).count();
-    // Chunks picked without a look at heat would leave 2100.
+    // If chunks were given back whatever their heat, 2100 hot pages would stay.
     assert!(kept > 3_800, "{kept} of 4000 hot pages");
     let statistics = cache.statistics();
     assert!(statistics.moved > 500 && statistics.given_back > 5_000, "{statistics:?}");
@@ -87,7 +87,7 @@ fn the_coldest_pages_go_wherever_they_lie() {
 }
 
 #[test]
-fn pinned_pages_stay_and_a_charge_they_leave_no_room_for_is_refused() {
+fn pinned_pages_stay_and_a_charge_without_room_is_refused() {
     let budget = Budget::new(16 * MIB);
     let (cache, writes) = (cache(&budget), budget.account("writes"));
     let pinned: Vec<_> = (0..)
@@ -102,10 +102,10 @@ fn pinned_pages_stay_and_a_charge_they_leave_no_room_for_is_refused() {
     assert!(writes.charge(8 * MIB).is_ok());
 }
 
-/// Threads read, and one takes and gives back memory; nobody ever sees another page's content, and
-/// nothing is charged twice or lost.
+/// Threads read while one charges and frees memory. No thread ever sees the content of another page, and no
+/// charge is lost or doubled.
 #[test]
-fn reads_go_on_while_chunks_go_and_come_back() {
+fn reads_see_their_own_pages_while_chunks_are_reclaimed() {
     let budget = Budget::new(24 * MIB);
     let cache = cache(&budget);
     let (mut rng, seed) = Rng::from_env();
@@ -147,7 +147,7 @@ fn reads_go_on_while_chunks_go_and_come_back() {
 }
 
 #[test]
-fn another_capacity_holds_from_the_next_page_on() {
+fn a_changed_capacity_bounds_the_next_insertions() {
     let budget = Budget::new(u64::MAX);
     let account = budget.account("page cache");
     let cache = PageCache::new(&account, 8 * MIB).unwrap();
@@ -162,18 +162,18 @@ fn another_capacity_holds_from_the_next_page_on() {
     assert!(cache.statistics().memory_pages * 4096 <= 8 * MIB);
 }
 
-/// What goes with its memory is not offered to the tier below, which counts it.
+/// Pages that are evicted to give memory back are not offered to the lower tier, which counts them.
 #[test]
-fn a_tier_below_is_told_of_what_goes_with_its_memory() {
+fn reclaimed_pages_are_counted_by_the_lower_tier_and_not_offered() {
     let budget = Budget::new(64 * MIB);
     let cache = cache(&budget);
     let scm = Scm::Mapped(Region::anonymous(8 * MIB).unwrap());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
     let (options, account) = (ScmOptions::default(), Account::unlimited("map"));
     let tier = Arc::new(ScmTier::open(scm, options, &account, &clock).unwrap());
-    cache.set_below(&tier);
+    cache.set_lower_tier(&tier);
     fill(&cache, 0..16_000);
-    // What is hot moves to where something colder was, which goes as well.
+    // Hot pages move to frames of colder pages, which are evicted as well.
     for page in (0..2).flat_map(|_| (0..16_000).step_by(4)) {
         read(&cache, key(page), PageKind::Data);
     }
@@ -188,16 +188,16 @@ fn a_tier_below_is_told_of_what_goes_with_its_memory() {
     drop(held);
 }
 
-/// Where there is no memory for finding more pages, there are no more: those there are make room for others.
+/// Without memory for a larger index the cache holds no more pages, and new pages evict others.
 #[test]
-fn more_capacity_than_can_be_indexed_is_not_used_and_new_pages_are_cached() {
+fn capacity_beyond_the_index_is_not_used() {
     for is_short in [true, false] {
         let budget = Budget::new(24 * MIB);
         let cache = cache(&budget);
         fill(&cache, 0..8_000);
         let rest = budget.limit() - budget.used();
         let rest = is_short.then(|| budget.account("rest").charge(rest).unwrap());
-        // Eight times what was there at first is what address space was reserved for.
+        // Address space is reserved for eight times the first capacity.
         let raised = if is_short { 96 * MIB } else { 400 * MIB };
         if !is_short {
             budget.set_limit(raised);

@@ -21,7 +21,7 @@ pub(super) fn content(key: PageKey) -> Page {
     page
 }
 
-/// Reads as the engine does: a miss is filled.
+/// Reads as the engine does: fills after a miss.
 pub(super) fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
     if let Some(frame) = cache.get(key, kind) {
         assert_eq!(frame[..64], content(key)[..64]);
@@ -33,8 +33,8 @@ pub(super) fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
 }
 
 #[test]
-fn pages_come_back_until_they_are_removed() {
-    // Of a file of fewer pages than the cache has frames each is asked for; else the cache is walked.
+fn pages_are_found_until_they_are_removed() {
+    // Removal looks up each page of a small file, and walks the cache for a large one.
     for pages in [100, 1 << 16] {
         come_back_until_removed(pages);
     }
@@ -61,7 +61,7 @@ fn come_back_until_removed(pages: u32) {
 }
 
 #[test]
-fn capacity_is_the_whole_cost() {
+fn capacity_bounds_all_memory_of_the_cache() {
     let budget = Budget::new(u64::MAX);
     for capacity in [4 * MIB, 64 * MIB] {
         let account = budget.account("cache");
@@ -72,7 +72,7 @@ fn capacity_is_the_whole_cost() {
         let statistics = cache.statistics();
         assert!(account.used() <= capacity, "{} of {capacity}", account.used());
         assert!(statistics.capacity_pages * 4096 > capacity / 100 * 95);
-        // Shards fill unevenly only before they are full.
+        // Shards fill unevenly, but all are full in the end.
         assert_eq!(statistics.data.resident, statistics.capacity_pages);
         drop(cache);
         assert_eq!(account.used(), 0);
@@ -80,7 +80,7 @@ fn capacity_is_the_whole_cost() {
 }
 
 #[test]
-fn a_pinned_page_keeps_its_content_and_a_full_house_is_no_error() {
+fn a_pinned_page_keeps_its_content_when_all_frames_are_pinned() {
     let cache = cache(4 * MIB);
     let pages = cache.statistics().capacity_pages;
     let pinned: Vec<_> = (0..pages)
@@ -98,9 +98,9 @@ fn a_pinned_page_keeps_its_content_and_a_full_house_is_no_error() {
     assert!(read(&cache, key(1 << 20), PageKind::Data));
 }
 
-/// Scenario: reads spread evenly over far more data than fits; each first asks a metadata page.
+/// Scenario: reads spread evenly over far more data than fits. Each read first uses a metadata page.
 #[test]
-fn metadata_stays_while_uniform_data_streams_through() {
+fn metadata_stays_cached_under_uniform_reads() {
     let cache = cache(16 * MIB);
     let (mut rng, data_pages) = (Rng::new(1), 100_000);
     let meta = |page: u64| PageKey { file: 1 << 40, page: (page / 115) as u32 };
@@ -111,13 +111,13 @@ fn metadata_stays_while_uniform_data_streams_through() {
         misses += u64::from(!hit && turn >= 30_000);
         read(&cache, key(page), PageKind::Data);
     }
-    // 870 metadata pages compete with 25 times the cache's worth of data.
+    // 870 metadata pages compete with 25 times as much data as the cache holds.
     assert!(misses < 150, "{misses} of 30000 metadata reads missed");
 }
 
-/// A page that is likely met once is kept the second time, and many of them push nothing out.
+/// A page of a scan is cached when it is read the second time; pages read once evict nothing.
 #[test]
-fn what_scans_come_by_is_kept_once_they_come_again() {
+fn a_page_of_a_scan_is_cached_at_its_second_read() {
     let cache = cache(8 * MIB);
     for page in 0..1000 {
         read(&cache, key(page), PageKind::Data);
@@ -125,7 +125,7 @@ fn what_scans_come_by_is_kept_once_they_come_again() {
     let resident = cache.statistics().data.resident;
     let pass = |pages: std::ops::Range<u64>| {
         for page in pages {
-            let frame = cache.insert_again(key(page), PageKind::Data, &content(key(page)));
+            let frame = cache.insert_if_seen_before(key(page), PageKind::Data, &content(key(page)));
             assert_eq!(frame[..64], content(key(page))[..64]);
         }
     };
@@ -139,17 +139,17 @@ fn what_scans_come_by_is_kept_once_they_come_again() {
     assert!(kept > 90, "{kept} of 100");
 }
 
-/// Scenario: reads of a hot set while a scan passes through, two pages for each read; against a
-/// least-recently-used list of the same size.
+/// Scenario: reads of a hot set while a scan passes, two pages for each read. Compared with an LRU list of
+/// the same size.
 #[test]
-fn a_scan_does_not_flush_what_is_hot() {
+fn a_scan_does_not_evict_hot_pages() {
     let cache = cache(8 * MIB);
     let capacity = cache.statistics().capacity_pages as usize;
     let (mut rng, mut lru) = (Rng::new(2), VecDeque::new());
     let (mut hits, mut lru_hits, mut reads) = (0u32, 0u32, 0u32);
     let mut scanned = 1u64 << 24;
     for turn in 0..60_000u32 {
-        // 90 % of the reads go to a third of the cache's worth of pages.
+        // 90 % of the reads go to a hot set of a third of the capacity.
         let hot = rng.below(10) < 9;
         let page =
             if hot { rng.below(capacity as u64 / 3) } else { rng.below(capacity as u64 * 10) };
@@ -178,10 +178,10 @@ fn a_scan_does_not_flush_what_is_hot() {
     assert!(hits * 5 > lru_hits * 6, "{hits}, LRU {lru_hits}");
 }
 
-/// Scenario: reads whose popularity falls by rank (zipfian, 0.99), a sixteenth of the pages fits;
-/// against a least-recently-used list of the same size.
+/// Scenario: zipfian reads (exponent 0.99) of 16 times as many pages as fit. Compared with an LRU list of the
+/// same size.
 #[test]
-fn zipfian_reads_hit_more_than_a_plain_lru() {
+fn zipfian_reads_hit_more_often_than_with_lru() {
     let cache = cache(4 * MIB);
     let capacity = cache.statistics().capacity_pages as usize;
     let mut sum = 0.0;
@@ -211,7 +211,7 @@ fn zipfian_reads_hit_more_than_a_plain_lru() {
     assert!(hits > lru_hits, "{hits}, LRU {lru_hits}, seed {seed}");
 }
 
-/// Scenario: threads get, insert and remove the same pages; nobody ever sees another's content.
+/// Scenario: threads get, insert and remove the same pages. No thread ever sees the content of another page.
 #[test]
 fn threads_never_see_another_pages_content() {
     let cache = cache(4 * MIB);

@@ -1,10 +1,10 @@
-//! The rows that went lately, by their hashes alone: one that is asked for again so soon is worth
-//! more than one that is new.
+//! A ghost list: hashes of entries that were evicted or refused lately. An entry that is used again so soon
+//! is worth more than a new one.
 //!
-//! Sets of four 32-bit prints of hashes, the oldest of a set given up first. Cost: 4 B a row
-//! remembered.
+//! Sets of four 32-bit fingerprints, the oldest of a set replaced first. Cost: 4 B per entry. Owned by one
+//! thread at a time.
 
-/// What went lately.
+/// A ghost list.
 #[derive(Debug, Default)]
 pub struct Ghost {
     sets: Vec<[u32; WAYS]>,
@@ -12,78 +12,78 @@ pub struct Ghost {
 
 const WAYS: usize = 4;
 
-/// A memory of so many more or fewer, as a part of it, is nearly as large.
+/// [`Ghost::fit`] ignores changes of size up to 1/8.
 const NEARLY: usize = 8;
 
 impl Ghost {
-    /// A memory of about `rows` rows.
+    /// A list of about `rows` entries.
     #[must_use]
     pub fn new(rows: usize) -> Self {
         Self { sets: vec![[0; WAYS]; rows.div_ceil(WAYS)] }
     }
 
-    /// What a memory of `rows` rows takes, bytes.
+    /// Memory of a list of `rows` entries, bytes.
     #[must_use]
     pub const fn bytes_of(rows: usize) -> u64 {
         (rows.next_multiple_of(WAYS) * size_of::<u32>()) as u64
     }
 
-    /// How many it remembers.
+    /// The size of the list, entries.
     #[must_use]
-    pub const fn rows(&self) -> usize {
+    pub const fn capacity(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// Remembers about `rows` rows from now on; those it remembers stay as far as they fit.
+    /// Changes the size to about `rows` entries. Entries stay as far as they fit.
     pub fn resize(&mut self, rows: usize) {
         let old = std::mem::replace(self, Self::new(rows));
-        // The oldest first, so that the newest stay.
+        // The oldest of each set first, so that the newest stay.
         for way in (0..WAYS).rev() {
-            for print in old.sets.iter().filter_map(|set| set.get(way)) {
-                self.put(*print);
+            for fingerprint in old.sets.iter().filter_map(|set| set.get(way)) {
+                self.put(*fingerprint);
             }
         }
     }
 
-    /// The same, but where it remembers nearly as many.
+    /// As [`Ghost::resize`], but does nothing if the size is nearly that.
     pub fn fit(&mut self, rows: usize) {
-        if self.rows().abs_diff(rows.next_multiple_of(WAYS)) > self.rows() / NEARLY {
+        if self.capacity().abs_diff(rows.next_multiple_of(WAYS)) > self.capacity() / NEARLY {
             self.resize(rows);
         }
     }
 
-    /// Remembers a row.
+    /// Adds an entry.
     pub fn remember(&mut self, hash: u64) {
-        self.put(print(hash));
+        self.put(fingerprint(hash));
     }
 
-    fn put(&mut self, print: u32) {
-        if print != 0
-            && let Some(set) = self.set(print)
+    fn put(&mut self, fingerprint: u32) {
+        if fingerprint != 0
+            && let Some(set) = self.set(fingerprint)
         {
             set.rotate_right(1);
-            set[0] = print;
+            set[0] = fingerprint;
         }
     }
 
-    /// Whether a row is remembered; from then on it is not.
+    /// Whether the list has this hash; takes it out.
     pub fn recall(&mut self, hash: u64) -> bool {
-        let print = print(hash);
-        let Some(set) = self.set(print) else { return false };
-        let found = set.iter_mut().find(|seen| **seen == print);
+        let fingerprint = fingerprint(hash);
+        let Some(set) = self.set(fingerprint) else { return false };
+        let found = set.iter_mut().find(|seen| **seen == fingerprint);
         found.map(|seen| *seen = 0).is_some()
     }
 
-    fn set(&mut self, print: u32) -> Option<&mut [u32; WAYS]> {
-        let number = (u64::from(print) * self.sets.len() as u64) >> 32;
+    fn set(&mut self, fingerprint: u32) -> Option<&mut [u32; WAYS]> {
+        let number = (u64::from(fingerprint) * self.sets.len() as u64) >> 32;
         self.sets.get_mut(number as usize)
     }
 }
 
-/// Never 0, which stands for none.
-const fn print(hash: u64) -> u32 {
-    let print = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
-    if print == 0 { 1 } else { print }
+/// The fingerprint of a hash; never 0, which marks an empty entry.
+const fn fingerprint(hash: u64) -> u32 {
+    let fingerprint = (hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32;
+    if fingerprint == 0 { 1 } else { fingerprint }
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_is_recalled_once_until_as_many_others_went() {
+    fn an_entry_is_recalled_once_until_others_replace_it() {
         let mut ghost = Ghost::new(1000);
         let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..500).for_each(|number| ghost.remember(hash(number)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_one_remembers_the_same() {
+    fn resizing_keeps_the_newest_entries() {
         let mut ghost = Ghost::new(0);
         ghost.remember(1);
         assert!(!ghost.recall(1));
@@ -120,7 +120,7 @@ mod tests {
             [(1100, 1000), (900, 1000), (1200, 1200), (1, 4), (1, 4), (0, 0), (0, 0)]
         {
             ghost.fit(rows);
-            assert_eq!(ghost.rows(), then);
+            assert_eq!(ghost.capacity(), then);
         }
     }
 }

@@ -1,52 +1,51 @@
-//! Rows in the order in which they came: two queues of segments, written at their ends and cleaned
-//! from their fronts.
+//! The row log: rows in the order in which they came, in two queues of segments, appended at their ends and
+//! cleaned from their fronts.
 //!
-//! Cleaning a segment looks at each of its rows: one that no entry of the index names is dead, one
-//! that [`policy::fate`] keeps is written again at the end of the main queue, the others go. So
-//! memory has no holes, rows of any size share it, and a whole segment comes free at a time.
+//! Cleaning a segment visits each of its rows. A row that no index entry names is dead. A row that
+//! [`policy::verdict`] keeps is appended to the main queue again. Other rows are evicted. So memory has no
+//! holes, rows of any size share it, and whole segments come free.
 //!
-//! A row's bytes are written over only after no entry names them, and behind a release fence, as
-//! [`TagBuckets`] asks for. Owned by a mutex in [`super::RowCache`].
+//! A row's bytes are overwritten only after no index entry names them, and behind a release fence, as
+//! [`TagBuckets`] requires. Owned by a mutex in [`super::RowCache`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 
 use arena::{Awaited, Bucket, Heat, Position, Removed, TagBuckets, Words};
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 
-use super::evicted_rows::{EvictedRow, EvictedRows, Leave};
+use super::evicted_rows::{EvictedRow, EvictedRows, Queued};
 use super::ghost::Ghost;
-use super::policy::{self, Admission, Fate, Queue};
-use super::row::{Row, RowFrom, RowRef};
-use super::row_cache::ROW_BYTES_LEAST;
+use super::policy::{self, Admission, Queue, Verdict};
+use super::row::{ROW_BYTES_LEAST, Row, RowFrom, RowRef};
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
 use crate::scm::ScmTier;
 
-/// Segments that cleaning may need before it frees one.
+/// Free segments that cleaning may need before it frees one.
 const SPARE_SEGMENTS: usize = 1;
 
-/// The least chunks: one to write and one to clean.
+/// Least number of chunks: it has a segment to append to and one to clean.
 const CHUNKS_MIN: usize = 1;
 
-/// The least rows that a memory of what went is made for.
+/// Least size that the ghost list is made for, rows.
 const GHOST_ROWS_MIN: usize = 4096;
 
-/// Memory is not short where rows fill at most one part in so many of what they may have. More, and rows that
-/// come soon push out others: the ones that stay for good came early.
+/// Memory is short once rows use more than their limit divided by this: new rows then soon evict others. The
+/// threshold is low because rows that are kept for long come early, and should be stored compressed.
 const ROOMY_PART: u64 = 4;
 
-/// Turns of an entry at most, new and as warm as can be, before it goes.
+/// Most turns of a row before it is evicted: full heat in the queue of new rows.
 const ROUNDS_MAX: usize = 5;
 
-/// What the log works on beside itself.
+/// What the log shares with readers, and the lower tier.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     pub(super) words: &'a Words,
     pub(super) index: &'a TagBuckets,
-    /// Where rows go that leave; none where there is no such tier, or it takes none.
-    pub(super) below: Option<&'a ScmTier>,
+    /// The tier that evicted rows are written to, if there is one that holds rows.
+    pub(super) lower: Option<&'a ScmTier>,
 }
 
 #[derive(Debug)]
@@ -56,23 +55,25 @@ pub(super) struct RowLog {
     main: VecDeque<Segment>,
     pub(super) bytes_max: u64,
     ghost: Ghost,
-    /// What went last or was not let in, as much of it as lies in `shadow_bytes`.
+    /// Shadow ghost list: rows evicted or refused last, as many as fit `shadow_bytes`.
     shadow: Ghost,
-    /// As much memory as more or less of it is weighed by, whatever rows have now; 0 where nobody weighs.
+    /// Bytes of rows that the shadow ghost list covers, whatever rows use now; 0 without a
+    /// [`crate::Balance`].
     shadow_bytes: u64,
-    /// For both (I10).
+    /// Memory of both ghost lists (I10).
     charge: Charge,
     admission: Admission,
     pub(super) counts: RowStatistics,
-    /// Rows on their way to the tier below, and the memory of that; none where none go there.
-    leaving: EvictedRows,
-    leaving_charge: Option<Charge>,
-    /// Kept for their memory: the rows of a segment, and a key.
+    /// Evicted rows that wait for the lower tier, and the memory of their buffers; `None` without such a
+    /// tier.
+    evicted: EvictedRows,
+    evicted_charge: Option<Charge>,
+    /// Reused buffers: the rows of a segment, and a key.
     rows: Vec<(usize, u64)>,
     scratch: Vec<u8>,
 }
 
-/// A segment of a queue: its number and the words written.
+/// A segment of a queue: its number, and how many of its words are used.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     number: usize,
@@ -80,7 +81,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The place of the row at word `at` of it. Position 0 is none: places are one word on.
+    /// The position of the row at word `at`. Positions are counted from 1, because 0 stands for none.
     fn place(self, at: usize) -> Option<Position> {
         u32::try_from(self.number * SEGMENT_WORDS + at + 1).ok().and_then(Position::new)
     }
@@ -104,8 +105,8 @@ impl RowLog {
             charge: account.empty_charge(),
             admission: Admission::default(),
             counts: RowStatistics::default(),
-            leaving: EvictedRows::default(),
-            leaving_charge: None,
+            evicted: EvictedRows::default(),
+            evicted_charge: None,
             rows: Vec::new(),
             scratch: Vec::new(),
         }
@@ -119,16 +120,16 @@ impl RowLog {
         (self.segments.free() * SEGMENT_WORDS * arena::WORD_BYTES) as u64
     }
 
-    /// Has what went last remembered as far as it lay in so many bytes.
+    /// Sets the bytes of rows that the shadow ghost list covers.
     pub(super) const fn set_shadow_bytes(&mut self, bytes: u64) {
         self.shadow_bytes = bytes;
     }
 
     pub(super) fn ghost_bytes(&self) -> u64 {
-        Ghost::bytes_of(self.ghost.rows()) + Ghost::bytes_of(self.shadow.rows())
+        Ghost::bytes_of(self.ghost.capacity()) + Ghost::bytes_of(self.shadow.capacity())
     }
 
-    /// Puts a row of `owner` in, made of what was read after `bucket` was taken.
+    /// Inserts a row of `owner`, read after `bucket` was taken.
     pub(super) fn fill(
         &mut self,
         shared: Shared<'_>,
@@ -140,16 +141,16 @@ impl RowLog {
         if self.shadow.recall(hash) {
             match row.from {
                 RowFrom::Device => self.counts.missed_device += 1,
-                RowFrom::Below | RowFrom::BelowRow => self.counts.missed_below += 1,
+                RowFrom::Scm | RowFrom::ScmRow => self.counts.missed_below += 1,
                 RowFrom::Dram => self.counts.missed_cached += 1,
             }
         }
         let recalled = self.ghost.recall(hash);
-        // Where a chunk lies unused, nothing has to go for what is let in.
+        // While a whole chunk is unused, a new row evicts nothing.
         let unused = || (self.segments.free() > CHUNK_SEGMENTS).then_some(Queue::New);
         let Some(queue) = self.admission.queue(hash, recalled).or_else(unused) else {
             self.remember(shared, hash);
-            // With more memory it might have been let in: where rows are few, next to none go.
+            // With more memory the row might have been admitted. While rows are refused, few are evicted.
             self.shadow.remember(hash);
             return Err(Refusal::Seldom);
         };
@@ -157,7 +158,7 @@ impl RowLog {
             self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.insert(hash, bucket, place, 0) {
-            self.take_back(queue, row.words());
+            self.undo_append(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
@@ -167,7 +168,7 @@ impl RowLog {
         Ok(())
     }
 
-    /// Puts the row that is awaited in its place, where it still is as of after `bucket` was taken.
+    /// Inserts a row that is awaited, if its bucket did not change since `bucket` was taken.
     pub(super) fn renew(
         &mut self,
         shared: Shared<'_>,
@@ -176,12 +177,12 @@ impl RowLog {
         (bucket, awaited): (Bucket, Awaited),
         row: Row<'_>,
     ) -> Result<(), Refusal> {
-        let queue = policy::renewed(awaited);
+        let queue = policy::queue_of_renewed(awaited);
         let (place, words) =
             self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.renew(hash, bucket, place) {
-            self.take_back(queue, row.words());
+            self.undo_append(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
@@ -190,29 +191,31 @@ impl RowLog {
         Ok(())
     }
 
-    /// Gives up what was appended last to `queue`: nobody knows of it.
-    fn take_back(&mut self, queue: Queue, words: usize) {
+    /// Gives up the words that were appended last to `queue`; no index entry names them.
+    fn undo_append(&mut self, queue: Queue, words: usize) {
         if let Some(segment) = self.queue(queue).back_mut() {
+            invariant!(segment.end >= words, "the words to give up were appended last");
             segment.end -= words;
         }
     }
 
-    /// Whether rows that come are let in, and push out others or soon will.
+    /// Whether memory is short: new rows are admitted, and evict others or soon will.
     pub(super) fn is_tight(&self) -> bool {
-        self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART && self.admission.lets_in()
+        self.bytes() - self.free_bytes() > self.bytes_max / ROOMY_PART
+            && self.admission.admits_new()
     }
 
-    /// What a row takes, about.
+    /// Average memory of a row, bytes.
     fn row_bytes(&self, shared: Shared<'_>) -> u64 {
         (self.bytes() / shared.index.len().max(1) as u64).max(ROW_BYTES_LEAST as u64)
     }
 
     fn remember(&mut self, shared: Shared<'_>, hash: u64) {
-        let rows = policy::remembered(shared.index.len().max(GHOST_ROWS_MIN));
-        if rows > self.ghost.rows() / 4 * 5 || rows < self.ghost.rows() / 4 {
+        let rows = policy::ghost_entries(shared.index.len().max(GHOST_ROWS_MIN));
+        if rows > self.ghost.capacity() / 4 * 5 || rows < self.ghost.capacity() / 4 {
             let shadow = (self.shadow_bytes / self.row_bytes(shared)) as usize;
             let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
-            // Both are there while one is made of the other.
+            // Both sizes exist while entries move from the old list to the new one.
             let missing = (bytes + self.ghost_bytes()).saturating_sub(self.charge.bytes());
             if missing == 0 || self.charge.try_grow(missing) {
                 self.ghost.resize(rows);
@@ -230,8 +233,8 @@ impl RowLog {
         }
     }
 
-    /// Room for a row of `count` words at the end of `queue`, where there is some, or cleaning makes
-    /// it. The words may be written.
+    /// Space for a row of `count` words at the end of `queue`. `cleans`: segments may be cleaned for it. The
+    /// caller may write the words.
     fn append<'a>(
         &mut self,
         shared: Shared<'a>,
@@ -244,7 +247,7 @@ impl RowLog {
             if cleans {
                 self.make_room(shared)?;
             }
-            // Cleaning may have begun another segment there.
+            // Cleaning may have appended rows, and so begun another segment.
             if self.queue(queue).back().is_none_or(is_full) {
                 let number = self.segments.take()?;
                 self.queue(queue).push_back(Segment { number, end: 0 });
@@ -252,14 +255,15 @@ impl RowLog {
         }
         let segment = self.queue(queue).back_mut()?;
         let at = segment.end;
+        invariant!(at + count <= SEGMENT_WORDS, "a row lies in one segment");
         segment.end += count;
         let place = segment.place(at)?;
-        // No entry names what lay here: who sees what is written now sees that, too.
+        // No entry names the old row here. Readers that see words written from now on also see that.
         fence(Release);
         Some((place, shared.words.get(word_of(place), count)))
     }
 
-    /// Sees to it that a segment is free beside the spare ones.
+    /// Makes sure that a segment is free beside the spare ones.
     fn make_room(&mut self, shared: Shared<'_>) -> Option<()> {
         if self.segments.free() > SPARE_SEGMENTS {
             return Some(());
@@ -271,7 +275,7 @@ impl RowLog {
         self.clean_until(shared, SPARE_SEGMENTS + 1)
     }
 
-    /// Cleans until `free` segments are free.
+    /// Cleans segments until `free` are free.
     fn clean_until(&mut self, shared: Shared<'_>, free: usize) -> Option<()> {
         let rounds = (self.new.len() + self.main.len()) * ROUNDS_MAX;
         for _ in 0..rounds {
@@ -283,24 +287,28 @@ impl RowLog {
         (self.segments.free() >= free).then_some(())
     }
 
-    /// Cleans the segment whose turn it is.
+    /// Cleans the segment that the policy picks.
     fn clean(&mut self, shared: Shared<'_>) -> Option<()> {
         let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
         let segment = self.queue(queue).pop_front()?;
         let rows = self.rows_of(shared, segment);
         for (at, hash) in &rows {
-            let Some(place) = segment.place(*at) else { continue };
+            let place = segment.place(*at);
+            invariant!(place.is_some(), "positions of the log have 32 bits");
+            let Some(place) = place else { continue };
             let Some(entry) = shared.index.entry(*hash, place) else { continue };
             if queue == Queue::New {
-                self.admission.left_new(entry.heat);
+                self.admission.note_left_new(entry.heat);
             }
-            let fate = match entry.is_stale {
+            let verdict = match entry.is_stale {
                 true => policy::STALE,
-                false => policy::fate(queue, entry.heat),
+                false => policy::verdict(queue, entry.heat),
             };
-            match fate {
-                Fate::Stays(heat) if self.keep(shared, place, *hash, heat) => self.counts.kept += 1,
-                Fate::Goes { remembered: true } => {
+            match verdict {
+                Verdict::Keep(heat) if self.rewrite(shared, place, *hash, heat) => {
+                    self.counts.kept += 1
+                }
+                Verdict::Evict { remember: true } => {
                     self.evict(shared, place, *hash, queue);
                     self.remember(shared, *hash);
                 }
@@ -319,44 +327,46 @@ impl RowLog {
         }
         self.counts.evicted += 1;
         self.shadow.remember(hash);
-        if let (Some(below), Removed::Entry(bucket)) = (shared.below, removed) {
-            self.leave(shared, below, (hash, bucket, queue), place);
+        if let (Some(lower), Removed::Entry(bucket)) = (shared.lower, removed) {
+            self.demote(shared, lower, (hash, bucket, queue), place);
         }
     }
 
-    /// Has the row at `place`, which is removed, written to the tier below, where its page did not lie.
-    fn leave(
+    /// Queues the evicted row at `place` for the lower tier, unless that had the row's page.
+    fn demote(
         &mut self,
         shared: Shared<'_>,
-        below: &ScmTier,
+        lower: &ScmTier,
         (hash, bucket, queue): (u64, Bucket, Queue),
         place: Position,
     ) {
         let words = shared.words.get(word_of(place), SEGMENT_WORDS);
-        let Some(row) = RowRef::read(words).filter(RowRef::is_from_device) else { return };
+        let row = RowRef::read(words);
+        invariant!(row.is_some(), "an evicted row can be read until its segment is reused");
+        let Some(row) = row.filter(RowRef::is_from_device) else { return };
         let words = words.get(..row.words()).unwrap_or_default();
-        let left = match self.leaving_charge {
-            Some(_) => self.leaving.leave(EvictedRow { hash, bucket, queue }, words),
-            None => Leave::Full,
+        let queued = match self.evicted_charge {
+            Some(_) => self.evicted.push(EvictedRow { hash, bucket, queue }, words),
+            None => Queued::Full,
         };
-        match left {
-            Leave::Waits => {}
-            Leave::Wakes => below.wake(),
-            Leave::Full => below.row_is_late(),
+        match queued {
+            Queued::Waiting => {}
+            Queued::WakeWriter => lower.wake(),
+            Queued::Full => lower.note_row_refused(),
         }
     }
 
-    /// Has rows that leave wait for the tier below, as far as there is memory for that.
-    pub(super) fn let_leave(&mut self, account: &Account) {
-        self.leaving_charge = EvictedRows::charge(account);
+    /// Queues evicted rows for the lower tier from now on, if there is memory for the buffers.
+    pub(super) fn enable_demotion(&mut self, account: &Account) {
+        self.evicted_charge = EvictedRows::charge(account);
     }
 
-    /// Gives the rows that wait for `taken`, which holds none any more.
-    pub(super) fn take_leaving(&mut self, taken: &mut EvictedRows) {
-        std::mem::swap(&mut self.leaving, taken);
+    /// Swaps the rows that wait with `taken`, which is empty.
+    pub(super) fn take_evicted(&mut self, taken: &mut EvictedRows) {
+        std::mem::swap(&mut self.evicted, taken);
     }
 
-    /// Where the rows of a segment begin, and their hashes; asks for their buckets.
+    /// The rows of a segment: their first words and hashes. Prefetches their buckets.
     fn rows_of(&mut self, shared: Shared<'_>, segment: Segment) -> Vec<(usize, u64)> {
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
@@ -368,13 +378,16 @@ impl RowLog {
             rows.push((at, hash));
             at += row.words();
         }
+        invariant!(at == segment.end, "a segment is filled with whole rows");
         rows
     }
 
-    /// Writes the row at `from` again at the end of the main queue; false where there is no room.
-    fn keep(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
+    /// Appends the row at `from` to the main queue again; false if there is no room.
+    fn rewrite(&mut self, shared: Shared<'_>, from: Position, hash: u64, heat: Heat) -> bool {
         let old = shared.words.get(word_of(from), SEGMENT_WORDS);
-        let Some(count) = RowRef::read(old).map(|row| row.words()) else { return false };
+        let row = RowRef::read(old);
+        invariant!(row.is_some(), "an index entry names a whole row");
+        let Some(count) = row.map(|row| row.words()) else { return false };
         let Some((to, words)) = self.append(shared, Queue::Main, count, false) else {
             return false;
         };
@@ -382,12 +395,12 @@ impl RowLog {
         shared.index.replace(hash, from, to, heat)
     }
 
-    /// Takes up to `chunks` chunks more, where there is memory for them.
+    /// Adds up to `chunks` chunks, as far as there is memory.
     pub(super) fn grow(&mut self, chunks: u64) {
         (0..chunks).take_while(|_| self.segments.grow()).for_each(drop);
     }
 
-    /// Gives a chunk back; its bytes, 0 where it is the last.
+    /// Gives one chunk back; returns its bytes, 0 if it is the last one or cannot be emptied.
     pub(super) fn give_back(&mut self, shared: Shared<'_>) -> u64 {
         if self.segments.chunks() <= CHUNKS_MIN {
             return 0;
@@ -402,7 +415,9 @@ impl RowLog {
                 let Some(from) = segment.filter(|it| it.number / CHUNK_SEGMENTS == chunk) else {
                     continue;
                 };
-                let Some(number) = self.segments.take_elsewhere(chunk) else { return 0 };
+                let free = self.segments.take_elsewhere(chunk);
+                invariant!(free.is_some(), "cleaning freed segments for all of a chunk elsewhere");
+                let Some(number) = free else { return 0 };
                 let to = Segment { number, ..from };
                 self.relocate(shared, from, to);
                 if let Some(segment) = self.queue(queue).get_mut(at) {
@@ -418,10 +433,11 @@ impl RowLog {
         CHUNK_BYTES
     }
 
-    /// Moves what lies in segment `from` to `to`, row by row.
+    /// Copies segment `from` to segment `to`, and makes the index name the copies.
     fn relocate(&mut self, shared: Shared<'_>, from: Segment, to: Segment) {
         let old = shared.words.get(from.number * SEGMENT_WORDS, from.end);
         let new = shared.words.get(to.number * SEGMENT_WORDS, from.end);
+        invariant!(new.len() == old.len(), "segments have the same size");
         fence(Release);
         new.iter().zip(old).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
         let rows = self.rows_of(shared, from);

@@ -1,7 +1,8 @@
-//! Single hot rows: keys and values of a few hundred bytes that would each cost a page otherwise.
+//! Cached rows: single hot keys with values of a few hundred bytes, each of which would cost a page of DRAM
+//! otherwise.
 //!
-//! [`RowCache`] is the whole of it: an index of tags ([`arena::TagBuckets`]) over a log of rows
-//! (`RowLog`) that is cleaned in the order of `policy`.
+//! [`RowCache`] is the entry point: an index of hash tags ([`arena::TagBuckets`]) over a log of rows
+//! (`RowLog`) that evicts by `policy`.
 
 mod evicted_rows;
 mod ghost;
@@ -21,4 +22,4 @@ pub use row_cache::{RowCache, Vacancy};
 pub use statistics::{Refusal, RowStatistics};
 
 #[cfg(test)]
-mod below_tests;
+mod demotion_tests;

@@ -1,77 +1,81 @@
-//! A row as it lies in memory: three or four words of header, the key, the value.
+//! A row as stored in memory: three or four words of header, the key, the value.
 //!
-//! Words: sequence number (56 bits) over flags (8 bits); the number as of which it was the newest
-//! version of its key; owner (32 bits), key length (16), value length (16); where it expires, the
-//! moment, Unix milliseconds. Key and value begin at a word each, the rest of their last word is
-//! zero. A reader may see anything here: lengths are bounds on what it looks at, and what it made
-//! of it counts only if its bucket did not change meanwhile.
+//! Header words: seqno (56 bits) over flags (8 bits); the seqno as of which the row was the newest version of
+//! its key; owner (32 bits), key length (16), value length (16); if the row expires, the expiry time, Unix
+//! milliseconds. Key and value start at a word each; the rest of their last word is zero.
+//!
+//! A reader may see any bits here, while a row is overwritten: lengths are checked against the bounds, and
+//! what was read counts only if the row's bucket did not change meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arena::WORD_BYTES;
-use base::{Seqno, key_hash};
+use base::{Seqno, invariant, key_hash};
 
 use super::owner::{RowOwner, hash_of};
 
-/// Larger rows are not kept, bytes: a page would hold them for as much.
+/// Most bytes of a row: a larger one is not cached, because a page costs little more.
 pub const ROW_BYTES_MAX: usize = 2048;
 
-/// Words before the key of a row that does not expire.
+/// Assumed least memory of a row on average, bytes: the index has entries for this many rows.
+pub(super) const ROW_BYTES_LEAST: usize = 64;
+
+/// Header words of a row that does not expire.
 const HEADER_WORDS: usize = 3;
 
-/// In the first word: the row expires.
+/// Flag: the row expires.
 const EXPIRES: u64 = 1;
-/// In the first word: the value is packed.
+/// Flag: the value is compressed.
 const PACKED: u64 = 2;
-/// In the first word: no page in DRAM or in the tier below had it.
+/// Flag: no tier had the page of the row when it was filled.
 const FROM_DEVICE: u64 = 4;
 
-/// A row to be kept.
+/// A row to insert.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its value, or what it was packed to.
+    /// The value, or its compressed form.
     pub value: &'a [u8],
-    /// Whether the value is packed: said of a hit, no matter here.
+    /// Whether the value is compressed. Returned with a hit; the cache does not decompress.
     pub packed: bool,
-    /// The number of the version, or of the newest of those it is made of.
+    /// Seqno of the version, or of the newest version that it was merged from.
     pub seqno: Seqno,
-    /// It is the newest version as of this number.
+    /// The row is the newest version of its key as of this seqno.
     pub as_of: Seqno,
-    /// When it is gone, Unix milliseconds; 0: never.
+    /// Expiry time, Unix milliseconds; 0: never.
     pub expiry: u64,
-    /// Where its pages were.
+    /// The place of its pages.
     pub from: RowFrom,
 }
 
-/// Where the pages of a row were, or the one of them that took longest to get.
+/// The place of a row's pages when it was read; of several pages, the one that was slowest to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFrom {
-    /// In DRAM.
+    /// DRAM.
     Dram,
-    /// In the tier below.
-    Below,
-    /// Nowhere: it was a row there.
-    BelowRow,
-    /// On the device.
+    /// The lower tier, as a page.
+    Scm,
+    /// The lower tier, as a row.
+    ScmRow,
+    /// The device.
     Device,
 }
 
-/// What is known of a row that was found.
+/// A row that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowHit {
-    /// The number of the version.
+    /// Seqno of the version.
     pub seqno: Seqno,
-    /// It is the newest version as of this number, and of later ones.
+    /// The row is the newest version of its key as of this seqno, and as of later ones.
     pub as_of: Seqno,
-    /// When it is gone, Unix milliseconds; 0: never.
+    /// Expiry time, Unix milliseconds; 0: never.
     pub expiry: u64,
-    /// As the row was filled.
+    /// Whether the value is compressed.
     pub packed: bool,
 }
 
-/// What a row takes, bytes.
+/// Memory of a row, bytes, given the lengths of its key and value.
 #[must_use]
 pub const fn row_bytes(key: usize, value: usize, expires: bool) -> usize {
     row_words(key, value, expires) * WORD_BYTES
@@ -86,9 +90,10 @@ impl Row<'_> {
         row_words(self.key.len(), self.value.len(), self.expiry > 0)
     }
 
-    /// Writes the row of owner `owner` to `words`, which are as many as it takes.
+    /// Writes the row of owner `owner` to `words`, which are as many as it needs.
     pub(crate) fn write(&self, owner: u32, words: &[AtomicU64]) {
-        let from_device = matches!(self.from, RowFrom::Device | RowFrom::BelowRow);
+        invariant!(words.len() == self.words(), "a row is written to as many words as it needs");
+        let from_device = matches!(self.from, RowFrom::Device | RowFrom::ScmRow);
         let flags = [(self.expiry > 0, EXPIRES), (self.packed, PACKED), (from_device, FROM_DEVICE)];
         let flags = flags.into_iter().filter(|flag| flag.0).fold(0, |flags, flag| flags | flag.1);
         let lengths = (self.key.len() as u64) << 32 | (self.value.len() as u64) << 48;
@@ -113,7 +118,7 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().copied().chain(last).map(u64::from_le_bytes)
 }
 
-/// A row that is looked at.
+/// A row in memory, as read.
 #[derive(Clone, Copy)]
 pub(crate) struct RowRef<'a> {
     owner: u32,
@@ -128,7 +133,7 @@ pub(crate) struct RowRef<'a> {
 }
 
 impl<'a> RowRef<'a> {
-    /// The row at the start of `words`; `None` where that is none.
+    /// The row at the start of `words`; `None` if there is none.
     #[inline]
     pub(crate) fn read(words: &'a [AtomicU64]) -> Option<Self> {
         let ([first, as_of, lengths], rest) = words.split_first_chunk()?;
@@ -155,13 +160,13 @@ impl<'a> RowRef<'a> {
         })
     }
 
-    /// The words it takes.
+    /// Words that the row uses.
     pub(crate) fn words(&self) -> usize {
         row_words(self.key_len, self.value_len, self.expiry > 0)
     }
 
-    /// What is known of it, for a reader at `at` of the row of `key` of this owner, whose floor is `floor`;
-    /// none where it is another's, or no use to that reader.
+    /// The hit of a reader at seqno `at` of the row of `key` of `owner`, whose floor is `floor`. `None` if
+    /// the row is of another key, too new for the reader, or older than the floor.
     #[inline]
     pub(crate) fn hit(
         &self,
@@ -178,19 +183,19 @@ impl<'a> RowRef<'a> {
         Some(RowHit { seqno, as_of, expiry: self.expiry, packed })
     }
 
-    /// Whether its pages were on the device when it was filled.
+    /// Whether the row's pages were on the device when it was filled.
     pub(super) fn is_from_device(&self) -> bool {
         self.flags & FROM_DEVICE as u8 != 0
     }
 
-    /// Whether both are of one key.
+    /// Whether both rows have the same key and owner.
     pub(crate) fn has_key_of(&self, other: &RowRef<'_>) -> bool {
         let words = self.key.iter().zip(other.key);
         (self.owner, self.key_len) == (other.owner, other.key_len)
             && words.into_iter().all(|(one, other)| one.load(Relaxed) == other.load(Relaxed))
     }
 
-    /// Of all that is neither key nor value.
+    /// A hash of the header and the owner.
     pub(crate) fn header_hash(&self) -> u64 {
         let lengths = (self.key_len as u64) << 32 | self.value_len as u64;
         let parts = [self.seqno, self.as_of, self.expiry, u64::from(self.flags), lengths];
@@ -206,13 +211,13 @@ impl<'a> RowRef<'a> {
             && self.key.iter().zip(chunks(key)).all(|(word, key)| word.load(Relaxed) == key)
     }
 
-    /// Puts the value in the place of what `out` holds.
+    /// Replaces the content of `out` by the value.
     #[inline]
     pub(crate) fn copy_value(&self, out: &mut Vec<u8>) {
         copy(self.value, self.value_len, out);
     }
 
-    /// The row's hash; `scratch` is overwritten.
+    /// The row's hash; overwrites `scratch`.
     pub(crate) fn hash(&self, scratch: &mut Vec<u8>) -> u64 {
         copy(self.key, self.key_len, scratch);
         hash_of(self.owner, key_hash(scratch))
@@ -236,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_back_whatever_its_lengths() {
+    fn rows_of_all_lengths_are_read_back() {
         let words: Vec<AtomicU64> = (0..ROW_BYTES_MAX / 8).map(|_| AtomicU64::new(!0)).collect();
         let bytes: Vec<u8> = (0..=255).collect();
         for key in [1, 7, 8, 9, 16, 255] {
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_lead_out_of_place() {
+    fn any_words_are_read_within_bounds() {
         let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(!0)).collect();
         assert!(RowRef::read(&words).is_none());
         words[2].store(5 << 32, Relaxed);

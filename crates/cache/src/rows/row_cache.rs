@@ -1,50 +1,50 @@
-//! The cache of rows: an index that readers take no lock of, over a log behind one mutex.
+//! The row cache: an index that readers use without a lock, over a log of rows behind one mutex.
 //!
-//! A row is what a get found in tables, and stands for its key until the key is written. That this
-//! holds (rows are never stale):
+//! A row is the result of a get from tables. It answers reads of its key until the key is written. Why no row
+//! is ever stale (I1):
 //!
-//! - A reader takes the key's bucket and the owner's floor ([`RowCache::vacancy`]), then a view of the
-//!   data, then the sequence number it reads at. Its fill is refused where either changed since, and
-//!   the caller fills nothing where memtables of its view have a version of the key, or a range delete
-//!   over it, that is newer than its number.
-//! - A writer puts a version in a memtable, then forgets the key ([`RowCache::forget`]), then makes
-//!   the version visible. A reader that takes the bucket before that is refused; one that takes it
-//!   later finds the version: its view is as new as the bucket, so it has the memtable, or the
-//!   version was flushed, thus visible, and the reader's number sees it.
-//! - A flush renews ([`RowCache::renew`]) what was forgotten, or expected by readers that found it in
-//!   memtables ([`RowCache::expect`]): in a table it would be read from the device the next time. It
-//!   takes the key's bucket, then a view, then the number of readers, as they do, and renews nothing
-//!   where memtables of its view have a newer version of the key or a newer range delete over it,
-//!   visible or not, or the floor passed the version's number.
-//! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. A
-//!   row filled as of a number below the floor is not used any more. A reader's view may lack that write
-//!   and its number pass it, where a memtable was sealed between the two; then the floor was raised
+//! - A reader first takes the key's bucket and the owner's floor ([`RowCache::vacancy`]), then a read view,
+//!   then its read sequence number. Its fill is refused if the bucket or the floor changed since. The reader
+//!   must not fill if the memtables of its view have a version of the key, or a range delete that covers it,
+//!   newer than its read sequence number.
+//! - A writer inserts a version into a memtable, then forgets the key ([`RowCache::forget`]), then publishes
+//!   the version. The fill of a reader that took the bucket before the key was forgotten is refused. A reader
+//!   that took it later finds the version: its view is at least as new as the bucket, so it has the memtable;
+//!   or the version was flushed, so it was visible, and the reader's sequence number covers it.
+//! - A flush renews ([`RowCache::renew`]) rows that were forgotten, and rows that readers expect because they
+//!   found the key in memtables ([`RowCache::expect`]): otherwise the next get would read the new table from
+//!   the device. Like a reader it takes the key's bucket, then a view, then the visible sequence number. It
+//!   renews nothing if the memtables of its view have a newer version of the key or a newer range delete that
+//!   covers it, visible or not, or if the floor passed the seqno of the version.
+//! - A write to many keys raises its owner's floor ([`RowOwner::raise_floor`]) before it is visible. Rows
+//!   filled as of a seqno below the floor are not used any more. A reader's view may lack that write although
+//!   its sequence number covers it, if a memtable was sealed between the two; but then the floor was raised
 //!   after the reader took it, and its fill is refused.
-//! - A row that leaves for the tier below is put there, under the lock of its group there, only if its bucket
-//!   here is what it was when the row left; and a writer forgets the key here, then there. Either it is there
-//!   first, and its change here is seen under that lock, or it finds the row. What is found there is filled
-//!   here as what is found in tables.
-//! - A row is used at a number that its version's does not pass; whatever is newer and not above that
-//!   number has forgotten it before.
+//! - An evicted row is written to the lower tier, under the lock of its group there, only if its bucket here
+//!   is still what it was at the eviction. A writer forgets the key here first and then there. Either the
+//!   writer is first, and its change of the bucket is seen under that lock; or the writer comes later, and
+//!   finds the row there. A row found in the lower tier is filled here like one found in tables.
+//! - A reader uses a row only if the row's version is not newer than the read sequence number. The writer of
+//!   a newer version that the reader should see has forgotten the key before.
 //!
-//! Concurrency: [`RowCache::get`] takes no lock and allocates nothing but what the caller's buffer
-//! needs. Fills and giving back take the log's mutex, under which the cache's own spare account is
-//! charged, which asks nobody. Writers change one bucket. Cost: a get touches the bucket and the
-//! row.
+//! Concurrency: any thread may call. [`RowCache::get`] takes no lock and allocates only what the caller's
+//! buffer needs. Fills and reclaim take the log's mutex; under it only the cache's own spare account is
+//! charged, which reclaims from nobody. Writers change one bucket. Cost: a get touches the cache lines of the
+//! bucket and of the row.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use arena::{Awaited, Bucket, TagBuckets, WORD_BYTES, Words};
-use base::{Account, Reclaim, Result, Seqno};
+use base::{Account, Reclaim, Result, Seqno, invariant};
 use parking_lot::Mutex;
 
 use super::evicted_rows::EvictedRows;
 use super::log::{RowLog, Shared, word_of};
 use super::owner::RowOwner;
 use super::policy::Queue;
-use super::row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
+use super::row::{ROW_BYTES_LEAST, ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
 use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
 use crate::scm::{NewRow, ScmTier};
@@ -55,40 +55,37 @@ pub struct RowCache {
     index: TagBuckets,
     account: Account,
     log: Mutex<RowLog>,
-    /// Where rows go that leave, and rows on their way there.
-    below: OnceLock<Arc<ScmTier>>,
-    leaving: Mutex<EvictedRows>,
+    /// The tier that evicted rows are written to, and rows that are being written.
+    lower_tier: OnceLock<Arc<ScmTier>>,
+    evicted: Mutex<EvictedRows>,
     owners: AtomicU32,
     large: AtomicU64,
     busy: AtomicU64,
     is_tight: AtomicBool,
 }
 
-/// What of a key's row is known before its data is looked at.
+/// State of a key's bucket and of its owner before the key is read; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacancy {
     bucket: Bucket,
     floor: u64,
 }
 
-/// The least that a row takes on average, bytes: no more are indexed.
-pub(super) const ROW_BYTES_LEAST: usize = 64;
-
-/// The address space asked for, in multiples of the capacity: a capacity may be raised.
+/// Address space, in multiples of the first capacity: a capacity may be raised.
 const ROOM_TO_GROW: u64 = 8;
 
-/// What of a row is asked for before its length is known, words: most small rows.
+/// Words of a row that are prefetched before its length is known: most rows are smaller.
 const ROW_WORDS_AHEAD: usize = 24;
 
-/// The most words: places are 32 bits.
+/// Most words of the log: positions have 32 bits.
 const WORDS_MAX: u64 = u32::MAX as u64 - 1;
 
 impl RowCache {
-    /// A cache whose rows take at most `capacity_bytes`, which may later be raised eightfold. Memory
-    /// is charged as rows come, 2 MiB at a time, and that of their index beside it.
+    /// A cache whose rows use at most `capacity_bytes`, which may later be raised eightfold. Memory for rows
+    /// is charged as they come, 2 MiB at a time; the index is charged beside it.
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold the least index, or there is no address space.
+    /// `Retry` if the account has no room for the smallest index, or there is no address space.
     pub fn new(account: &Account, capacity_bytes: u64) -> Result<Self> {
         let most = capacity_bytes.saturating_mul(ROOM_TO_GROW) / WORD_BYTES as u64;
         let words = Words::reserve(most.min(WORDS_MAX) as usize)?;
@@ -99,8 +96,8 @@ impl RowCache {
             index,
             account: account.clone(),
             log,
-            below: OnceLock::new(),
-            leaving: Mutex::default(),
+            lower_tier: OnceLock::new(),
+            evicted: Mutex::default(),
             owners: AtomicU32::new(1),
             large: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -115,44 +112,45 @@ impl RowCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        Shared { words: &self.words, index: &self.index, below: self.below() }
+        Shared { words: &self.words, index: &self.index, lower: self.lower_tier() }
     }
 
-    /// Has rows that leave go to `tier`, where it takes rows; that of the first caller stays.
-    pub fn set_below(&self, tier: &Arc<ScmTier>) {
-        if tier.takes_rows() && self.below.set(Arc::clone(tier)).is_ok() {
-            self.log.lock().let_leave(&self.account);
+    /// Sets the tier that evicted rows are written to, if it holds rows. The first caller's tier stays.
+    pub fn set_lower_tier(&self, tier: &Arc<ScmTier>) {
+        if tier.takes_rows() && self.lower_tier.set(Arc::clone(tier)).is_ok() {
+            self.log.lock().enable_demotion(&self.account);
         }
     }
 
-    fn below(&self) -> Option<&ScmTier> {
-        self.below.get().map(|tier| &**tier)
+    fn lower_tier(&self) -> Option<&ScmTier> {
+        self.lower_tier.get().map(|tier| &**tier)
     }
 
-    /// Writes rows that left to the tier below: background work, for one at a time. Whether more wait.
-    pub fn write_below(&self) -> bool {
-        let Some(below) = self.below() else { return false };
-        let mut leaving = self.leaving.lock();
-        self.log.lock().take_leaving(&mut leaving);
-        let waited = leaving.len();
-        let rows = leaving.rows().map(|(row, words)| {
-            // What was asked for once takes the place of nothing below.
-            let pushes = row.queue == Queue::Main;
+    /// Writes evicted rows to the lower tier: background work, one thread at a time. Returns whether there
+    /// were any.
+    pub fn demote_rows(&self) -> bool {
+        let Some(lower) = self.lower_tier() else { return false };
+        let mut evicted = self.evicted.lock();
+        self.log.lock().take_evicted(&mut evicted);
+        let waited = evicted.len();
+        let rows = evicted.rows().map(|(row, words)| {
+            // A row that was used once evicts no other row there.
+            let may_evict = row.queue == Queue::Main;
             let is_current = move || self.index.is_unchanged(row.hash, row.bucket);
-            (NewRow { hash: row.hash, words, pushes }, is_current)
+            (NewRow { hash: row.hash, words, may_evict }, is_current)
         });
-        below.put_rows(rows);
-        leaving.clear();
+        lower.put_rows(rows);
+        evicted.clear();
         waited > 0
     }
 
-    /// Asks the processor for what [`RowCache::get`] and [`RowCache::forget`] need first.
+    /// Prefetches what [`RowCache::get`] and [`RowCache::forget`] read first: the bucket.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// As [`RowCache::prefetch`] for the row itself, whose bucket was asked for before.
+    /// Prefetches the row itself, after [`RowCache::prefetch`].
     #[inline]
     pub fn prefetch_row(&self, hash: u64) {
         self.index.positions(hash, |place| {
@@ -162,8 +160,8 @@ impl RowCache {
         });
     }
 
-    /// Where a row with this hash ([`RowOwner::hash`]) may be left: to be taken before the view of the data
-    /// is that a fill is made of. `None` where there will be no fill.
+    /// The state that a fill of this hash ([`RowOwner::hash`]) depends on. The caller takes it before its
+    /// read view. `None` if the row cannot be filled.
     #[inline]
     #[must_use]
     pub fn vacancy(&self, owner: &RowOwner, hash: u64) -> Option<Vacancy> {
@@ -171,8 +169,8 @@ impl RowCache {
         self.index.bucket(hash).map(|bucket| Vacancy { bucket, floor })
     }
 
-    /// Finds the row of `key` for a reader at `at`, puts its value in the place of what `value`
-    /// holds, and says what else is known of it. Whether it has expired is for the caller to say.
+    /// Looks up the row of `key` for a reader at seqno `at`. Replaces the content of `value` by the row's
+    /// value. The caller checks the expiry.
     #[inline]
     pub fn get(
         &self,
@@ -192,10 +190,10 @@ impl RowCache {
         })
     }
 
-    /// As [`RowCache::get`], of rows in the tier below. What is found may be kept ([`RowCache::fill`]), as of
-    /// the hit's number, where the caller may fill what it reads now.
+    /// Looks the row up in the lower tier, as [`RowCache::get`]. The caller may fill the row that was found,
+    /// as of the hit's seqno, under the same conditions as one that it read from tables.
     #[inline]
-    pub fn get_below(
+    pub fn get_from_scm(
         &self,
         owner: &RowOwner,
         key: &[u8],
@@ -203,14 +201,13 @@ impl RowCache {
         at: Seqno,
         value: &mut Vec<u8>,
     ) -> Option<RowHit> {
-        self.below()?.find_row(owner, (key, hash), at, value)
+        self.lower_tier()?.find_row(owner, (key, hash), at, value)
     }
 
-    /// Keeps a row, made of what was read after `vacancy` was taken; the module's header says when it
-    /// may be filled.
+    /// Inserts a row that was read after `vacancy` was taken, under the conditions in the module's header.
     ///
     /// # Errors
-    /// Why it is not kept, which is no harm.
+    /// Why the row is refused, which does no harm.
     pub fn fill(
         &self,
         owner: &RowOwner,
@@ -218,12 +215,16 @@ impl RowCache {
         vacancy: Vacancy,
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
+        invariant!(
+            row.seqno <= row.as_of,
+            "a row's version is visible at the seqno it was read at"
+        );
         self.check_size(&row)?;
-        if let Some(below) = self.below().filter(|_| row.from == RowFrom::Device) {
-            below.row_missed(hash);
+        if let Some(lower) = self.lower_tier().filter(|_| row.from == RowFrom::Device) {
+            lower.row_missed(hash);
         }
-        // A reader never waits for another: with more threads than cores the one that holds the lock may not
-        // run for milliseconds. What is asked for often is asked for again.
+        // A reader never waits for another fill: with more threads than cores the holder of the lock may not
+        // run for milliseconds. A row that is used often will be filled later.
         let Some(mut log) = self.log.try_lock() else {
             self.busy.fetch_add(1, Relaxed);
             return Err(Refusal::Busy);
@@ -236,37 +237,38 @@ impl RowCache {
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
 
-    /// A key with this hash, whose row would be this large, is asked for and in a memtable: once that is
-    /// flushed there may be a row; whether that is news.
+    /// Records that a reader found a key with this hash in a memtable, and that its row would have
+    /// `row_bytes` bytes: the flush of the memtable then makes the row. Returns whether this is new.
     #[inline]
     pub fn expect(&self, hash: u64, row_bytes: usize) -> bool {
         row_bytes <= ROW_BYTES_MAX && self.index.note_miss(hash)
     }
 
-    /// No row comes of this hash: of what was deleted, say.
+    /// Ends the wait for a row with this hash, because the flush makes none: the key was deleted, for
+    /// example.
     pub fn give_up(&self, hash: u64) {
         self.index.remove_stale(hash);
     }
 
-    /// Whether rows wait for what was written to be flushed.
+    /// Whether any row waits for the flush of its key.
     #[inline]
     #[must_use]
     pub fn awaits_any(&self) -> bool {
         self.index.stale_len() > 0
     }
 
-    /// The bucket of a hash of which a row was forgotten or is expected: to be taken before the view that
-    /// it is renewed from.
+    /// The bucket of a hash of which a row was forgotten or is expected. The flush takes it before its read
+    /// view.
     #[must_use]
     pub fn awaited(&self, hash: u64) -> Option<(Bucket, Awaited)> {
         self.index.awaited(hash)
     }
 
-    /// Keeps a row that was awaited, made of what was read after that was found out; the module's header
-    /// says when it may be renewed. Waits for whoever fills.
+    /// Inserts a row that was awaited, read after `awaited` was taken, under the conditions in the module's
+    /// header. Waits for the log's mutex.
     ///
     /// # Errors
-    /// Why it is not kept, which is no harm.
+    /// Why the row is refused, which does no harm.
     pub fn renew(
         &self,
         owner: &RowOwner,
@@ -274,6 +276,10 @@ impl RowCache {
         awaited: (Bucket, Awaited),
         row: Row<'_>,
     ) -> std::result::Result<(), Refusal> {
+        invariant!(
+            row.seqno <= row.as_of,
+            "a row's version is visible at the seqno it was read at"
+        );
         self.check_size(&row)?;
         let mut log = self.log.lock();
         let renewed = match owner.floor() > row.seqno.get() {
@@ -291,26 +297,27 @@ impl RowCache {
         Ok(())
     }
 
-    /// Whether memory is short for rows that come: the shorter one is, the fewer others have to go for it.
-    /// Not where most that come are not let in. As of the last fill.
+    /// Whether memory for rows is short, as of the last fill: rows should then be stored compressed, since
+    /// the smaller a row is, the fewer rows are evicted for it. False while most new rows are refused anyway.
     #[inline]
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.is_tight.load(Relaxed)
     }
 
-    /// A key with this hash is written: its row answers no more, and what is read of it meanwhile is not
-    /// kept. After the new version is in a memtable, and before it is visible.
+    /// Forgets the rows with this hash, because a key with this hash is written: they answer no more reads,
+    /// and values read meanwhile are not filled. The caller has the new version in a memtable, and has not
+    /// published it.
     #[inline]
     pub fn forget(&self, hash: u64) {
         self.index.invalidate(hash);
-        // Then below: who writes a row there looks here first, with the lock there.
-        if let Some(below) = self.below() {
-            below.forget_row(hash);
+        // The lower tier after DRAM: a put there checks the bucket here under the lock there.
+        if let Some(lower) = self.lower_tier() {
+            lower.forget_row(hash);
         }
     }
 
-    /// Changes the most bytes of rows; those above it are given back now.
+    /// Changes the limit of the rows' memory; memory above it is given back now.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.log.lock().bytes_max = capacity_bytes;
         loop {
@@ -321,18 +328,18 @@ impl RowCache {
         }
     }
 
-    /// Has what went last remembered as far as it lay in so many bytes.
+    /// Sets the bytes of rows that the shadow ghost list covers.
     pub(crate) fn set_shadow_bytes(&self, bytes: u64) {
         self.log.lock().set_shadow_bytes(bytes);
     }
 
-    /// The memory of rows, bytes.
+    /// Memory of rows, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.log.lock().bytes()
     }
 
-    /// As [`RowCache::set_capacity`]; memory for as much is taken now, as far as nobody needs it.
+    /// As [`RowCache::set_capacity`]; also takes memory up to the limit now, as far as nobody else needs it.
     pub(crate) fn grow_to(&self, capacity_bytes: u64) {
         let mut log = self.log.lock();
         log.bytes_max = capacity_bytes;
@@ -340,7 +347,7 @@ impl RowCache {
         log.grow(missing / CHUNK_BYTES);
     }
 
-    /// The counts so far.
+    /// The statistics since the cache was made.
     #[must_use]
     pub fn statistics(&self) -> RowStatistics {
         let log = self.log.lock();

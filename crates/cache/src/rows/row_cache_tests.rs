@@ -9,7 +9,7 @@ use crate::rows::RowFrom;
 
 pub(in crate::rows) const MIB: u64 = 1 << 20;
 
-/// A value that tells its key and version.
+/// A value made of its key and version.
 pub(in crate::rows) fn value(key: u64, seqno: u64, len: usize) -> Vec<u8> {
     let mut value = Rng::new(key << 32 | seqno).next_u64().to_le_bytes().to_vec();
     value.resize(len.max(8), key as u8);
@@ -68,7 +68,7 @@ impl Rows {
         self.cache.fill(&self.owner, self.hash(key), vacancy, row).is_ok()
     }
 
-    /// Reads as the engine does: a miss is filled; whether it was a hit.
+    /// Reads as the engine does, and fills after a miss. Returns whether it was a hit.
     pub(in crate::rows) fn read(&self, key: u64, len: usize) -> bool {
         match self.get(key, 1) {
             Some((found, _)) => {
@@ -84,12 +84,12 @@ impl Rows {
 }
 
 #[test]
-fn rows_stand_until_their_key_or_a_range_is_written_and_for_later_readers() {
+fn a_row_answers_until_its_key_or_a_range_is_written() {
     let rows = Rows::unlimited(8 * MIB);
     assert!(rows.get(1, 10).is_none());
     assert!(rows.fill(1, 7, 10, 100));
     assert_eq!(rows.get(1, 10), Some((value(1, 7, 100), 7)));
-    // A snapshot from before the version does not see it, one from after does.
+    // A reader at a seqno before the version does not see the row, one at its seqno does.
     assert!(rows.get(1, 6).is_none() && rows.get(1, 7).is_some());
     assert!(rows.get(2, 10).is_none());
     let other = rows.cache.owner();
@@ -107,7 +107,7 @@ fn rows_stand_until_their_key_or_a_range_is_written_and_for_later_readers() {
 }
 
 impl Rows {
-    /// Renews the row of `key` as a flush does, where it waits to be.
+    /// Renews the row of `key` as a flush does, if it is awaited.
     fn renew(
         &self,
         key: u64,
@@ -136,7 +136,7 @@ impl Rows {
 }
 
 #[test]
-fn the_row_of_a_key_that_is_written_is_renewed_as_that_is_flushed() {
+fn a_flush_renews_the_row_of_a_written_key() {
     let rows = Rows::unlimited(8 * MIB);
     assert!(rows.fill(1, 7, 10, 100) && rows.renew(1, 7, 10, 100).is_none());
     assert!(!rows.cache.awaits_any());
@@ -145,7 +145,7 @@ fn the_row_of_a_key_that_is_written_is_renewed_as_that_is_flushed() {
     assert_eq!(rows.renew(1, 11, 12, 300), Some(Ok(())));
     assert_eq!(rows.get(1, 12), Some((value(1, 11, 300), 11)));
     assert!(rows.renew(1, 11, 12, 300).is_none() && rows.renew(2, 11, 12, 100).is_none());
-    // A write to many keys since: of this one, too, perhaps.
+    // A write to many keys came later, and may have changed this key.
     rows.cache.forget(rows.hash(1));
     rows.owner.raise_floor(Seqno::new(14));
     assert_eq!(rows.renew(1, 13, 15, 100), Some(Err(Refusal::Written)));
@@ -157,7 +157,7 @@ fn the_row_of_a_key_that_is_written_is_renewed_as_that_is_flushed() {
 }
 
 #[test]
-fn a_key_that_memtables_answer_has_its_row_with_the_flush() {
+fn a_flush_makes_the_row_of_a_key_read_from_memtables() {
     let rows = Rows::unlimited(8 * MIB);
     assert!(!rows.cache.expect(rows.hash(1), ROW_BYTES_MAX + 8) && !rows.cache.awaits_any());
     assert!(rows.cache.expect(rows.hash(1), 400) && !rows.cache.expect(rows.hash(1), 400));
@@ -170,7 +170,7 @@ fn a_key_that_memtables_answer_has_its_row_with_the_flush() {
 }
 
 #[test]
-fn rows_that_wait_too_long_go_and_are_remembered() {
+fn stale_rows_are_evicted_into_the_ghost_list() {
     let rows = Rows::unlimited(4 * MIB);
     for key in 0..1000 {
         assert!(rows.fill(key, 1, 1, 400) && rows.get(key, 1).is_some());
@@ -186,7 +186,7 @@ fn rows_that_wait_too_long_go_and_are_remembered() {
 }
 
 #[test]
-fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
+fn a_fill_is_refused_after_a_write_and_above_the_size_limit() {
     let rows = Rows::unlimited(8 * MIB);
     let vacancy = rows.vacancy(1).unwrap();
     rows.cache.forget(rows.hash(1));
@@ -194,7 +194,7 @@ fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
     assert!(!rows.fill(1, 7, 10, ROW_BYTES_MAX));
     let statistics = rows.cache.statistics();
     assert_eq!((statistics.refused.written, statistics.refused.large), (1, 1));
-    // What was refused takes no room.
+    // Refused rows use no memory.
     for _ in 0..20_000 {
         assert!(!rows.fill_in(vacancy, 1, 7, 10, 1000));
     }
@@ -202,7 +202,7 @@ fn what_was_read_before_a_write_and_what_is_too_large_is_not_kept() {
 }
 
 #[test]
-fn capacity_is_what_rows_take_and_all_of_it_comes_back() {
+fn capacity_bounds_the_memory_of_rows_and_all_of_it_is_reclaimed() {
     let budget = Budget::new(u64::MAX);
     let rows = Rows::new(&budget.account("rows"), 8 * MIB);
     for key in 0..60_000 {
@@ -211,7 +211,7 @@ fn capacity_is_what_rows_take_and_all_of_it_comes_back() {
     let full = rows.cache.statistics();
     assert_eq!(full.bytes, 8 * MIB);
     assert_eq!(budget.used(), full.bytes + full.index_bytes);
-    // Rows of every size share the memory without holes.
+    // Rows of all sizes share the memory without holes.
     assert!(full.free_bytes <= 128 << 10, "{full:?}");
     rows.cache.set_capacity(4 * MIB);
     assert_eq!(rows.cache.statistics().bytes, 4 * MIB);
@@ -227,7 +227,7 @@ fn capacity_is_what_rows_take_and_all_of_it_comes_back() {
 }
 
 #[test]
-fn without_memory_nothing_is_kept_and_nothing_fails() {
+fn without_memory_fills_are_refused() {
     let budget = Budget::new(MIB);
     let rows = Rows::new(&budget.spare_account("rows"), 8 * MIB);
     assert!(!rows.read(1, 100) && !rows.read(1, 100));
@@ -235,7 +235,7 @@ fn without_memory_nothing_is_kept_and_nothing_fails() {
 }
 
 #[test]
-fn what_is_hot_outlives_scans_and_chunks_given_back() {
+fn hot_rows_outlive_scans_and_reclaimed_chunks() {
     let budget = Budget::new(u64::MAX);
     let rows = Rows::new(&budget.account("rows"), 16 * MIB);
     const HOT: u64 = 8_000;
@@ -252,14 +252,14 @@ fn what_is_hot_outlives_scans_and_chunks_given_back() {
         }
     }
     assert!(hits > HOT * 8 * 95 / 100, "{hits} of {}", HOT * 8);
-    // Half of the memory: hot rows are the last to go.
+    // Half of the memory is reclaimed; hot rows are evicted last.
     assert_eq!(rows.cache.reclaim(8 * MIB), 8 * MIB);
     let kept = (0..HOT).filter(|key| rows.read(*key, 400)).count() as u64;
     assert!(kept > HOT * 90 / 100, "{kept} of {HOT}");
 }
 
 #[test]
-fn reads_spread_evenly_over_much_data_hardly_fill() {
+fn uniform_reads_of_much_data_are_mostly_refused() {
     let rows = Rows::unlimited(4 * MIB);
     let (mut rng, seed) = Rng::from_env();
     for _ in 0..400_000 {
@@ -272,7 +272,7 @@ fn reads_spread_evenly_over_much_data_hardly_fill() {
     let after = rows.cache.statistics();
     assert!(after.fills - before.fills < 10_000, "{after:?}, seed {seed}");
     assert!(after.refused.seldom > before.refused.seldom + 80_000);
-    // Once some are asked for again, all are let in again.
+    // Once some rows are used again, all new ones are admitted.
     for _ in 0..400_000 {
         rows.read(rng.below(3_000), 400);
     }
@@ -288,8 +288,9 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Writers put and delete ranges as the engine does, readers read at the visible number and fill,
-/// another takes memory away: nobody reads anything but the newest version that its number sees.
+/// Writers put keys and raise the floor as the engine does; readers read at the visible seqno and fill;
+/// another thread renews, and memory is reclaimed. No reader gets anything but the newest version that its
+/// seqno sees.
 #[test]
 fn no_reader_gets_anything_but_the_newest_version() {
     const KEYS: u64 = 3_000;
@@ -298,7 +299,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
     let budget = Budget::new(u64::MAX);
     let rows = Rows::new(&budget.account("rows"), 4 * MIB);
     budget.add_reclaimer(ReclaimOrder::Cache, Arc::downgrade(&rows.cache) as _);
-    // The newest version of each key, applied; nothing is ever overwritten but by its own writer.
+    // Seqno of the newest applied version of each key; one thread writes.
     let applied: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(1)).collect();
     let (visible, done) = (AtomicU64::new(1), AtomicBool::new(false));
     let hits = AtomicU64::new(0);
@@ -308,7 +309,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
             let (hits, done) = (&hits, &done);
             let mut rng = Rng::new(rng.next_u64());
             scope.spawn(move || {
-                // A reader that fails ends the writer, too.
+                // A reader that fails stops the writer, too.
                 let _ends = Ends(done);
                 while !done.load(SeqCst) {
                     let key = rng.below(KEYS).min(rng.below(KEYS));
@@ -317,7 +318,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                     let before = applied[key as usize].load(SeqCst);
                     if let Some((found, seqno)) = rows.get(key, at) {
                         assert_eq!(found, value(key, seqno, 300), "seed {seed}");
-                        // What was visible before the read began is not older than what it got.
+                        // The version that was visible before the read is not newer than the one it got.
                         assert!(before > at || seqno == before, "{seqno} {before} {at}, {seed}");
                         hits.fetch_add(1, SeqCst);
                     } else if before <= at
@@ -348,7 +349,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
         let enough = || hits.load(SeqCst) >= 40_000 || done.load(SeqCst) || is_late();
         for seqno in (2..).take_while(|_| !enough()) {
             if rng.one_in(500) {
-                // A write to many keys that changes none of them: it only makes rows go.
+                // A write to many keys that changes none of them only invalidates rows.
                 rows.owner.raise_floor(Seqno::new(seqno));
             } else {
                 let key = rng.below(KEYS);
@@ -366,17 +367,17 @@ fn no_reader_gets_anything_but_the_newest_version() {
 }
 
 #[test]
-fn a_reader_does_not_wait_for_another_that_puts_a_row_in() {
+fn a_fill_is_refused_while_another_is_in_progress() {
     let rows = Rows::unlimited(4 * MIB);
-    let putting_in = rows.cache.log.lock();
+    let filling = rows.cache.log.lock();
     assert!(!rows.fill(1, 1, 1, 100));
-    drop(putting_in);
+    drop(filling);
     assert_eq!(rows.cache.statistics().refused.busy, 1);
     assert!(rows.fill(1, 1, 1, 100) && rows.get(1, 1).is_some());
 }
 
 #[test]
-fn memory_is_tight_where_rows_have_much_of_it_and_those_that_come_are_let_in() {
+fn memory_is_tight_when_rows_use_it_and_new_ones_are_admitted() {
     let rows = Rows::unlimited(8 * MIB);
     let read_all = |from: u64, to: u64| {
         for key in from..to {
@@ -384,14 +385,14 @@ fn memory_is_tight_where_rows_have_much_of_it_and_those_that_come_are_let_in() {
         }
     };
     read_all(0, 1000);
-    // Taken, and not filled.
+    // Memory is taken, but not used.
     rows.cache.grow_to(8 * MIB);
     assert_eq!(rows.cache.bytes(), 8 * MIB);
     read_all(1000, 2000);
     assert!(!rows.cache.is_tight(), "a tenth of what there is");
     read_all(2000, 10_000);
     assert!(rows.cache.is_tight());
-    // None of these is asked for again.
+    // None of these rows is used again.
     read_all(1_000_000, 1_100_000);
     assert!(!rows.cache.is_tight() && rows.cache.statistics().refused.seldom > 10_000);
 }

@@ -1,31 +1,31 @@
-//! The memory of rows: chunks of 2 MiB, charged one by one, cut in segments of 64 KiB.
+//! Memory of the row log: chunks of 2 MiB, charged one by one (I10), cut into segments of 64 KiB.
 //!
-//! A segment is free or a queue's. A chunk goes once all its segments are free; what it holds is
-//! moved by whoever wants that.
+//! A segment is free or belongs to a queue. A chunk can be given back when all its segments are free; the log
+//! moves rows out of it before. Owned by the log's mutex.
 
 use arena::{CHUNK_WORDS, WORD_BYTES, Words};
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 
-/// The words of a segment: 64 KiB, or a chunk where that is less, as it is under Miri.
+/// Words of a segment: 64 KiB, or a whole chunk if that is smaller, as under Miri.
 pub(super) const SEGMENT_WORDS: usize = if CHUNK_WORDS < 8192 { CHUNK_WORDS } else { 8192 };
 const _: () = assert!(CHUNK_WORDS.is_multiple_of(SEGMENT_WORDS));
 
-/// The segments of a chunk.
+/// Segments of a chunk.
 pub(super) const CHUNK_SEGMENTS: usize = CHUNK_WORDS / SEGMENT_WORDS;
 
-/// The bytes of a chunk.
+/// Bytes of a chunk.
 pub(super) const CHUNK_BYTES: u64 = (CHUNK_WORDS * WORD_BYTES) as u64;
 
-/// The segments there is memory for.
+/// The segments that have memory.
 #[derive(Debug)]
 pub(super) struct Segments {
     account: Account,
     chunks_max: usize,
-    /// The charge of each chunk that was ever used; `None` where it has no memory now.
+    /// The charge of each chunk that was ever used; `None` while the chunk has no memory.
     chunks: Vec<Option<Charge>>,
-    /// Of these, those that have memory.
+    /// Chunks that have memory.
     present: usize,
-    /// Segments that no queue has, by number.
+    /// Numbers of the free segments.
     free: Vec<usize>,
 }
 
@@ -55,10 +55,15 @@ impl Segments {
     }
 
     pub(super) fn put(&mut self, segment: usize) {
+        debug_assert!(!self.free.contains(&segment), "a segment is free or in a queue, never both");
         self.free.push(segment);
+        invariant!(
+            self.free.len() <= self.present * CHUNK_SEGMENTS,
+            "free segments are in chunks that have memory"
+        );
     }
 
-    /// Adds a chunk of free segments; whether there is memory for one.
+    /// Adds a chunk of free segments; false if there is no memory for one.
     pub(super) fn grow(&mut self) -> bool {
         let absent = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
         if absent >= self.chunks_max {
@@ -86,13 +91,13 @@ impl Segments {
         present.max_by_key(|(_, (_, free))| *free).map(|(number, _)| number)
     }
 
-    /// A free segment that is not of `chunk`.
+    /// Takes a free segment outside `chunk`.
     pub(super) fn take_elsewhere(&mut self, chunk: usize) -> Option<usize> {
         let at = self.free.iter().rposition(|segment| segment / CHUNK_SEGMENTS != chunk)?;
         Some(self.free.swap_remove(at))
     }
 
-    /// Gives a chunk back whose segments are all free; whether they are.
+    /// Gives `chunk` back if all its segments are free; returns whether it did.
     pub(super) fn give_back(&mut self, chunk: usize, words: &Words) -> bool {
         let is_of = |segment: &usize| segment / CHUNK_SEGMENTS == chunk;
         if self.free.iter().filter(|segment| is_of(segment)).count() < CHUNK_SEGMENTS {
@@ -100,8 +105,9 @@ impl Segments {
         }
         self.free.retain(|segment| !is_of(segment));
         words.discard(chunk);
-        // After the memory: what is charged is never less than what is taken (I10).
+        // After the memory is discarded: charged memory is never less than used memory (I10).
         let given = self.chunks.get_mut(chunk).and_then(Option::take).is_some();
+        invariant!(given, "a chunk with free segments has memory");
         self.present -= usize::from(given);
         given
     }

@@ -1,73 +1,73 @@
-//! What the row cache counts.
+//! Statistics of the row cache.
 
-/// The counts at one moment, since the cache was made.
+/// Statistics since the cache was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RowStatistics {
     /// Rows in the cache now.
     pub rows: u64,
-    /// Memory of rows, bytes; the part that none uses now; and that of their index and the memory of
-    /// what went.
+    /// Memory of rows; the unused part of it; and memory of the index and the ghost lists. Bytes.
     pub bytes: u64,
     /// See `bytes`.
     pub free_bytes: u64,
     /// See `bytes`.
     pub index_bytes: u64,
-    /// The most bytes of rows for now: what the pages do not need more.
+    /// Limit of the rows' memory for now, bytes.
     pub bytes_max: u64,
-    /// Rows put in.
+    /// Rows inserted.
     pub fills: u64,
-    /// Of these, rows that went lately and were asked for again.
+    /// How many of `fills` the ghost list had.
     pub recalled: u64,
-    /// Of these and of `renewed`, rows whose value is packed: where memory is short, and packing gains.
+    /// How many of `fills` and `renewed` were stored compressed, because memory is short and compression
+    /// saves some.
     pub packed: u64,
-    /// Rows of keys that were written and are asked for, put in as what was written was flushed.
+    /// Stale or expected rows that a flush renewed.
     pub renewed: u64,
-    /// Rows that stayed when it was their turn, for they had been asked for.
+    /// Rows that got another turn, because they were used.
     pub kept: u64,
-    /// Rows that went to make room.
+    /// Rows evicted.
     pub evicted: u64,
-    /// Rows asked for soon after they went, for which the device was read, for which the tier below was used,
-    /// and for which pages in DRAM sufficed: what a little more memory would have kept.
+    /// Rows that were read again soon after they were evicted or refused, by the place of their pages: the
+    /// device, the lower tier, DRAM. A little more memory would have kept them.
     pub missed_device: u64,
     /// See `missed_device`.
     pub missed_below: u64,
     /// See `missed_device`.
     pub missed_cached: u64,
-    /// Rows not put in, by reason.
+    /// Rows refused, by reason.
     pub refused: Refused,
     /// Chunks of 2 MiB given back.
     pub chunks_given_back: u64,
 }
 
-/// Rows not put in.
+/// Rows refused, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
     /// Larger than a row may be.
     pub large: u64,
-    /// The key, or one with the same bucket, was written while its value was read.
+    /// The key, or another one of its bucket, was written while the value was read.
     pub written: u64,
-    /// Asked for once, while hardly any row is asked for again.
+    /// Used once, while hardly any row is used again.
     pub seldom: u64,
-    /// Without memory.
+    /// No memory.
     pub memory: u64,
-    /// Another thread was putting in a row.
+    /// Another thread was inserting a row.
     pub busy: u64,
 }
 
-/// Why a row is not put in.
+/// Why a row is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is larger than a row may be.
     Large,
-    /// The key was written meanwhile.
+    /// The key was written while the value was read.
     Written,
-    /// Hardly any row is asked for again.
+    /// It was used once, and hardly any row is used again.
     Seldom,
     /// There is no memory.
     Memory,
-    /// Another thread is putting in a row.
+    /// Another thread is inserting a row.
     Busy,
 }
 
@@ -82,7 +82,7 @@ impl Refused {
         }
     }
 
-    /// All of them.
+    /// All refused rows.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.large + self.written + self.seldom + self.memory + self.busy

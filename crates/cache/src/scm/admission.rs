@@ -1,128 +1,136 @@
-//! Which pages are written below: a pure function of what is known when one is offered.
+//! Admission: which pages are written to the tier. A pure function of the candidate page and the tier's
+//! state.
 //!
-//! While the tier has empty slots, all are. Then a page must come back: it left DRAM before, was not let in,
-//! and is remembered by a ghost twice as large as the tier (Eisenman et al., "Reducing DRAM footprint with
-//! NVM in Facebook", EuroSys 2018). What it was asked for in DRAM does not count: those were hits without the
-//! tier, and say little of whether it will be asked for once it is gone. That the ghost is twice as large is
-//! because the tier gives up its pages more slowly than the ghost, which takes in all that are refused: what
-//! comes back within the time that a page stays below should be known. (Measured: docs/reproduction.md.) Of a
-//! tier that holds rows, too, it is twice as large as what they leave to pages.
+//! While the tier has empty slots, every page is admitted. After that a page must have come back: DRAM
+//! evicted it before, it was refused, and the ghost list, twice as large as the tier, still has it (Eisenman
+//! et al., "Reducing DRAM footprint with NVM in Facebook", EuroSys 2018). Hits in DRAM do not count: they
+//! happened without the tier, and say little about accesses after the eviction. The ghost list is twice as
+//! large because its entries are replaced faster than the tier's pages (it takes every refused page), and
+//! pages that come back within the time that the tier keeps a page should be in it. (Measured:
+//! docs/reproduction.md.) If the tier also holds rows, the list is twice as large as the slots that are left
+//! for pages.
 //!
-//! The nearer the last minute's writes are to their budget, the fewer of those (as CacheLib does it).
+//! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
+//! CacheLib).
 
-/// What is known of a page that is offered, and of the tier.
+/// A page that is offered to the tier, and the state of the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// It would push out no other.
+pub struct Candidate {
+    /// The page's set has an empty slot: it would evict no other page.
     pub has_room: bool,
-    /// The page left DRAM before, as far as anyone remembers.
+    /// The ghost list has the page.
     pub came_back: bool,
-    /// A number from the page's hash, evenly spread.
+    /// Evenly distributed number from the page's hash.
     pub chance: u8,
-    /// Of the last minute's budget so much is written, in 256ths.
+    /// Share of the write budget used in the last minute, in 1/256.
     pub fullness: u32,
-    /// The tier is slower than flash, and hardly anything is read from it.
+    /// The tier is slower than flash, so that readers bypass it.
     pub is_slow: bool,
 }
 
-/// Why a page is not written below.
+/// Why a page is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is not remembered.
+    /// The ghost list does not have it.
     Cold,
-    /// The budget of writes.
+    /// The write budget is used up, or nearly so.
     Budget,
-    /// Merges wrote enough of late, beside what is asked for.
+    /// Warm outputs cost enough writes lately, for the lookups there were.
     Churn,
-    /// Too many wait to be written.
+    /// Too many pages wait to be written, or the slot is in use.
     Busy,
-    /// Its file is gone.
+    /// Its file is obsolete.
     Dead,
-    /// The policy keeps its kind above.
+    /// The placement policy keeps its kind in DRAM.
     Kind,
-    /// A merge wrote it, and the pages it takes over from left no slot.
-    ScmLocation,
+    /// The page is a warm output, and the merge's input pages free no slot for it.
+    NoSlot,
     /// The tier is slower than flash.
     Slow,
 }
 
-/// Pages that merges write and that are let in, for a hundred lookups, at most.
-const INHERITED_PERCENT: u64 = 25;
+/// Most admitted warm outputs per hundred lookups.
+const WARM_OUTPUT_PERCENT: u64 = 25;
 
-/// While the tier is slower than flash so many of 256 pages are still looked at: what is read of them tells
-/// when it is no longer.
+/// While the tier is slower than flash, this many of 256 pages are still candidates: reads of them show when
+/// the tier is fast again.
 const WHILE_SLOW: u8 = 4;
 
-/// The part of a minute's budget from which on fewer are admitted, in 256ths.
+/// Used share of the write budget from which on fewer pages are admitted, in 1/256.
 const EASING: u32 = 128;
 
-/// Which of the pages that are offered are let in.
+/// Admission policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// As [`decide`] says.
+    /// The policy of [`decide`].
     #[default]
     Chosen,
-    /// All, as far as the budget goes: what the choice is measured against.
+    /// All pages, as far as the write budget allows: the baseline for measurements of the policy.
     All,
 }
 
 impl Admission {
-    /// Whether a page is to be written below.
+    /// Admits or refuses a page.
     ///
     /// # Errors
-    /// Why not.
-    pub const fn decide(self, offer: Offer) -> Result<(), Refusal> {
+    /// The reason why the page is refused.
+    pub const fn decide(self, candidate: Candidate) -> Result<(), Refusal> {
         match self {
-            Self::Chosen => decide(offer),
-            Self::All if offer.fullness >= 256 => Err(Refusal::Budget),
+            Self::Chosen => decide(candidate),
+            Self::All if candidate.fullness >= 256 => Err(Refusal::Budget),
             Self::All => Ok(()),
         }
     }
 }
 
-/// Whether a page is to be written below.
+/// Admits or refuses a page.
 ///
 /// # Errors
-/// Why not.
-pub const fn decide(offer: Offer) -> Result<(), Refusal> {
-    if offer.fullness >= 256 {
+/// The reason why the page is refused.
+pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
+    if candidate.fullness >= 256 {
         return Err(Refusal::Budget);
     }
-    if offer.is_slow && offer.chance >= WHILE_SLOW {
+    if candidate.is_slow && candidate.chance >= WHILE_SLOW {
         return Err(Refusal::Slow);
     }
-    if offer.has_room {
+    if candidate.has_room {
         return Ok(());
     }
-    if !offer.came_back {
+    if !candidate.came_back {
         return Err(Refusal::Cold);
     }
-    let eased = offer.fullness.saturating_sub(EASING) * 2;
-    if (offer.chance as u32) < eased {
+    let eased = candidate.fullness.saturating_sub(EASING) * 2;
+    if (candidate.chance as u32) < eased {
         return Err(Refusal::Budget);
     }
     Ok(())
 }
 
-/// What merges put below of late.
+/// Lookups and admitted warm outputs of late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inherited {
-    /// Lookups meanwhile.
+pub struct RecentWarmOutputs {
+    /// Lookups.
     pub lookups: u32,
-    /// Pages that were let in.
-    pub writes: u32,
+    /// Warm outputs that were admitted.
+    pub admitted: u32,
 }
 
-/// Whether a page is to be written below that a merge wrote, of keys that were asked for in its inputs,
-/// where the inputs' pages leave so many slots. Where pages are merged again before they were asked for four
-/// times each, it is left to what is asked for.
+/// Admits or refuses a warm output of a merge whose input pages free `freed_slots` slots that no other warm
+/// output was given. If pages are merged again before they were used four times each, warm outputs are
+/// refused, and only pages that readers ask for are admitted.
 ///
 /// # Errors
-/// Why not.
-pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), Refusal> {
-    let is_churned = (late.writes as u64 + 1) * 100 > late.lookups as u64 * INHERITED_PERCENT;
-    match decide(offer) {
-        Ok(()) if places == 0 => Err(Refusal::ScmLocation),
+/// The reason why the page is refused.
+pub const fn decide_warm_output(
+    candidate: Candidate,
+    recent: RecentWarmOutputs,
+    freed_slots: u32,
+) -> Result<(), Refusal> {
+    let is_churned =
+        (recent.admitted as u64 + 1) * 100 > recent.lookups as u64 * WARM_OUTPUT_PERCENT;
+    match decide(candidate) {
+        Ok(()) if freed_slots == 0 => Err(Refusal::NoSlot),
         Ok(()) if is_churned => Err(Refusal::Churn),
         decided => decided,
     }
@@ -132,35 +140,35 @@ pub const fn inherit(offer: Offer, late: Inherited, places: u32) -> Result<(), R
 mod tests {
     use super::*;
 
-    const BACK: Offer =
-        Offer { has_room: false, came_back: true, chance: 100, fullness: 0, is_slow: false };
+    const BACK: Candidate =
+        Candidate { has_room: false, came_back: true, chance: 100, fullness: 0, is_slow: false };
 
     #[test]
     fn a_page_must_come_back_unless_there_is_room() {
         assert_eq!(decide(BACK), Ok(()));
-        let cold = Offer { came_back: false, ..BACK };
+        let cold = Candidate { came_back: false, ..BACK };
         assert_eq!(decide(cold), Err(Refusal::Cold));
-        assert_eq!(decide(Offer { has_room: true, ..cold }), Ok(()));
+        assert_eq!(decide(Candidate { has_room: true, ..cold }), Ok(()));
         assert_eq!(Admission::All.decide(cold), Ok(()));
-        let spent = Offer { fullness: 256, ..BACK };
+        let spent = Candidate { fullness: 256, ..BACK };
         assert_eq!(Admission::All.decide(spent), Err(Refusal::Budget));
         assert_eq!(Admission::Chosen.decide(cold), decide(cold));
     }
 
     #[test]
-    fn the_budget_eases_writes_before_it_ends_them() {
+    fn a_nearly_used_budget_admits_fewer_pages() {
         let admitted = |fullness| {
-            let of = |chance| decide(Offer { chance, fullness, ..BACK }).is_ok();
+            let of = |chance| decide(Candidate { chance, fullness, ..BACK }).is_ok();
             (0..=255).filter(|chance| of(*chance)).count()
         };
         assert_eq!([0, 128, 192, 255, 256].map(admitted), [256, 256, 128, 2, 0]);
-        let filling = Offer { has_room: true, fullness: 256, ..BACK };
+        let filling = Candidate { has_room: true, fullness: 256, ..BACK };
         assert_eq!(decide(filling), Err(Refusal::Budget));
     }
 
     #[test]
-    fn while_the_tier_is_slow_hardly_anything_is_let_in() {
-        let of = |chance, has_room| decide(Offer { chance, has_room, is_slow: true, ..BACK });
+    fn a_slow_tier_refuses_nearly_all_pages() {
+        let of = |chance, has_room| decide(Candidate { chance, has_room, is_slow: true, ..BACK });
         for has_room in [true, false] {
             let refused = (0..=255).filter(|chance| of(*chance, has_room) == Err(Refusal::Slow));
             assert_eq!(refused.count(), 252);
@@ -168,18 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_merge_wrote_takes_places_that_were_left_and_no_others() {
-        let late = Inherited { lookups: 1000, writes: 249 };
-        assert_eq!(inherit(BACK, late, 1), Ok(()));
-        assert_eq!(inherit(BACK, late, 0), Err(Refusal::ScmLocation));
-        // Room or not, where it is merged again and again.
-        let churned = Inherited { writes: 250, ..late };
+    fn a_warm_output_needs_a_freed_slot_and_lookups() {
+        let recent = RecentWarmOutputs { lookups: 1000, admitted: 249 };
+        assert_eq!(decide_warm_output(BACK, recent, 1), Ok(()));
+        assert_eq!(decide_warm_output(BACK, recent, 0), Err(Refusal::NoSlot));
+        // Refused with or without room, if the same pages are merged again and again.
+        let churned = RecentWarmOutputs { admitted: 250, ..recent };
         for has_room in [true, false] {
-            let offer = Offer { has_room, ..BACK };
-            assert_eq!(inherit(offer, churned, 9), Err(Refusal::Churn));
-            let spent = Offer { fullness: 256, ..offer };
-            assert_eq!(inherit(spent, late, 9), Err(Refusal::Budget));
+            let candidate = Candidate { has_room, ..BACK };
+            assert_eq!(decide_warm_output(candidate, churned, 9), Err(Refusal::Churn));
+            let spent = Candidate { fullness: 256, ..candidate };
+            assert_eq!(decide_warm_output(spent, recent, 9), Err(Refusal::Budget));
         }
-        assert_eq!(inherit(Offer { fullness: 200, ..BACK }, late, 9), Err(Refusal::Budget));
+        assert_eq!(
+            decide_warm_output(Candidate { fullness: 200, ..BACK }, recent, 9),
+            Err(Refusal::Budget)
+        );
     }
 }

@@ -1,215 +1,172 @@
-//! The tier's background work, one bounded step at a time: pages are written below and copied up, those
-//! of dead files go, and the map is written where it changed.
-
-use std::time::Duration;
+//! The tier's background work: one thread at a time runs it, in bounded steps.
+//!
+//! A step promotes queued pages to DRAM, removes pages of obsolete files, writes staged pages to slots, and
+//! writes dirty pages of the stored map. It holds the writer's mutex throughout; readers never wait for it.
+//! Any I/O error turns the tier off, and the store goes on without it.
+//!
+//! Order (I6, I8): a slot is claimed in the map before a byte of it changes, and published after the write
+//! finished. So a reader that finds a page's hash in a slot, pins the slot, and finds the hash again, has
+//! that page.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use base::Result;
 use base::limits::PAGE_BYTES;
+use base::{Result, invariant};
 
 use super::admission::Refusal;
-use super::backing::{DEPTH, Held, Writer, Written};
-use super::journal::{Layout, SLOTS_PER_PAGE, encode_map};
-use super::offers::{Origin, Staged};
-use super::row_sets::{Scratch, Share};
+use super::backing::{DEPTH, PinnedPage, Written};
+use super::pending::{Origin, StagedPage};
 use super::slot_map::{SlotEntry, tag_of};
 use super::statistics::count;
+use super::stored_map::{SLOTS_PER_PAGE, encode_map};
 use super::tier::ScmTier;
-use super::tier_bypass::Judgement;
-use super::write_budget::WriteBudget;
-use crate::turns::KindTurns;
-use crate::{PageCache, PageKey};
+use super::writer_state::ScmWriterState;
+use crate::{PageCache, PageKey, PageKind};
 
-/// Pages written in one step, at most.
+/// Most pages written in one step.
 const BATCH: usize = DEPTH;
 
-/// Pages of a dead file looked for in one step.
-const DEAD_PAGES: u32 = 4096;
+/// Pages of an obsolete file that one step looks for.
+const PURGE_PAGES: u32 = 4096;
 
-/// A page of the map is due for each so many pages written: a sixteenth of what is written.
+/// One map page is due for this many pages written to slots: a sixteenth of the writes.
 const PAGES_PER_MAP_PAGE: usize = 16;
 
-/// Where nothing was written for [`MAP_INTERVAL`], so many pages of the map are, each time that it passes.
-/// Until then those that are due must do: each page of the map is written for many changes, not for a few.
+/// Map pages written after each [`MAP_INTERVAL`] without other writes. While slots are written, only due map
+/// pages are written, so that each write of a map page covers many changes.
 const MAP_PAGES_IDLE: usize = 16;
 
 /// See [`MAP_PAGES_IDLE`].
 const MAP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// It is reckoned so often which pages may be copied up, and whether reads go past the tier.
-const RECKON_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval at which the promoted share and the bypass decision are updated.
+const COSTS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the one who does the background work has.
-pub(crate) struct ScmWriterState {
-    writer: Writer,
-    pub(super) budget: WriteBudget,
-    /// Pages of the map that changed since they were written.
-    dirty: Vec<bool>,
-    dirty_count: usize,
-    /// The page of the map whose turn it is.
-    turn: usize,
-    /// Pages written since the map was.
-    owed: usize,
-    /// When anything was written last, but for pages of the map that were due.
-    quiet_since: Duration,
-    /// When it was reckoned last which pages may be copied up, and what had become of them by then; and
-    /// whether reads go past the tier.
-    reckoned: (Duration, KindTurns),
-    judged: Judgement,
-    /// How many slots are for rows, the group that is looked at next, slots that come back from rows once
-    /// nobody reads there, and what is kept for its memory.
-    pub(super) share: Share,
-    pub(super) next_group: usize,
-    pub(super) returning: Vec<usize>,
-    pub(super) scratch: Scratch,
-}
-
-impl ScmWriterState {
-    pub(super) fn new(writer: Writer, layout: Layout, budget: WriteBudget) -> Self {
-        let dirty = vec![false; layout.map_pages];
-        Self {
-            writer,
-            budget,
-            dirty,
-            dirty_count: 0,
-            turn: 0,
-            owed: 0,
-            quiet_since: Duration::ZERO,
-            reckoned: Default::default(),
-            judged: Judgement::default(),
-            share: Share::default(),
-            next_group: 0,
-            returning: Vec::new(),
-            scratch: Scratch::default(),
-        }
-    }
-
-    /// The map's page that tells of `slot` changed.
-    pub(super) fn changed(&mut self, slot: usize) {
-        if let Some(dirty) = self.dirty.get_mut(Layout::map_page_of(slot)) {
-            self.dirty_count += usize::from(!*dirty);
-            *dirty = true;
-        }
-    }
-
-    /// The next page of the map that changed, which counts as written from now on.
-    fn next_dirty(&mut self) -> Option<usize> {
-        if self.dirty_count == 0 {
-            return None;
-        }
-        let pages = self.dirty.len();
-        let number = (0..pages).map(|step| (self.turn + step) % pages);
-        let number = number.into_iter().find(|n| self.dirty.get(*n).copied().unwrap_or(false))?;
-        if let Some(dirty) = self.dirty.get_mut(number) {
-            *dirty = false;
-        }
-        self.dirty_count -= 1;
-        self.turn = (number + 1) % pages;
-        Some(number)
-    }
+/// What became of a staged page.
+enum Placed {
+    /// It is being written to this slot, which is claimed: no reader finds it before it is published.
+    InSlot(usize),
+    /// The tier held the page already.
+    Present,
+    Refused(Refusal),
 }
 
 impl ScmTier {
-    /// Does a bounded piece of what waits; whether more does. `cache` is the tier above.
+    /// Does one bounded step of background work. Returns whether more work waits. `cache` is the upper tier.
     pub fn step(&self, cache: &PageCache) -> bool {
         let now = self.now();
         let mut writer = self.writer.lock();
         if self.is_off() {
-            drop(self.offers.take_staged(usize::MAX));
-            drop(self.offers.take_rising());
+            drop(self.pending.take_staged(usize::MAX));
+            drop(self.pending.take_promotions());
             return false;
         }
-        self.promote(cache);
+        self.promote_queued(cache);
         self.purge_file(&mut writer);
         let done = self
             .write_staged(&mut writer, cache, now)
             .and_then(|()| self.write_map(&mut writer, now));
         self.share_slots(&mut writer);
         self.fullness.store(writer.budget.fullness(now), Relaxed);
-        self.measured.reckon(&self.counters);
-        let (at, before) = writer.reckoned;
-        if now.saturating_sub(at) >= RECKON_INTERVAL {
-            let turns = self.measured.reckon_share(&self.counters, before, cache.turns());
-            writer.reckoned = (now, turns);
-            writer.judged = self.detour.look(writer.judged);
-        }
+        self.update_costs(&mut writer, cache, now);
         if let Err(error) = done.and_then(|()| self.backing.check()) {
             self.fail(error);
         }
-        self.offers.staged() > 0 || self.offers.has_dead()
+        self.pending.staged() > 0 || self.pending.has_purges()
     }
 
-    /// Copies up what was asked for often enough.
-    fn promote(&self, cache: &PageCache) {
-        for (key, kind) in self.offers.take_rising() {
-            let hash = key.hash();
-            let Some(slot) = self.map.find(hash) else { continue };
-            let began = self.now();
-            let held = self.backing.hold(self.layout.page_of(slot));
-            if let Some(Held::InPlace(page)) = held
-                && self.map.holds(slot, hash)
-                && self.map.is_verified(slot)
-            {
-                // What a page costs to get from here, and not what DRAM takes to put it in.
-                let copy = *page;
-                if page.is_lost() {
-                    break;
-                }
-                self.read_took(self.now().saturating_sub(began));
-                let began = self.now();
-                let put = cache.insert_warm(key, kind, &copy);
-                self.measured.put(self.now().saturating_sub(began));
-                if put.is_some() {
-                    self.map.promoted(slot);
-                    count(&self.counters.promoted);
-                }
-            }
-            self.map.not_promoting(slot);
+    /// Updates what is derived from measured costs: the promotion heat each time, the promoted share and the
+    /// bypass decision once per [`COSTS_INTERVAL`].
+    fn update_costs(&self, writer: &mut ScmWriterState, cache: &PageCache, now: Duration) {
+        self.measured.update_promotion_heat(&self.counters);
+        let (updated, before) = writer.costs_updated;
+        if now.saturating_sub(updated) >= COSTS_INTERVAL {
+            let reuse = self.measured.update_promoted_share(&self.counters, before, cache.reuse());
+            writer.costs_updated = (now, reuse);
+            writer.decision = self.bypass.update_route(writer.decision);
         }
     }
 
-    /// Drops pages of files that are gone.
+    /// Promotes the queued pages of a tier of memory.
+    fn promote_queued(&self, cache: &PageCache) {
+        for (key, kind) in self.pending.take_promotions() {
+            if !self.promote(cache, key, kind) {
+                break;
+            }
+        }
+    }
+
+    /// Promotes one page, if it is still in its slot and verified. False if the tier's memory is lost.
+    fn promote(&self, cache: &PageCache, key: PageKey, kind: PageKind) -> bool {
+        let hash = key.hash();
+        let Some(slot) = self.map.find(hash) else { return true };
+        let began = self.now();
+        let pinned = self.backing.pin(self.layout.page_of(slot));
+        if let Some(PinnedPage::InPlace(page)) = pinned
+            && self.map.holds(slot, hash)
+            && self.map.is_verified(slot)
+        {
+            // The time to copy the page out of the tier, without the time to insert it into DRAM.
+            let copy = *page;
+            if page.is_lost() {
+                return false;
+            }
+            self.read_took(self.now().saturating_sub(began));
+            let began = self.now();
+            let inserted = cache.insert_warm(key, kind, &copy);
+            self.measured.put(self.now().saturating_sub(began));
+            if inserted.is_some() {
+                self.map.set_promoted(slot);
+                count(&self.counters.promoted);
+            }
+        }
+        self.map.clear_promoting(slot);
+        true
+    }
+
+    /// Removes pages of the obsolete file that waited longest.
     fn purge_file(&self, writer: &mut ScmWriterState) {
-        let Some((file, pages)) = self.offers.next_dead(DEAD_PAGES) else { return };
+        let Some((file, pages)) = self.pending.next_purge(PURGE_PAGES) else { return };
         for page in pages {
             let hash = PageKey { file, page }.hash();
             if let Some(slot) = self.map.find(hash)
                 && self.map.clear_if(slot, hash)
             {
                 count(&self.counters.dropped);
-                self.counters.resident.fetch_sub(1, Relaxed);
-                writer.changed(slot);
+                self.page_removed();
+                writer.map.mark(slot);
             }
         }
     }
 
+    /// Writes up to [`BATCH`] staged pages and publishes those that were written.
     fn write_staged(
         &self,
         writer: &mut ScmWriterState,
         cache: &PageCache,
         now: Duration,
     ) -> Result<()> {
-        let staged = self.offers.take_staged(BATCH);
+        let staged = self.pending.take_staged(BATCH);
         if staged.is_empty() {
             return Ok(());
         }
-        let mut placed = Vec::with_capacity(staged.len());
+        let mut placed: Vec<(usize, &StagedPage)> = Vec::with_capacity(staged.len());
         let began = self.now();
         for page in &staged {
-            // It may have left DRAM twice before it was written.
-            if placed.iter().any(|(_, other): &(usize, &Staged)| other.hash == page.hash) {
+            // DRAM may have evicted the page twice before it was written.
+            if placed.iter().any(|(_, other)| other.hash == page.hash) {
                 continue;
             }
-            let is_dead = !cache.is_live(page.key.file) || self.offers.is_dead(page.key);
-            if is_dead {
+            let is_obsolete = !cache.is_live(page.key.file) || self.pending.is_purged(page.key);
+            if is_obsolete {
                 self.counters.refused(Refusal::Dead);
                 continue;
             }
             match self.write(writer, now, page)? {
-                Ok(None) => {}
-                Ok(Some(slot)) => placed.push((slot, page)),
-                Err(refusal) => self.counters.refused(refusal),
+                Placed::InSlot(slot) => placed.push((slot, page)),
+                Placed::Present => {}
+                Placed::Refused(refusal) => self.counters.refused(refusal),
             }
         }
         writer.writer.finish()?;
@@ -217,50 +174,59 @@ impl ScmTier {
             self.measured.write(each);
         }
         for (slot, page) in placed {
-            let tag = tag_of(&page.frame);
-            self.map.place(slot, SlotEntry { hash: page.hash, tag }, page.kind);
-            self.counters.resident.fetch_add(1, Relaxed);
-            match page.origin {
-                Origin::Demoted => count(&self.counters.demoted),
-                Origin::Carried => {
-                    count(&self.counters.carried);
-                    // As the page was that it takes over from: the next merge may come before a reader.
-                    self.map.kept(slot);
-                }
-                Origin::Read => {}
-            }
-            writer.changed(slot);
-            writer.owed += 1;
+            self.publish(writer, slot, page);
         }
         Ok(())
     }
 
-    /// Writes a page that was let in; the slot, which nobody finds until it is told whose it is.
+    /// Claims a slot for an admitted page and begins to write the page into it.
     fn write(
         &self,
         writer: &mut ScmWriterState,
         now: Duration,
-        page: &Staged,
-    ) -> Result<std::result::Result<Option<usize>, Refusal>> {
+        page: &StagedPage,
+    ) -> Result<Placed> {
         if self.map.find(page.hash).is_some() {
-            return Ok(Ok(None));
+            return Ok(Placed::Present);
         }
         if writer.budget.left(now) < PAGE_BYTES as u64 {
-            return Ok(Err(Refusal::Budget));
+            return Ok(Placed::Refused(Refusal::Budget));
         }
-        let Some(slot) = self.map.room_for(page.hash) else { return Ok(Err(Refusal::Busy)) };
-        let empty = || self.take_slot(slot);
+        let Some(slot) = self.map.choose_slot(page.hash) else {
+            return Ok(Placed::Refused(Refusal::Busy));
+        };
+        let claim = || self.claim_slot(slot);
         let at = self.layout.page_of(slot);
-        match writer.writer.write(&self.backing, at, &page.frame, empty)? {
-            Written::InUse => Ok(Err(Refusal::Busy)),
+        match writer.writer.write(&self.backing, at, &page.frame, claim)? {
+            Written::InUse => Ok(Placed::Refused(Refusal::Busy)),
             Written::Yes => {
                 self.spend(writer, now, PAGE_BYTES, false);
-                Ok(Ok(Some(slot)))
+                Ok(Placed::InSlot(slot))
             }
         }
     }
 
-    /// Counts bytes that were written; `is_map`: of the map, or of the first page.
+    /// Makes a page that was written to its claimed slot visible to readers.
+    fn publish(&self, writer: &mut ScmWriterState, slot: usize, page: &StagedPage) {
+        let tag = tag_of(&page.frame);
+        // Counted first: a reader may find the page damaged, and drop it, as soon as it is published.
+        count(&self.counters.resident);
+        invariant!(self.map.find(page.hash).is_none(), "a page is in one slot at most");
+        self.map.publish(slot, SlotEntry { hash: page.hash, tag }, page.kind);
+        match page.origin {
+            Origin::Demoted => count(&self.counters.demoted),
+            Origin::WarmOutput => {
+                count(&self.counters.carried);
+                // As warm as the input pages it replaces: the next merge may come before a reader.
+                self.map.ensure_heat(slot);
+            }
+            Origin::Read => {}
+        }
+        writer.map.mark(slot);
+        writer.map.writes_since += 1;
+    }
+
+    /// Counts written bytes. `is_map`: of a map page or of the first page.
     pub(super) fn spend(
         &self,
         writer: &mut ScmWriterState,
@@ -277,13 +243,12 @@ impl ScmTier {
         }
     }
 
-    /// Writes pages of the map that changed: as many as are due, and more where nothing else was to be
-    /// written.
+    /// Writes dirty map pages: those that are due, and [`MAP_PAGES_IDLE`] if nothing else is being written.
     fn write_map(&self, writer: &mut ScmWriterState, now: Duration) -> Result<()> {
-        let due = writer.owed / PAGES_PER_MAP_PAGE;
-        writer.owed %= PAGES_PER_MAP_PAGE;
+        let due = writer.map.writes_since / PAGES_PER_MAP_PAGE;
+        writer.map.writes_since %= PAGES_PER_MAP_PAGE;
         let is_quiet = now.saturating_sub(writer.quiet_since) >= MAP_INTERVAL;
-        let is_idle = self.offers.staged() == 0 && is_quiet;
+        let is_idle = self.pending.staged() == 0 && is_quiet;
         let most = if is_idle { due.max(MAP_PAGES_IDLE) } else { due };
         if is_idle {
             writer.quiet_since = now;
@@ -297,26 +262,26 @@ impl ScmTier {
         writer.writer.finish()
     }
 
-    /// Writes one page of the map that changed; whether there was one.
+    /// Writes one dirty map page. False if there is none.
     fn write_dirty(&self, writer: &mut ScmWriterState) -> Result<bool> {
-        let Some(number) = writer.next_dirty() else { return Ok(false) };
+        let Some(number) = writer.map.take_next() else { return Ok(false) };
         let mut entries = [SlotEntry::default(); SLOTS_PER_PAGE];
         self.map.entries(number * SLOTS_PER_PAGE, &mut entries);
         let page = encode_map(self.id, number, &entries);
-        // Nobody reads the map's pages: none is in use.
-        writer.writer.write(&self.backing, 1 + number, &page, || {})?;
+        let written = writer.writer.write(&self.backing, 1 + number, &page, || {})?;
+        invariant!(written == Written::Yes, "no reader pins a page of the stored map");
         Ok(true)
     }
 
-    /// Writes what of the map changed, as far as the budget goes: at most a part in 400 of the tier. It is
-    /// what is found again when the tier is opened next; what is not written is what a crash would cost.
+    /// Writes the rest of the dirty map pages as far as the write budget allows: at most 1/400 of the tier.
+    /// The next open finds what the map says; after a crash it finds less.
     fn write_rest_of_map(&self) -> Result<()> {
         let now = self.now();
         let mut writer = self.writer.lock();
         if self.is_off() {
             return Ok(());
         }
-        // Bounded: each turn leaves one page less.
+        // Bounded: each turn leaves one dirty page less.
         while writer.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut writer)? {
             self.spend(&mut writer, now, PAGE_BYTES, true);
         }
@@ -326,7 +291,7 @@ impl ScmTier {
 
 impl Drop for ScmTier {
     fn drop(&mut self) {
-        // Without it less is found again.
+        // An error costs hits after the next open, and no data.
         let _ = self.write_rest_of_map();
     }
 }

@@ -1,60 +1,60 @@
-//! What slots lie on: memory, whose pages are used where they lie, or a device, whose pages are read.
+//! The medium under the slots: memory, used in place, or a device, read and written by requests.
 //!
-//! Either way a slot is written by one, while nobody reads it, and what a reader has pinned stays what it
-//! is. The pages of the map are written the same way; nobody reads them but [`Backing::read`], before
-//! the tier is open.
+//! Invariant of both: a page that a reader pinned does not change, and the one writer writes a page only
+//! while nobody has it pinned. Map pages are written the same way; only [`Backing::read`] reads them, before
+//! the tier is open. A device costs one byte of DRAM per page for pins.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result};
+use base::{Account, Charge, Error, Result, invariant};
 use media::emulated::Emulation;
 use media::scm::{Blocks, Facts, Pinned, Scm, SlotWords, Slots};
 use media::{Buf, Completion, File, Op, Purpose, Queue, Request};
 
-use super::pins::{Pins, Reading, Writing};
+use super::pins::{Pins, ReadPin, WritePin};
 
-/// The pages of a tier.
+/// The medium of a tier, in pages.
 pub(crate) enum Backing {
-    /// Loads and stores reach them.
+    /// Memory: pages are used in place.
     Memory(Slots),
-    /// They are read and written whole.
+    /// A device: pages are read and written whole.
     Device(Device),
 }
 
-/// A device, and who uses its pages.
+/// A device, and the pins on its pages.
 pub(crate) struct Device {
     blocks: Blocks,
     pins: Arc<Pins>,
     _charge: Charge,
 }
 
-/// A page that stays what it is.
-pub(crate) enum Held {
-    /// Where it lies.
+/// A pinned page: its content does not change while this exists.
+pub(crate) enum PinnedPage {
+    /// In memory.
     InPlace(Pinned),
-    /// To be read from here.
+    /// On the device, at this location.
     AtDevice(ScmLocation),
 }
 
-/// Where on a device a page lies that nobody writes meanwhile.
+/// Location of a pinned page on a device.
 #[derive(Debug)]
 pub(crate) struct ScmLocation {
     pub(crate) file: Arc<dyn File>,
-    /// The offset, bytes.
+    /// Offset, bytes.
     pub(crate) at: u64,
-    _reading: Reading,
+    _pin: ReadPin,
 }
 
-/// Writes in flight at a device, at most, and buffers for them.
+/// Most writes in flight at a device, each with a buffer.
 pub(crate) const DEPTH: usize = 32;
 
-/// Writes pages; the one who does has this.
+/// Writes pages; owned by the one background writer.
 pub(crate) struct Writer {
     queue: Option<Box<dyn Queue>>,
     bufs: Vec<Buf>,
-    /// What is being written, by place.
-    writing: Vec<Option<Writing>>,
+    /// Pins of the writes in flight, by token.
+    writing: Vec<Option<WritePin>>,
     completions: Vec<Completion>,
     _charge: Charge,
 }
@@ -79,7 +79,7 @@ impl Backing {
         }
     }
 
-    /// What its emulation did so far; none of a real one.
+    /// Counts of the emulated device; `None` for a real one.
     pub(crate) fn emulation(&self) -> Option<Emulation> {
         match self {
             Self::Memory(slots) => slots.emulation(),
@@ -87,7 +87,7 @@ impl Backing {
         }
     }
 
-    /// How many pages there are.
+    /// Pages of the medium.
     pub(crate) fn pages(&self) -> usize {
         match self {
             Self::Memory(slots) => slots.len(),
@@ -97,10 +97,10 @@ impl Backing {
         }
     }
 
-    /// Whether its pages are still there, where they are memory; a device says so itself.
+    /// Checks that the pages of a tier of memory are still there. A device reports loss by failed reads.
     ///
     /// # Errors
-    /// Where the medium took them away: nothing that was read in place counts.
+    /// The medium's error, if its memory is gone: content read in place before does not count.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Memory(slots) => slots.check(),
@@ -108,19 +108,19 @@ impl Backing {
         }
     }
 
-    /// Has page `page` stay what it is; none where it is just being written or has too many readers.
-    pub(crate) fn hold(&self, page: usize) -> Option<Held> {
+    /// Pins page `page` for a reader; `None` while it is being written or has too many readers.
+    pub(crate) fn pin(&self, page: usize) -> Option<PinnedPage> {
         match self {
-            Self::Memory(slots) => slots.pin(page).map(Held::InPlace),
+            Self::Memory(slots) => slots.pin(page).map(PinnedPage::InPlace),
             Self::Device(device) => {
                 let (file, at) = (Arc::clone(device.blocks.file()), (page * PAGE_BYTES) as u64);
-                let _reading = device.pins.read(page)?;
-                Some(Held::AtDevice(ScmLocation { file, at, _reading }))
+                let _pin = device.pins.read(page)?;
+                Some(PinnedPage::AtDevice(ScmLocation { file, at, _pin }))
             }
         }
     }
 
-    /// Makes page `page` words that many use at once, where it is memory and nobody uses it.
+    /// Turns page `page` into words that many threads use at once. False if it is on a device or pinned.
     pub(crate) fn lend(&self, page: usize) -> bool {
         match self {
             Self::Memory(slots) => slots.lend(page),
@@ -128,7 +128,7 @@ impl Backing {
         }
     }
 
-    /// The words of page `page`, which is lent.
+    /// The words of page `page`; `None` if it is not shared as words.
     pub(crate) fn words(&self, page: usize) -> Option<SlotWords<'_>> {
         match self {
             Self::Memory(slots) => slots.words(page),
@@ -136,7 +136,7 @@ impl Backing {
         }
     }
 
-    /// Makes page `page`, which is lent, a page again; false while somebody uses its words.
+    /// Turns page `page`, shared as words, into a page again. False while anybody uses its words.
     pub(crate) fn take_back(&self, page: usize) -> bool {
         match self {
             Self::Memory(slots) => slots.take_back(page),
@@ -144,28 +144,28 @@ impl Backing {
         }
     }
 
-    /// Gives `to` a copy of page `page`.
+    /// Passes the content of page `page` to `to`.
     ///
     /// # Errors
-    /// As the device's.
+    /// `Retry` while the page is being written, and the device's errors.
     pub(crate) fn read<T>(&self, page: usize, to: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        match self.hold(page) {
+        match self.pin(page) {
             None => Err(Error::retry("page of an SCM tier").at(page).got("in use")),
-            Some(Held::InPlace(pinned)) => {
+            Some(PinnedPage::InPlace(pinned)) => {
                 let read = to(&*pinned);
                 self.check().map(|()| read)
             }
-            Some(Held::AtDevice(place)) => {
+            Some(PinnedPage::AtDevice(place)) => {
                 let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Data);
                 read.map(|()| to(&buf))
             }
         }
     }
 
-    /// Has page `page`, written and finished, outlast what its medium outlasts.
+    /// Makes page `page`, whose write has finished, as durable as the medium can.
     ///
     /// # Errors
-    /// As the device's.
+    /// The device's.
     pub(crate) fn persist(&self, page: usize) -> Result<()> {
         match self {
             Self::Memory(slots) => slots.persist(page..page + 1),
@@ -173,10 +173,10 @@ impl Backing {
         }
     }
 
-    /// A queue for one thread to read pages with, where they are read.
+    /// A queue for one thread to read pages of a device with; `None` for memory.
     ///
     /// # Errors
-    /// `Retry` where the device has none to give.
+    /// `Retry` if the device has no queue left.
     pub(crate) fn queue(&self, depth: usize) -> Result<Option<Box<dyn Queue>>> {
         match self {
             Self::Memory(_) => Ok(None),
@@ -184,10 +184,10 @@ impl Backing {
         }
     }
 
-    /// What writes its pages, `depth` at a time where they are written by requests, and at most [`DEPTH`].
+    /// The writer. On a device it has up to `depth` writes in flight, at least 1 and at most [`DEPTH`].
     ///
     /// # Errors
-    /// `Retry` where there is no queue or no memory for buffers.
+    /// `Retry` if there is no queue or no memory for buffers.
     pub(crate) fn writer(&self, account: &Account, depth: usize) -> Result<Writer> {
         let depth = depth.clamp(1, DEPTH);
         let (queue, depth) = match self {
@@ -201,21 +201,21 @@ impl Backing {
     }
 }
 
-/// What [`Writer::write`] did.
+/// Outcome of [`Writer::write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// The page is being written; others may use it once [`Writer::finish`] returned.
+    /// The page is being written. It may be published once [`Writer::finish`] returned.
     Yes,
-    /// Somebody uses the page.
+    /// A reader has the page pinned: nothing was written.
     InUse,
 }
 
 impl Writer {
-    /// Writes `content` into page `page`. `empty` is called once nobody can read the page any more, and
-    /// before a byte of it changes.
+    /// Writes `content` into page `page`. Calls `claim` once no reader can pin the page any more, and before
+    /// a byte of it changes.
     ///
     /// # Errors
-    /// As the device's.
+    /// The device's.
     pub(crate) fn write(
         &mut self,
         backing: &Backing,
@@ -223,6 +223,7 @@ impl Writer {
         content: &[u8],
         empty: impl FnOnce(),
     ) -> Result<Written> {
+        invariant!(content.len() == PAGE_BYTES, "pages are written whole");
         match backing {
             Backing::Memory(slots) => {
                 let Some(mut filling) = slots.fill(page) else { return Ok(Written::InUse) };
@@ -245,11 +246,16 @@ impl Writer {
         device: &Device,
         page: usize,
         content: &[u8],
-        writing: Writing,
+        writing: WritePin,
     ) -> Result<Written> {
         if self.bufs.is_empty() {
             self.complete(1)?;
         }
+        let in_flight = self.writing.iter().flatten().count();
+        invariant!(
+            in_flight + self.bufs.len() == self.writing.len(),
+            "each buffer is free or in flight"
+        );
         let free = self.writing.iter().position(Option::is_none);
         let (Some(mut buf), Some(token), Some(queue)) = (self.bufs.pop(), free, &mut self.queue)
         else {
@@ -268,29 +274,28 @@ impl Writer {
         Ok(Written::Yes)
     }
 
-    /// Waits for at least `least` writes.
+    /// Waits for at least `least` writes to complete.
     fn complete(&mut self, least: usize) -> Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         let driven = queue.complete(least, &mut self.completions);
         let mut outcome = driven;
         for completion in self.completions.drain(..) {
             self.bufs.push(completion.buf);
-            if let Some(place) = self.writing.get_mut(completion.token as usize) {
-                *place = None;
-            }
+            let pin = self.writing.get_mut(completion.token as usize).and_then(Option::take);
+            invariant!(pin.is_some(), "a completion belongs to a write in flight");
             outcome = outcome.and(completion.result);
         }
         outcome
     }
 
-    /// Waits until all is written.
+    /// Waits for all writes.
     ///
     /// # Errors
-    /// As the device's: any of what was written since the last time may not be.
+    /// The device's: any page written since the last call may be lost.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let mut outcome = Ok(());
-        // Bounded: each turn completes a write or fails. All are waited for at once: beside readers that keep
-        // all processors busy, each wait takes until they let this thread run again.
+        // Bounded: each turn completes a write or fails. All writes are waited for at once: while readers
+        // keep all processors busy, each wait takes until this thread is scheduled again.
         while outcome.is_ok() {
             let in_flight = self.writing.iter().flatten().count();
             if in_flight == 0 {

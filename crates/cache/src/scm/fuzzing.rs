@@ -1,13 +1,13 @@
-//! What reads the pages that an earlier tier left, for the fuzz targets.
+//! Parsers of the pages that an earlier process left in a tier, for the fuzz targets.
 
 use base::hash64;
 use base::limits::PAGE_BYTES;
 
-use super::journal::{decode_head, decode_map};
 use super::slot_map::SlotMap;
+use super::stored_map::{decode_head, decode_map};
 
-/// Reads `bytes` as the first page of a tier and as a page of its map, the latter also with a checksum
-/// that is right; what that says is taken for what it is worth.
+/// Decodes `bytes` as a first page and as a map page, the latter once more with a correct checksum, and
+/// restores the entries of that.
 pub fn scm_pages(bytes: &[u8]) {
     let _ = (decode_head(bytes, 4096), decode_map(7, 3, bytes));
     let mut page = [bytes, &[0; PAGE_BYTES]].concat();

@@ -1,17 +1,18 @@
-//! When something is done only to be measured: so seldom that it takes a small part of one reader's time.
+//! A latency sampler: picks the few operations that are done only to be measured, such as a read that is
+//! waited for alone, so that they take a small part of one reader's time. Any thread may ask; lock-free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// It takes one part of so many.
+/// Sampled operations take 1/64 of the time.
 const PART: u64 = 64;
 
-/// When it is done next, nanoseconds of the tier's clock. Only a number: `Relaxed`.
+/// Time of the next sample, nanoseconds of the tier's clock. A plain number: `Relaxed`.
 #[derive(Debug, Default)]
 pub(crate) struct LatencySampler(AtomicU64);
 
 impl LatencySampler {
-    /// Whether to do at `now` what takes about `nanos`. Of those who ask at once, one is to.
+    /// Whether to do an operation of about `nanos` nanoseconds at `now`. Of concurrent callers one gets true.
     pub(crate) fn is_due(&self, now: Duration, nanos: u32) -> bool {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let due = self.0.load(Relaxed);
@@ -25,12 +26,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_takes_a_small_part_of_the_time() {
-        let (aside, step) = (LatencySampler::default(), Duration::from_micros(70));
+    fn samples_take_a_sixty_fourth_of_the_time() {
+        let (sampler, step) = (LatencySampler::default(), Duration::from_micros(70));
         let took = Duration::from_millis(2);
         let (mut now, mut measured) = (Duration::ZERO, Duration::ZERO);
         while now < Duration::from_secs(10) {
-            let is_due = aside.is_due(now, 2_000_000);
+            let is_due = sampler.is_due(now, 2_000_000);
             measured += if is_due { took } else { Duration::ZERO };
             now += if is_due { took } else { step };
         }

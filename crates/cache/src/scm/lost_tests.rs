@@ -1,4 +1,4 @@
-//! A tier whose memory is taken away: nothing that was read there counts, and it is off.
+//! A tier whose memory is lost: nothing that was read there counts, and the tier turns off.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -8,13 +8,13 @@ use base::Reclaim;
 use media::scm::Scm;
 use tempfile::TempDir;
 
-use super::tests::{MIB, above, content, fill, key, look, options, tier};
+use super::tests::{MIB, content, fill, key, look, options, tier, upper_tier};
 use super::*;
 use crate::{PageCache, PageKind};
 
 const KIND: PageKind = PageKind::Data;
 
-/// A tier in a file, with pages in it, and what cuts the file.
+/// A tier in a file, filled with pages, and the file, to cut it.
 struct Cut {
     tier: Arc<ScmTier>,
     cache: PageCache,
@@ -22,7 +22,7 @@ struct Cut {
     _folder: TempDir,
 }
 
-/// None where the system has no memory that is a file.
+/// `None` if the system has no file system in memory.
 fn cut() -> Option<Cut> {
     let shm = Path::new("/dev/shm");
     if cfg!(miri) || !shm.is_dir() {
@@ -33,12 +33,12 @@ fn cut() -> Option<Cut> {
     let place = folder.path().to_str().unwrap().parse().unwrap();
     let scm = Scm::open(&place, 8 * MIB, b"TERRASCM").unwrap();
     let tier = tier(scm, options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..500 {
         fill(&cache, key(page), KIND);
         tier.step(&cache);
     }
-    // What lies below is known to be right, and not in DRAM.
+    // Verifies the pages in the tier, and takes them out of DRAM.
     cache.reclaim(u64::MAX);
     for page in 0..500 {
         look(&cache, key(page), KIND);
@@ -48,7 +48,7 @@ fn cut() -> Option<Cut> {
 }
 
 impl Cut {
-    /// Pages that lie below and are verified.
+    /// Pages that the tier holds and has verified.
     fn pages(&self) -> Vec<u64> {
         let is_below = |page: &u64| self.tier.peek(key(*page)).is_some();
         (0..500).filter(is_below).collect()
@@ -66,7 +66,7 @@ impl Cut {
 }
 
 #[test]
-fn a_copy_of_what_is_lost_is_none() {
+fn peek_of_lost_memory_returns_nothing() {
     let Some(it) = cut() else { return };
     let pages = it.pages();
     assert!(pages.len() > 100, "{}", pages.len());
@@ -76,11 +76,11 @@ fn a_copy_of_what_is_lost_is_none() {
 }
 
 #[test]
-fn what_is_lost_is_not_found() {
+fn lost_memory_is_no_hit() {
     let Some(it) = cut() else { return };
     let page = it.pages()[0];
     it.cut();
-    // The page in the cut file is found by the map; that it is gone shows once it is read.
+    // The map still finds the page; the loss shows only when its memory is read.
     match it.tier.find(key(page), KIND) {
         Some(ScmHit::InPlace(found)) => {
             assert_ne!(*found.page, content(key(page)));
@@ -92,13 +92,13 @@ fn what_is_lost_is_not_found() {
 }
 
 #[test]
-fn what_is_lost_does_not_go_up() {
+fn pages_in_lost_memory_are_not_promoted() {
     let Some(it) = cut() else { return };
-    drop(it.tier.offers.take_rising());
+    drop(it.tier.pending.take_promotions());
     let pages: Vec<u64> = it.pages().into_iter().take(40).collect();
     let (first, second) = pages.split_at(20);
     let promote = |pages: &[u64]| {
-        assert!(pages.iter().all(|page| it.tier.offers.promote(key(*page), KIND)));
+        assert!(pages.iter().all(|page| it.tier.pending.promote(key(*page), KIND)));
         it.tier.step(&it.cache);
         pages.iter().filter(|page| it.cache.peek(key(**page)).is_some()).count()
     };
@@ -109,7 +109,7 @@ fn what_is_lost_does_not_go_up() {
 }
 
 #[test]
-fn a_scrub_of_what_is_lost_looked_at_nothing() {
+fn a_scrub_of_lost_memory_reports_no_result() {
     let Some(it) = cut() else { return };
     let page = it.pages()[0];
     let is_right = |bytes: &[u8]| *bytes == content(key(page));
@@ -120,7 +120,7 @@ fn a_scrub_of_what_is_lost_looked_at_nothing() {
 }
 
 #[test]
-fn what_is_written_into_lost_memory_turns_the_tier_off() {
+fn writes_into_lost_memory_turn_the_tier_off() {
     let Some(it) = cut() else { return };
     it.cut();
     for page in 1000..1100 {
@@ -131,7 +131,7 @@ fn what_is_written_into_lost_memory_turns_the_tier_off() {
 }
 
 #[test]
-fn what_is_lost_cannot_be_read_when_a_tier_is_opened() {
+fn reading_lost_memory_fails_at_open() {
     let Some(it) = cut() else { return };
     it.cut();
     let read = it.tier.backing.read(0, <[u8]>::to_vec);

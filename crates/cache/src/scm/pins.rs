@@ -1,17 +1,20 @@
-//! Who uses the slots of a tier that is read and written by the page: as `media::scm::Slots` for memory.
+//! Pins on the slots of a device tier: shared for readers, exclusive for the writer. `media::scm::Slots` does
+//! the same for a tier of memory.
 //!
-//! One byte a slot: free, being read by up to 254, or being written. Nobody waits.
+//! One byte per slot: free, pinned by 1 to 254 readers, or pinned by the writer. Nobody waits for a pin.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use base::invariant;
+
 const FREE: u8 = 0;
 const WRITING: u8 = u8::MAX;
 const READERS_MAX: u8 = WRITING - 1;
 
-/// The states of all slots.
+/// The pin counts of all slots.
 pub(crate) struct Pins(Box<[AtomicU8]>);
 
 impl Pins {
@@ -19,50 +22,55 @@ impl Pins {
         Arc::new(Self((0..slots).map(|_| AtomicU8::new(FREE)).collect()))
     }
 
-    /// The right to read `slot`; none while it is being written, or has 254 readers.
-    pub(crate) fn read(self: &Arc<Self>, slot: usize) -> Option<Reading> {
+    /// Pins `slot` for a reader; `None` while it is being written, or if it has 254 readers.
+    pub(crate) fn read(self: &Arc<Self>, slot: usize) -> Option<ReadPin> {
         let more = |readers| (readers < READERS_MAX).then(|| readers + 1);
         self.0.get(slot)?.fetch_update(Acquire, Relaxed, more).ok()?;
-        Some(Reading { pins: Arc::clone(self), slot })
+        Some(ReadPin { pins: Arc::clone(self), slot })
     }
 
-    /// The right to write `slot`; none while anyone uses it.
-    pub(crate) fn write(self: &Arc<Self>, slot: usize) -> Option<Writing> {
+    /// Pins `slot` for the writer; `None` while anyone else has a pin on it.
+    pub(crate) fn write(self: &Arc<Self>, slot: usize) -> Option<WritePin> {
         self.0.get(slot)?.compare_exchange(FREE, WRITING, Acquire, Relaxed).ok()?;
-        Some(Writing { pins: Arc::clone(self), slot })
+        Some(WritePin { pins: Arc::clone(self), slot })
     }
 }
 
-/// A slot that nobody writes meanwhile.
-pub(crate) struct Reading {
+/// A reader's pin: nobody writes the slot while it exists.
+pub(crate) struct ReadPin {
     pins: Arc<Pins>,
     slot: usize,
 }
 
-impl Drop for Reading {
+impl Drop for ReadPin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
-            state.fetch_sub(1, Release);
+            let before = state.fetch_sub(1, Release);
+            invariant!(
+                (1..=READERS_MAX).contains(&before),
+                "a reader's pin is counted until it is dropped"
+            );
         }
     }
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for ReadPin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reading({})", self.slot)
+        write!(f, "ReadPin({})", self.slot)
     }
 }
 
-/// A slot that nobody else uses meanwhile.
-pub(crate) struct Writing {
+/// The writer's pin: nobody else uses the slot while it exists.
+pub(crate) struct WritePin {
     pins: Arc<Pins>,
     slot: usize,
 }
 
-impl Drop for Writing {
+impl Drop for WritePin {
     fn drop(&mut self) {
         if let Some(state) = self.pins.0.get(self.slot) {
-            state.store(FREE, Release);
+            let before = state.swap(FREE, Release);
+            invariant!(before == WRITING, "nobody pins a slot beside its writer");
         }
     }
 }

@@ -1,28 +1,29 @@
-//! What a tier takes its medium for before it has measured anything: by its kind, or as it was calibrated.
+//! Prior costs of a medium: what the tier assumes before it has measured anything, by the kind of medium or
+//! from its calibration.
 //!
-//! Costs are measured anew from the first use on, and these are forgotten ([`super::costs`]). What running
-//! does not measure stays: how many writes at once use all of the device's bandwidth. More would only have
-//! readers wait behind them.
+//! Costs are measured from the first use on and replace the prior ones ([`super::costs`]). The number of
+//! writes in flight is not measured while the tier runs, so it stays: it is the least that uses all of the
+//! device's write bandwidth. More writes would only make readers wait.
 
 use media::Calibration;
 use media::scm::Facts;
 
 use super::backing::DEPTH;
-use super::costs::DRAM_HIT_NANOS;
+use super::placement::DRAM_HIT_NANOS;
 
-/// What is known of a medium at first.
+/// Prior costs of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
-    /// Getting a page, nanoseconds.
+    /// Read of a page, nanoseconds.
     pub read_nanos: u32,
-    /// Writing one of many, nanoseconds.
+    /// Write of a page among many, nanoseconds.
     pub write_nanos: u32,
-    /// Writes in flight at a device, at most.
+    /// Most writes in flight at a device.
     pub writes: usize,
 }
 
 impl Prior {
-    /// By the kind of medium alone.
+    /// The prior costs of this kind of medium.
     #[must_use]
     pub fn of_kind(facts: &Facts) -> Self {
         let read_nanos = u32::try_from(facts.read_latency.as_nanos()).unwrap_or(u32::MAX);
@@ -30,12 +31,12 @@ impl Prior {
         Self { read_nanos, write_nanos, writes: DEPTH }
     }
 
-    /// As it was measured; of what was not, what its kind says.
+    /// The calibrated costs; for those that were not measured, the costs of this kind of medium.
     #[must_use]
     pub fn calibrated(facts: &Facts, calibration: &Calibration) -> Self {
         let of_kind = Self::of_kind(facts);
         let read = calibration.page_read_ns();
-        // One thread copies into memory.
+        // The background writer copies into memory with one thread.
         let writers = if facts.byte_addressable { 1 } else { calibration.writers() };
         let is_known = !calibration.write_threads.is_empty();
         Self {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_written_by_as_many_as_it_can_use() {
+    fn a_calibrated_device_gets_as_many_writes_as_use_its_bandwidth() {
         let ssd = facts("optane-ssd");
         let measured = Calibration {
             read_latency_ns: 10_500.4,
@@ -69,13 +70,13 @@ mod tests {
         };
         let prior = Prior::calibrated(&ssd, &measured);
         assert_eq!((prior.read_nanos, prior.write_nanos, prior.writes), (10_500, 1950, 6));
-        // No more than there are buffers for.
+        // No more than there are buffers.
         let wide = Calibration { write_threads: vec![(1.0, 0.1), (128.0, 9.0)], ..measured };
         assert_eq!(Prior::calibrated(&ssd, &wide).writes, DEPTH);
     }
 
     #[test]
-    fn memory_is_written_by_one() {
+    fn memory_is_written_by_one_thread() {
         let measured = Calibration {
             is_byte_addressable: true,
             read_latency_ns: 305.0,
@@ -87,9 +88,9 @@ mod tests {
         assert_eq!((prior.read_nanos, prior.write_nanos, prior.writes), (2305, 2000, 1));
     }
 
-    /// A file edited by hand may say anything.
+    /// A calibration file edited by hand may have any numbers.
     #[test]
-    fn of_what_was_not_measured_the_kind_counts() {
+    fn missing_calibration_falls_back_to_the_kind_of_medium() {
         for profile in ["optane-dimm", "cxl-dram", "nvme"] {
             let facts = facts(profile);
             let of_kind = Prior::of_kind(&facts);

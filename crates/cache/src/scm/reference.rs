@@ -1,17 +1,16 @@
-//! The two tiers as plain data: what each access must find, told without frames, locks, queues or
-//! threads. It shares the pure policies with the tiers, and the ghosts that remember
-//! what went ([`Ghost`]); where pages lie, what is written when, the budget and what its past was, which
-//! files are gone and how pages promote it has by itself.
+//! Reference model of both tiers as plain data, without frames, locks, queues or threads: it tells what each
+//! access must find. It shares the pure policies and the ghost list ([`Ghost`]) with the tiers. Slots,
+//! writes, the write budget and its history, obsolete files and promotions are implemented again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::admission::{Offer, decide};
-use super::journal::SLOTS_PER_PAGE;
+use super::admission::{Candidate, decide};
 use super::placement::{ALL, Costs, Placement, Tier};
 use super::slot_map::WAYS;
+use super::stored_map::SLOTS_PER_PAGE;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Fate, Queue};
+use crate::rows::policy::{self, Queue, Verdict};
 use crate::{PageKey, PageKind};
 
 /// Where an access found its page.
@@ -28,35 +27,35 @@ struct Page {
     heat: u8,
 }
 
-/// Hashes with their heat, and the hand.
+/// Hashes with their heat, and the CLOCK hand.
 type Set = ([Option<(u64, u8)>; WAYS], usize);
 
-/// The hash of a slot that is being written.
-const TAKEN: u64 = u64::MAX;
+/// The hash of a claimed slot.
+const CLAIMED: u64 = u64::MAX;
 
-/// Turns of pages of one kind of the main DRAM queue, and the share of them these may promote, in 256ths.
-struct Rising {
-    /// Those for which they stayed, and those at which they left.
+/// Reuse of pages of one kind in DRAM's main queue, and their promoted share, in 1/256.
+struct Promotions {
+    /// Turns at which pages were kept, and evicted.
     turns: (u64, u64),
-    /// As of when it was reckoned last.
+    /// The same at the last update of the share.
     before: (u64, u64),
     share: u32,
 }
 
-const NO_TURNS: Rising = Rising { turns: (0, 0), before: (0, 0), share: ALL };
+const NO_PROMOTIONS: Promotions = Promotions { turns: (0, 0), before: (0, 0), share: ALL };
 
-/// Bytes written by the second, and pages of the map that are to be.
+/// Bytes written per second, and dirty map pages.
 struct Writes {
     rate: Option<u64>,
     by_second: BTreeMap<u64, u64>,
     dirty: Vec<bool>,
     turn: usize,
-    owed: usize,
+    writes_since: usize,
     quiet_since: Duration,
 }
 
 impl Writes {
-    /// What the sixty-one seconds to `now` had.
+    /// Bytes written in the 61 seconds up to `now`.
     fn minute(&self, now: u64) -> u64 {
         self.by_second.range(now.saturating_sub(60)..=now).map(|(_, bytes)| bytes).sum()
     }
@@ -76,11 +75,10 @@ impl Writes {
         self.rate.map_or(0, |rate| (self.minute(now).min(rate * 60) * 256 / (rate * 60)) as u32)
     }
 
-    /// Pages of the map, in turns: one for sixteen pages, or sixteen where nothing was written for a tenth of
-    /// a second.
+    /// Writes dirty map pages in turn: one per 16 pages written, and 16 if nothing was written for 100 ms.
     fn write_map(&mut self, now: Duration) {
-        let due = self.owed / 16;
-        self.owed %= 16;
+        let due = self.writes_since / 16;
+        self.writes_since %= 16;
         let is_idle = now - self.quiet_since >= Duration::from_millis(100);
         if is_idle {
             self.quiet_since = now;
@@ -106,16 +104,16 @@ pub(super) struct Reference {
     sets: Vec<Set>,
     ghosts: Vec<Ghost>,
     staged: Vec<(PageKey, PageKind)>,
-    /// Who finds a page on a device puts it into DRAM; one in memory is copied up afterwards.
+    /// A reader promotes a page of a device; the background task promotes a page of memory afterwards.
     is_device: bool,
-    rises: Vec<(PageKey, PageKind)>,
-    /// Of data and of metadata.
-    rising: [Rising; 2],
-    reckoned: Duration,
+    queued_promotions: Vec<(PageKey, PageKind)>,
+    /// For data pages and for metadata pages.
+    promotions: [Promotions; 2],
+    shares_updated: Duration,
     writes: Writes,
     fullness: u32,
-    /// Files that are gone.
-    gone: BTreeSet<u64>,
+    /// Obsolete files.
+    obsolete: BTreeSet<u64>,
 }
 
 const fn least_heat(kind: PageKind) -> u8 {
@@ -130,45 +128,45 @@ impl Reference {
         Self {
             placement,
             costs,
-            // The rest is free, or on its way down.
+            // The other frames are free, or hold pages that wait to be written.
             frames: frames - frames / 16,
             new: VecDeque::new(),
             main: VecDeque::new(),
-            dram_ghost: Ghost::new(policy::remembered(frames)),
+            dram_ghost: Ghost::new(policy::ghost_entries(frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
             is_device: false,
-            rises: Vec::new(),
-            rising: [NO_TURNS; 2],
-            reckoned: Duration::ZERO,
+            queued_promotions: Vec::new(),
+            promotions: [NO_PROMOTIONS; 2],
+            shares_updated: Duration::ZERO,
             writes: Writes {
                 rate: None,
-                // The first page, which takes the place over.
+                // The first page, written when the tier is formatted.
                 by_second: BTreeMap::from([(0, 4096)]),
                 dirty: vec![false; (sets * WAYS).div_ceil(SLOTS_PER_PAGE)],
                 turn: 0,
-                owed: 0,
+                writes_since: 0,
                 quiet_since: Duration::ZERO,
             },
             fullness: 0,
-            gone: BTreeSet::new(),
+            obsolete: BTreeSet::new(),
         }
     }
 
-    /// Over a device, with so many bytes a second to be written.
+    /// Models a device, and a write budget of `rate` bytes per second.
     pub(super) fn with(mut self, is_device: bool, rate: Option<u64>) -> Self {
         (self.is_device, self.writes.rate) = (is_device, rate);
         self
     }
 
-    /// One page asked for at a time that does not pass, read where it is nowhere, and what follows.
+    /// One access of one page, without time passing, and the background work after it.
     pub(super) fn access(&mut self, key: PageKey, kind: PageKind) -> FoundIn {
         self.access_run(&[key], kind, Duration::ZERO)
     }
 
-    /// The pages of a run: all of them are somewhere, or all are read. Where the last was that was looked
-    /// for.
+    /// An access of a run of pages: if any of them is nowhere, all are read. Returns where the last page that
+    /// was looked up was.
     pub(super) fn access_run(&mut self, run: &[PageKey], kind: PageKind, now: Duration) -> FoundIn {
         let mut found = FoundIn::Dram;
         for key in run {
@@ -182,9 +180,9 @@ impl Reference {
         found
     }
 
-    /// A file is gone, and with it its pages, of which these are the hashes.
+    /// Removes the pages of an obsolete file; `hashes` are theirs.
     pub(super) fn remove(&mut self, file: u64, hashes: &BTreeSet<u64>, now: Duration) {
-        self.gone.insert(file);
+        self.obsolete.insert(file);
         self.new.retain(|page| page.key.file != file);
         self.main.retain(|page| page.key.file != file);
         for (set, (slots, _)) in self.sets.iter_mut().enumerate() {
@@ -198,24 +196,24 @@ impl Reference {
         self.step(now);
     }
 
-    /// Pages below.
+    /// Pages in SCM.
     pub(super) fn resident(&self) -> u64 {
         self.sets.iter().map(|(set, _)| set.iter().flatten().count() as u64).sum()
     }
 
-    /// The part of this kind's pages that may be copied up now, in 256ths.
-    pub(super) const fn share_that_rises(&self, kind: PageKind) -> u32 {
-        self.rising[kind as usize].share
+    /// The promoted share of this kind, in 1/256.
+    pub(super) const fn promoted_share(&self, kind: PageKind) -> u32 {
+        self.promotions[kind as usize].share
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
         self.writes.by_second.values().sum()
     }
 
-    fn worthy(&self, kind: PageKind, hash: u64) -> Option<u8> {
-        let may = u32::from((hash >> 40) as u8) < self.rising[kind as usize].share;
-        match (kind, self.costs.worthy_heat()) {
-            (PageKind::Data, worthy) => worthy.filter(|_| may),
+    fn promotion_heat(&self, kind: PageKind, hash: u64) -> Option<u8> {
+        let may = u32::from((hash >> 40) as u8) < self.promotions[kind as usize].share;
+        match (kind, self.costs.promotion_heat()) {
+            (PageKind::Data, promotion_heat) => promotion_heat.filter(|_| may),
             (PageKind::Meta, Some(_)) => Some(1),
             (PageKind::Meta, None) => may.then_some(1),
         }
@@ -227,13 +225,13 @@ impl Reference {
             page.heat = least_heat(page.kind).max((page.heat + 1).min(3));
             return FoundIn::Dram;
         }
-        let worthy = self.worthy(kind, key.hash());
+        let promotion_heat = self.promotion_heat(kind, key.hash());
         let Some((_, heat)) = self.slot(key.hash()) else { return FoundIn::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
-        match self.placement.is_promoted(kind, heat, worthy) {
+        match self.placement.promotes(kind, heat, promotion_heat) {
             true if self.is_device => self.promote(key, kind),
-            true => self.rises.push((key, kind)),
+            true => self.queued_promotions.push((key, kind)),
             false => {}
         }
         FoundIn::Scm
@@ -247,8 +245,9 @@ impl Reference {
     }
 
     fn fill(&mut self, key: PageKey, kind: PageKind) {
-        let goes_down = self.placement.on_miss(kind, self.worthy(kind, key.hash())) == Tier::Scm;
-        if goes_down && self.wants(key, kind, false) {
+        let is_scm_first =
+            self.placement.tier_on_miss(kind, self.promotion_heat(kind, key.hash())) == Tier::Scm;
+        if is_scm_first && self.admit(key, kind, false) {
             self.staged.push((key, kind));
         } else {
             self.insert(key, kind, false);
@@ -256,34 +255,36 @@ impl Reference {
     }
 
     fn step(&mut self, now: Duration) {
-        for (key, kind) in std::mem::take(&mut self.rises) {
+        for (key, kind) in std::mem::take(&mut self.queued_promotions) {
             self.promote(key, kind);
         }
         self.write(now);
         self.writes.write_map(now);
         self.fullness = self.writes.fullness(now.as_secs());
-        if now - self.reckoned >= Duration::from_millis(100) {
-            self.reckoned = now;
-            for (kind, Rising { turns, before, share }) in self.rising.iter_mut().enumerate() {
-                let (stayed, left) = (turns.0 - before.0, turns.1 - before.1);
-                if left >= 256 {
-                    let first = if kind == PageKind::Meta as usize { left } else { 0 };
-                    let uses = stayed.saturating_sub(first) * 256 / left;
-                    *share = Costs::next_share(*share, self.costs.paid(uses as u32));
+        if now - self.shares_updated >= Duration::from_millis(100) {
+            self.shares_updated = now;
+            for (kind, Promotions { turns, before, share }) in
+                self.promotions.iter_mut().enumerate()
+            {
+                let (kept, evicted) = (turns.0 - before.0, turns.1 - before.1);
+                if evicted >= 256 {
+                    let first = if kind == PageKind::Meta as usize { evicted } else { 0 };
+                    let uses = kept.saturating_sub(first) * 256 / evicted;
+                    *share = Costs::next_share(*share, self.costs.pays_off(uses as u32));
                     *before = *turns;
                 }
             }
         }
     }
 
-    fn place(&self, hash: u64) -> usize {
+    fn set_number(&self, hash: u64) -> usize {
         let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         (mixed as usize * self.sets.len()) >> 32
     }
 
     fn set(&mut self, hash: u64) -> &mut Set {
-        let place = self.place(hash);
-        &mut self.sets[place]
+        let number = self.set_number(hash);
+        &mut self.sets[number]
     }
 
     fn slot(&mut self, hash: u64) -> Option<&mut (u64, u8)> {
@@ -295,11 +296,11 @@ impl Reference {
         if self.new.iter().chain(&self.main).any(|page| page.key == key) {
             return;
         }
-        // What is read and not admitted below still passes a full DRAM's memory.
+        // Pages that are promoted or refused by SCM pass through DRAM, too.
         if self.new.len() + self.main.len() == self.frames {
-            let gone = self.evict();
-            if self.wants(gone.0, gone.1, true) {
-                self.staged.push((gone.0, gone.1));
+            let evicted = self.evict();
+            if self.admit(evicted.0, evicted.1, true) {
+                self.staged.push((evicted.0, evicted.1));
             }
         }
         let recalled = kind == PageKind::Data && self.dram_ghost.recall(key.hash());
@@ -319,18 +320,18 @@ impl Reference {
                 Queue::Main => self.main.pop_front(),
             }
             .unwrap();
-            let turns = &mut self.rising[page.kind as usize].turns;
+            let turns = &mut self.promotions[page.kind as usize].turns;
             let counts = u64::from(queue == Queue::Main);
-            match policy::fate(queue, page.heat) {
-                Fate::Stays(heat) => {
-                    let was_asked = page.kind == PageKind::Data || page.heat == 8;
-                    turns.0 += counts * u64::from(was_asked);
+            match policy::verdict(queue, page.heat) {
+                Verdict::Keep(heat) => {
+                    let was_used = page.kind == PageKind::Data || page.heat == 8;
+                    turns.0 += counts * u64::from(was_used);
                     page.heat = heat;
                     self.main.push_back(page);
                 }
-                Fate::Goes { remembered } => {
+                Verdict::Evict { remember } => {
                     turns.1 += counts;
-                    if remembered {
+                    if remember {
                         self.dram_ghost.remember(page.key.hash());
                     }
                     return (page.key, page.kind);
@@ -339,54 +340,54 @@ impl Reference {
         }
     }
 
-    fn wants(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
+    fn admit(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
         let hash = key.hash();
         if let Some((_, heat)) = self.slot(hash) {
             *heat = (*heat).max(1);
             return false;
         }
-        if is_demoted && !self.placement.goes_down(kind) {
+        if is_demoted && !self.placement.may_demote(kind) {
             return false;
         }
-        let is_filling = self.set(hash).0.iter().any(Option::is_none);
+        let has_room = self.set(hash).0.iter().any(Option::is_none);
         let ghost = (hash >> 60) as usize;
-        let came_back = is_filling || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
-        let offer = Offer {
-            has_room: is_filling,
+        let came_back = has_room || kind == PageKind::Meta || self.ghosts[ghost].recall(hash);
+        let candidate = Candidate {
+            has_room,
             came_back,
             chance: (hash >> 24) as u8,
             fullness: self.fullness,
             is_slow: false,
         };
-        let is_admitted = decide(offer).is_ok();
+        let is_admitted = decide(candidate).is_ok();
         if !is_admitted && is_demoted {
             self.ghosts[ghost].remember(hash);
         }
         is_admitted
     }
 
-    /// What was staged, as far as the budget goes: each into a slot of its own, found by none until all are
-    /// written.
+    /// Writes the staged pages as far as the budget allows, each into a slot of its own. None is found before
+    /// all are written.
     fn write(&mut self, now: Duration) {
         let mut placed: Vec<(usize, usize, u64, u8)> = Vec::new();
         for (key, kind) in std::mem::take(&mut self.staged) {
             let heat = if kind == PageKind::Meta { 3 } else { 0 };
             let hash = key.hash();
             let is_placed = placed.iter().any(|(_, _, other, _)| *other == hash);
-            if is_placed || self.gone.contains(&key.file) || self.slot(hash).is_some() {
+            if is_placed || self.obsolete.contains(&key.file) || self.slot(hash).is_some() {
                 continue;
             }
             if !self.writes.may_write(now.as_secs()) {
                 continue;
             }
-            let place = self.place(hash);
+            let number = self.set_number(hash);
             let (set, hand) = self.set(hash);
             let way = set.iter().position(Option::is_none).unwrap_or_else(|| {
                 loop {
                     let way = *hand;
                     let next = (way + 1) % WAYS;
                     match &mut set[way] {
-                        Some((TAKEN, _)) => {}
+                        Some((CLAIMED, _)) => {}
                         Some((_, heat)) if *heat > 0 => *heat -= 1,
                         _ => {
                             *hand = next;
@@ -396,15 +397,15 @@ impl Reference {
                     *hand = next;
                 }
             });
-            set[way] = Some((TAKEN, 0));
-            placed.push((place, way, hash, heat));
+            set[way] = Some((CLAIMED, 0));
+            placed.push((number, way, hash, heat));
             self.writes.write(now.as_secs());
             self.writes.quiet_since = now;
         }
-        for (place, way, hash, heat) in placed {
-            self.sets[place].0[way] = Some((hash, heat));
-            self.writes.dirty[(place * WAYS + way) / SLOTS_PER_PAGE] = true;
-            self.writes.owed += 1;
+        for (number, way, hash, heat) in placed {
+            self.sets[number].0[way] = Some((hash, heat));
+            self.writes.dirty[(number * WAYS + way) / SLOTS_PER_PAGE] = true;
+            self.writes.writes_since += 1;
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Each policy, access by access, beside the reference: what is found where, what is written, what stays.
+//! Each placement policy compared with the reference, access by access: what is found where, what is written,
+//! what stays.
 //!
-//! Background work runs after each access, and time passes as the test says, so that both know the same.
+//! Background work runs after each access, and the test advances the clock, so that both have the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,18 +12,18 @@ use media::{Medium, MemoryMedium};
 
 use super::placement::ALL;
 use super::reference::{FoundIn, Reference};
-use super::tests::{MIB, above, blocks, fill, key, look, memory, options, skewed, timed};
+use super::tests::{MIB, blocks, fill, key, look, memory, options, skewed, timed, upper_tier};
 use super::*;
 use crate::{LiveFile, PageCache, PageKey, PageKind};
 
-/// What each costs: below costs next to nothing, somewhat more than DRAM, much more.
+/// Costs of SCM: next to nothing beside DRAM, somewhat more, much more.
 const COSTS: [Costs; 3] = [
     Costs { dram_hit: 400, dram_put: 0, scm_hit: 420, scm_write: 900, rewritten: 128 },
     Costs { dram_hit: 400, dram_put: 300, scm_hit: 900, scm_write: 1200, rewritten: 64 },
     Costs { dram_hit: 400, dram_put: 2500, scm_hit: 10_400, scm_write: 10_000, rewritten: 64 },
 ];
 
-/// Both, and what happens to them.
+/// The tiers and the reference, driven together.
 struct Pair {
     name: String,
     clock: Arc<ManualClock>,
@@ -31,14 +32,14 @@ struct Pair {
     reference: Reference,
     files: BTreeMap<u64, LiveFile>,
     counts: [u64; 3],
-    /// One page in so many is of metadata.
+    /// One page in this many is a metadata page.
     meta_part: u64,
 }
 
-/// Of metadata, where nothing else is said; none of those that runs are made of here.
+/// The default of `meta_part`; runs of pages have no metadata page here.
 const META_PART: u64 = 40;
 
-/// Pages of a file, as [`key`] has them.
+/// Pages per file, as in [`key`].
 const FILE_PAGES: u64 = 1024;
 
 impl Pair {
@@ -59,7 +60,7 @@ impl Pair {
         let options = ScmOptions { write_budget, ..options(placement) };
         let tier = timed(scm, options, &(Arc::clone(&clock) as _));
         tier.measured.fix(costs);
-        let cache = above(&tier, 2 * MIB + 200_000);
+        let cache = upper_tier(&tier, 2 * MIB + 200_000);
         let frames = cache.statistics().capacity_pages as usize;
         let reference = Reference::new(frames, tier.map.sets(), placement, costs);
         let reference = reference.with(is_device, write_budget);
@@ -69,7 +70,7 @@ impl Pair {
         Self { name, clock, tier, cache, reference, files, counts, meta_part: META_PART }
     }
 
-    /// Asks both for `pages` pages from this one on, together.
+    /// One access of `pages` pages from `first` on, in both; compares where they were found.
     fn access(&mut self, first: u64, pages: u64) {
         let is_meta = first % self.meta_part == self.meta_part - 1;
         let kind = if is_meta { PageKind::Meta } else { PageKind::Data };
@@ -83,8 +84,8 @@ impl Pair {
             }
         }
         self.step();
-        let told = self.reference.access_run(&run, kind, self.now());
-        assert_eq!(found, told, "{} page {first} at {:?}", self.name, self.now());
+        let expected = self.reference.access_run(&run, kind, self.now());
+        assert_eq!(found, expected, "{} page {first} at {:?}", self.name, self.now());
         self.counts[found as usize] += 1;
     }
 
@@ -96,13 +97,13 @@ impl Pair {
         assert!(!self.tier.step(&self.cache), "one step does all");
     }
 
-    /// A file that may be read from now on.
+    /// Marks a file live.
     fn keep(&mut self, number: u64) {
         let file = key(number * FILE_PAGES).file;
         self.files.insert(number, self.cache.keep_file(file));
     }
 
-    /// Nobody reads the file any more.
+    /// Makes a file obsolete.
     fn remove(&mut self, number: u64) {
         self.files.remove(&number);
         let pages = number * FILE_PAGES..(number + 1) * FILE_PAGES;
@@ -113,18 +114,18 @@ impl Pair {
         self.reference.remove(file, &hashes, self.now());
     }
 
-    /// What lies below in the end, and what was written.
+    /// Compares the final content of SCM and the bytes written.
     fn finish(&self, least: u64) {
         let (counts, what) = (self.tier.statistics(), &self.name);
-        let [_, below, nowhere] = self.counts;
-        assert!(below > least && nowhere > least, "{what}: {:?}", self.counts);
+        let [_, in_scm, nowhere] = self.counts;
+        assert!(in_scm > least && nowhere > least, "{what}: {:?}", self.counts);
         assert_eq!(counts.resident, self.reference.resident(), "{what}");
         assert_eq!(counts.bytes_written, self.reference.bytes_written(), "{what}");
         assert_eq!((counts.late, counts.damaged, counts.busy), (0, 0, 0), "{what}");
     }
 }
 
-/// Ranks of `pages` pages by a power law of exponent 0.99, drawn each for itself and scattered.
+/// Zipfian distribution over `pages` pages, exponent 0.99, scattered.
 struct Zipfian(Vec<f64>);
 
 impl Zipfian {
@@ -145,7 +146,7 @@ impl Zipfian {
     }
 }
 
-/// Each policy, at each cost, over memory and over a device.
+/// Runs with each policy, at each cost, on memory and on a device.
 fn each(mut run: impl FnMut(Placement, Costs, bool)) {
     for (_, placement) in Placement::NAMES {
         for costs in COSTS {
@@ -155,7 +156,7 @@ fn each(mut run: impl FnMut(Placement, Costs, bool)) {
 }
 
 #[test]
-fn every_access_is_as_the_reference_says_while_what_is_hot_moves_on() {
+fn every_access_matches_the_reference_while_the_hot_set_moves() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     each(|placement, costs, is_device| {
@@ -169,7 +170,7 @@ fn every_access_is_as_the_reference_says_while_what_is_hot_moves_on() {
 }
 
 #[test]
-fn every_access_is_as_the_reference_says_between_scans_and_runs_of_pages() {
+fn every_access_matches_the_reference_with_scans_and_page_runs() {
     let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(8000));
     println!("TERRACE_SEED={seed}");
     each(|placement, costs, is_device| {
@@ -180,11 +181,11 @@ fn every_access_is_as_the_reference_says_between_scans_and_runs_of_pages() {
                 (first..first + 2000).for_each(|page| pair.access(page, 1));
             }
             let page = zipfian.draw(&mut rng);
-            // Of one value in sixteen, and of its pages.
+            // One page in sixteen stands for a value of several pages.
             let pages = if page.is_multiple_of(16) { 1 + page % 5 } else { 1 };
             pair.access(page, pages);
             if turn % 64 == 0 {
-                // Time for what pays to be reckoned anew, and the map to be written.
+                // Lets the promoted share be updated, and map pages be written.
                 pair.clock.advance(Duration::from_millis(40));
             }
         }
@@ -192,9 +193,9 @@ fn every_access_is_as_the_reference_says_between_scans_and_runs_of_pages() {
     });
 }
 
-/// So that it goes before it was asked for often enough to pay where a use below costs little.
+/// Metadata pages are evicted before they were used often enough for promotions to pay off at low SCM costs.
 #[test]
-fn every_access_is_as_the_reference_says_where_dram_holds_a_part_of_the_metadata() {
+fn every_access_matches_the_reference_when_metadata_exceeds_dram() {
     let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(8000));
     println!("TERRACE_SEED={seed}");
     each(|placement, costs, is_device| {
@@ -205,20 +206,20 @@ fn every_access_is_as_the_reference_says_where_dram_holds_a_part_of_the_metadata
             pair.clock.advance(Duration::from_millis(2));
         }
         pair.finish(100);
-        let share = pair.reference.share_that_rises(PageKind::Meta);
-        assert!(costs.worthy_heat().is_some() || share < ALL, "{}: {share}", pair.name);
+        let share = pair.reference.promoted_share(PageKind::Meta);
+        assert!(costs.promotion_heat().is_some() || share < ALL, "{}: {share}", pair.name);
     });
 }
 
 #[test]
-fn every_access_is_as_the_reference_says_within_a_budget() {
+fn every_access_matches_the_reference_under_a_write_budget() {
     let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(8000));
     println!("TERRACE_SEED={seed}");
     each(|placement, costs, is_device| {
         let (name, rate) = (format!("budget {seed}"), 30_000);
         let mut pair = Pair::limited(&name, placement, costs, is_device, Some(rate));
         for turn in 0..30_000 {
-            // What is hot changes, so that there is always more to write than may be.
+            // The hot set moves, so that there is always more to write than the budget allows.
             let page = turn / 4000 * 500 + zipfian.draw(&mut rng);
             pair.access(page, 1);
             pair.clock.advance(Duration::from_millis(rng.below(16)));
@@ -230,7 +231,7 @@ fn every_access_is_as_the_reference_says_within_a_budget() {
 }
 
 #[test]
-fn every_access_is_as_the_reference_says_while_files_come_and_go() {
+fn every_access_matches_the_reference_while_files_become_obsolete() {
     let ((mut rng, seed), zipfian) = (Rng::from_env(), Zipfian::of(6 * FILE_PAGES));
     println!("TERRACE_SEED={seed}");
     each(|placement, costs, is_device| {
@@ -245,7 +246,7 @@ fn every_access_is_as_the_reference_says_while_files_come_and_go() {
             }
             let page = first * FILE_PAGES + zipfian.draw(&mut rng);
             pair.access(page, 1);
-            // One that was read before its file went.
+            // A page of an obsolete file, as a reader that began before would read it.
             if first > 0 && turn % 50 == 0 {
                 pair.access(rng.below(first * FILE_PAGES), 1);
             }

@@ -1,31 +1,33 @@
-//! Verifying pages that lie below, for who reads all of a store in the background anyway.
+//! Scrubbing the tier: the scrubber, which reads all of a store in the background, verifies the copies of its
+//! pages here too.
 //!
-//! Memory is otherwise verified once since a page was written or found, and can change after that (I8).
+//! Otherwise a page in memory is verified once after it was written or restored, and could change later (I8).
 
 use media::{Buf, Purpose};
 
-use super::backing::Held;
+use super::backing::PinnedPage;
+use super::hit::ScmSlot;
 use super::slot_map::tag_of;
 use super::statistics::count;
-use super::tier::{ScmSlot, ScmTier};
+use super::tier::ScmTier;
 use crate::PageKey;
 
 impl ScmTier {
-    /// Verifies the page, if it lies here and nobody is just writing there: `is_right` says whether bytes are
-    /// its own. Where they are not it is dropped. Whether they were; none where nothing was looked at. A tier
-    /// that cannot be read is off.
+    /// Verifies the page if the tier holds it and is not writing it. `is_right` checks its content; a page
+    /// that fails is dropped. Returns whether the page was right, `None` if it was not checked. A device that
+    /// cannot be read turns the tier off.
     pub fn scrub(&self, key: PageKey, is_right: impl FnOnce(&[u8]) -> bool) -> Option<bool> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
-        let held = self.backing.hold(self.layout.page_of(slot))?;
+        let pinned = self.backing.pin(self.layout.page_of(slot))?;
         if !self.map.holds(slot, hash) {
             return None;
         }
         let tag = self.map.tag(slot);
-        let is_right = match held {
-            Held::InPlace(page) => {
+        let is_right = match pinned {
+            PinnedPage::InPlace(page) => {
                 let is_right = tag_of(&*page) == tag && is_right(&*page);
-                if !self.is_there() {
+                if !self.check_memory() {
                     return None;
                 }
                 if is_right {
@@ -33,7 +35,7 @@ impl ScmTier {
                 }
                 is_right
             }
-            Held::AtDevice(place) => {
+            PinnedPage::AtDevice(place) => {
                 let (buf, read) = place.file.read(place.at, Buf::pages(1), Purpose::Scrub);
                 if let Err(error) = read {
                     self.fail(error);

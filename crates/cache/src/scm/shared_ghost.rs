@@ -1,41 +1,44 @@
-//! What went lately, remembered for many threads: by hash, in parts with a lock each.
+//! A ghost list shared by many threads: parts by hash, each with a mutex of its own.
 
+use base::invariant;
 use parking_lot::Mutex;
 
 use crate::rows::Ghost;
 
-/// Parts, each with a lock of its own.
+/// Parts, each with its own mutex.
 const PARTS: usize = 16;
 
-/// See the module.
+/// A shared ghost list.
 #[derive(Debug)]
 pub(super) struct SharedGhost(Box<[Mutex<Ghost>]>);
 
 impl SharedGhost {
-    /// A memory of about `entries`.
+    /// A list of about `entries` entries.
     pub(super) fn new(entries: usize) -> Self {
         Self((0..PARTS).map(|_| Mutex::new(Ghost::new(entries / PARTS))).collect())
     }
 
-    /// What a memory of `entries` takes, bytes.
+    /// Memory of a list of `entries` entries, bytes.
     pub(super) const fn bytes_of(entries: usize) -> u64 {
         Ghost::bytes_of(entries / PARTS) * PARTS as u64
     }
 
-    /// Remembers about `entries` from now on; those it remembers stay as far as they fit. Nothing is done
-    /// where it remembers nearly as many.
+    /// Changes the size to about `entries`. Entries stay as far as they fit. Does nothing if the size is
+    /// nearly that.
     pub(super) fn fit(&self, entries: usize) {
         self.0.iter().for_each(|part| part.lock().fit(entries / PARTS));
     }
 
-    /// As many as it remembers.
+    /// The size of the list.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.0.iter().map(|part| part.lock().rows()).sum()
+        self.0.iter().map(|part| part.lock().capacity()).sum()
     }
 
     fn part(&self, hash: u64) -> Option<&Mutex<Ghost>> {
-        self.0.get((hash >> 60) as usize % PARTS)
+        let part = self.0.get((hash >> 60) as usize % PARTS);
+        invariant!(part.is_some(), "every hash has a part of the ghost list");
+        part
     }
 
     pub(super) fn remember(&self, hash: u64) {
@@ -44,7 +47,7 @@ impl SharedGhost {
         }
     }
 
-    /// Whether it is remembered; from then on it is not.
+    /// Whether the list has this hash; takes it out.
     pub(super) fn recall(&self, hash: u64) -> bool {
         self.part(hash).is_some_and(|part| part.lock().recall(hash))
     }

@@ -6,36 +6,36 @@ fn hash(number: u64) -> u64 {
     number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 7
 }
 
-/// Whose tag is made of the hash.
+/// An entry with a tag made of the hash.
 fn entry(hash: u64) -> SlotEntry {
     SlotEntry { hash, tag: hash as u16 & 0x7ff }
 }
 
 fn put(map: &SlotMap, number: u64) -> usize {
-    let slot = map.room_for(hash(number)).unwrap();
-    map.take(slot);
-    map.place(slot, entry(hash(number)), PageKind::Data);
+    let slot = map.choose_slot(hash(number)).unwrap();
+    map.claim(slot);
+    map.publish(slot, entry(hash(number)), PageKind::Data);
     slot
 }
 
 #[test]
-fn what_was_put_is_found_until_it_is_cleared() {
+fn a_published_page_is_found_until_it_is_cleared() {
     let map = SlotMap::new(8);
     let slot = put(&map, 1);
     assert_eq!(map.find(hash(1)), Some(slot));
     assert!(map.holds(slot, hash(1)) && !map.holds(slot, hash(2)));
     assert_eq!(map.find(hash(2)), None);
     assert!(!map.clear_if(slot, hash(2)));
-    assert_eq!((map.take(slot), map.take(slot)), (Some(hash(1)), None));
+    assert_eq!((map.claim(slot), map.claim(slot)), (Some(hash(1)), None));
     map.release(slot);
     assert_eq!(map.find(hash(1)), None);
-    let slot = map.room_for(0).unwrap();
-    map.place(slot, entry(0), PageKind::Meta);
+    let slot = map.choose_slot(0).unwrap();
+    map.publish(slot, entry(0), PageKind::Meta);
     assert_eq!(map.find(0), Some(slot), "a hash of zero is a page like any other");
 }
 
 #[test]
-fn what_is_asked_for_outlives_what_is_not() {
+fn used_entries_outlive_unused_ones() {
     let map = SlotMap::new(64);
     let slots = map.slots() as u64;
     (0..slots).for_each(|number| {
@@ -46,7 +46,7 @@ fn what_is_asked_for_outlives_what_is_not() {
     for round in 0..8 {
         for kept in 0..slots / 4 {
             if let Some(slot) = map.find(hash(kept)) {
-                map.ask(slot);
+                map.record_use(slot);
             }
         }
         let new = slots * (round + 1);
@@ -58,28 +58,28 @@ fn what_is_asked_for_outlives_what_is_not() {
 }
 
 #[test]
-fn heat_counts_to_three_and_marks_stay_apart() {
+fn heat_counts_to_three_beside_the_state_bits() {
     let map = SlotMap::new(1);
     let slot = put(&map, 5);
-    let heats: Vec<_> = (0..5).map(|_| map.ask(slot).heat).collect();
+    let heats: Vec<_> = (0..5).map(|_| map.record_use(slot).heat).collect();
     assert_eq!(heats, [1, 2, 3, 3, 3]);
     assert!(map.set_promoting(slot) && !map.set_promoting(slot));
     map.set_verified(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: true });
-    map.not_promoting(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
-    map.kept(slot);
-    assert_eq!(map.ask(slot).heat, 3);
-    map.promoted(slot);
-    map.kept(slot);
-    assert_eq!(map.ask(slot), Asked { heat: 3, is_verified: true, is_promoting: false });
-    map.take(slot);
-    map.place(slot, entry(hash(6)), PageKind::Data);
-    assert_eq!(map.ask(slot), Asked { heat: 1, is_verified: false, is_promoting: false });
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: true });
+    map.clear_promoting(slot);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: false });
+    map.ensure_heat(slot);
+    assert_eq!(map.record_use(slot).heat, 3);
+    map.set_promoted(slot);
+    map.ensure_heat(slot);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 3, is_verified: true, is_promoting: false });
+    map.claim(slot);
+    map.publish(slot, entry(hash(6)), PageKind::Data);
+    assert_eq!(map.record_use(slot), SlotUse { heat: 1, is_verified: false, is_promoting: false });
 }
 
 #[test]
-fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
+fn a_restored_map_ignores_hashes_of_other_sets() {
     let (map, mut rng) = (SlotMap::new(32), Rng::new(7));
     (0..400).for_each(|number| {
         put(&map, number);
@@ -89,7 +89,7 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
     let again = SlotMap::new(32);
     let placed = again.restore(0, &entries);
     assert_eq!(placed, entries.iter().filter(|entry| entry.hash != 0).count());
-    // Some sets are full, after 400 pages in 512 slots.
+    // With 400 pages in 512 slots some sets are full.
     assert!((0..400).all(|n| again.has_room(hash(n)) == map.has_room(hash(n))));
     assert!(!(0..400).all(|n| map.has_room(hash(n))) && SlotMap::new(1).has_room(1));
     assert!((0..400).all(|number| again.find(hash(number)) == map.find(hash(number))));
@@ -104,7 +104,7 @@ fn a_map_is_restored_but_for_hashes_that_cannot_lie_there() {
 }
 
 #[test]
-fn what_was_asked_for_outlives_what_was_only_found() {
+fn a_used_page_outlives_pages_that_were_only_restored() {
     let map = SlotMap::new(1);
     (0..WAYS as u64).for_each(|number| {
         put(&map, number);
@@ -113,9 +113,9 @@ fn what_was_asked_for_outlives_what_was_only_found() {
     map.entries(0, &mut entries);
     let again = SlotMap::new(1);
     assert_eq!(again.restore(0, &entries), WAYS);
-    // No warmer than the rest, and the hand passes it as often as any other.
+    // It is no warmer than the others, and the hand passes it as often.
     let asked = again.find(hash(3)).unwrap();
-    again.ask(asked);
+    again.record_use(asked);
     for number in 100..100 + WAYS as u64 - 1 {
         assert_ne!(put(&again, number), asked);
     }

@@ -1,4 +1,4 @@
-//! What the SCM tier counts.
+//! Statistics of the SCM tier.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,87 +6,87 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::admission::Refusal;
 use super::row_sets::RowSetStatistics;
 
-/// The counts at one moment, since the tier was opened. Pages, unless something else is said.
+/// Statistics since the tier was opened. Counts of pages, unless a field says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScmStatistics {
-    /// Slots there are, and slots that hold a page.
+    /// Slots, and slots that hold a page.
     pub slots: u64,
     /// See `slots`.
     pub resident: u64,
-    /// Lookups of data pages and of metadata pages that were hits.
+    /// Hits of data pages and of metadata pages.
     pub hits_data: u64,
     /// See `hits_data`.
     pub hits_meta: u64,
-    /// Lookups that were none.
+    /// Lookups that missed.
     pub misses: u64,
-    /// Found by a lookup, but being written or read by too many.
+    /// Lookups that found a page which was being written or had too many readers.
     pub busy: u64,
-    /// Found by a lookup, and read from flash all the same, since the tier was slower.
+    /// Lookups that found a page but bypassed the tier, because flash answers sooner.
     pub passed: u64,
-    /// Pages that were offered and let in.
+    /// Offered and admitted.
     pub admitted: u64,
-    /// Not let in, by reason.
+    /// Refused, by reason.
     pub refused: Refusals,
-    /// Left DRAM and lay below still: nothing was written.
+    /// Evicted from DRAM while the tier still held them: nothing was written.
     pub kept: u64,
-    /// Let in and written, on leaving DRAM.
+    /// Admitted and written when DRAM evicted them.
     pub demoted: u64,
-    /// Let in and written, from a merge: pages of keys that were asked for in pages that go.
+    /// Admitted and written as warm outputs of merges.
     pub carried: u64,
-    /// Copied to DRAM since they were asked for again.
+    /// Promoted to DRAM.
     pub promoted: u64,
-    /// Pushed out by others, or of a file that is gone.
+    /// Evicted for other pages, or removed with an obsolete file.
     pub dropped: u64,
-    /// Files, or parts of them, that went while too many others waited for it: what lies below of them
-    /// goes as others push it out.
+    /// Obsolete files, or ranges of them, that were not purged because too many waited: their pages stay
+    /// until they are evicted.
     pub unpurged: u64,
-    /// Dropped since their bytes were not what they should be.
+    /// Dropped because their content was damaged.
     pub damaged: u64,
-    /// Verified where they lay, in the background.
+    /// Verified by the scrubber.
     pub scrubbed: u64,
-    /// Pages that left DRAM and were lost, though wanted, since no frame was free to take their place.
+    /// Admitted but lost, because no free frame in DRAM could replace theirs.
     pub late: u64,
-    /// Pages that left DRAM with memory that others took, did not lie below and were not offered, since
-    /// whoever takes memory waits for it.
+    /// Evicted from DRAM to give memory back, not in the tier, and not offered, because a caller waits for
+    /// the memory.
     pub reclaimed: u64,
-    /// Written to slots and to the map, bytes.
+    /// Bytes written, to slots and to the map.
     pub bytes_written: u64,
-    /// Of them to the map.
+    /// How many of those bytes were written to the map.
     pub bytes_written_map: u64,
     /// Found when the tier was opened.
     pub restored: u64,
-    /// What a hit and a write were measured to cost lately, nanoseconds.
+    /// Measured cost of a hit and of a write, nanoseconds.
     pub hit_nanos: u32,
     /// See `hit_nanos`.
     pub write_nanos: u32,
-    /// What a page from flash was measured to cost lately, nanoseconds.
+    /// Measured cost of a page from flash, nanoseconds.
     pub flash_nanos: u32,
-    /// Rows among the pages.
+    /// Rows in the tier.
     pub rows: RowSetStatistics,
 }
 
-/// Pages that were not let in.
+/// Refused pages, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Not remembered.
+    /// Not in the ghost list.
     pub cold: u64,
-    /// The budget of writes was used up.
+    /// The write budget was used up.
     pub budget: u64,
-    /// Merges wrote them, and enough of late.
+    /// Warm outputs beyond the share of lookups that they may cost.
     pub churn: u64,
-    /// Too many waited to be written.
+    /// Too many pages waited to be written.
     pub busy: u64,
-    /// Their file was gone.
+    /// Their file was obsolete.
     pub dead: u64,
-    /// The policy keeps their kind above.
+    /// The placement policy keeps their kind in DRAM.
     pub kind: u64,
-    /// A merge wrote them, and the pages they take over from left no slot.
+    /// Warm outputs for which the merge's input pages freed no slot.
     pub place: u64,
     /// The tier was slower than flash.
     pub slow: u64,
 }
 
-/// Counters: only numbers, `Relaxed`.
+/// Counters. Plain numbers: `Relaxed`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) resident: AtomicU64,
@@ -123,7 +123,7 @@ impl Counters {
         }
     }
 
-    /// So many pages were found when the tier was opened.
+    /// Sets the number of pages found at open.
     pub(crate) fn found(&self, pages: u64) {
         self.restored.store(pages, Relaxed);
         self.resident.store(pages, Relaxed);
@@ -151,7 +151,7 @@ impl Counters {
                 busy: refused(Refusal::Busy),
                 dead: refused(Refusal::Dead),
                 kind: refused(Refusal::Kind),
-                place: refused(Refusal::ScmLocation),
+                place: refused(Refusal::NoSlot),
                 slow: refused(Refusal::Slow),
             },
             kept: of(&self.kept),

@@ -1,20 +1,21 @@
-//! Pages that verify as another, as far as their checksum's seed goes.
+//! Pages that verify as the page asked for, because they have its identity, but are another.
 
 use std::sync::Arc;
 
 use media::{Medium, MemoryMedium};
 
-use super::tests::{MIB, above, account, blocks, content, fill, key, memory, options, tier};
+use super::tests::{MIB, account, blocks, content, fill, key, memory, options, tier, upper_tier};
 use super::{Placement, ScmHit};
 use crate::PageKind;
 
-/// As after a crash, for a page of a copy of the store that went on apart: it verifies as the one asked for.
+/// As after a crash that left a page of a diverged copy of the store: it verifies as the page that was asked
+/// for.
 #[test]
-fn another_page_of_the_same_name_is_told_by_its_checksum() {
+fn the_tag_tells_a_page_from_one_of_the_same_name() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for scm in [memory(8 * MIB), blocks(&medium, 8 * MIB)] {
         let tier = tier(scm, options(Placement::ScmFirst));
-        let cache = above(&tier, 2 * MIB);
+        let cache = upper_tier(&tier, 2 * MIB);
         fill(&cache, key(7), PageKind::Data);
         tier.step(&cache);
         let slot = tier.map.find(key(7).hash()).unwrap();

@@ -62,30 +62,30 @@ pub(super) fn tier(scm: Scm, options: ScmOptions) -> Arc<ScmTier> {
     timed(scm, options, &still())
 }
 
-/// Of which the time is `clock`'s.
+/// A tier that measures time by `clock`.
 pub(super) fn timed(scm: Scm, options: ScmOptions, clock: &Arc<dyn Clock>) -> Arc<ScmTier> {
     Arc::new(ScmTier::open(scm, options, &account(), clock).unwrap())
 }
 
-/// Time that does not pass.
+/// A clock that stands still.
 fn still() -> Arc<dyn Clock> {
     Arc::new(ManualClock::default())
 }
 
-pub(super) fn above(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
+pub(super) fn upper_tier(tier: &Arc<ScmTier>, bytes: u64) -> PageCache {
     let cache = PageCache::new(&account(), bytes).unwrap();
-    cache.set_below(tier);
+    cache.set_lower_tier(tier);
     cache
 }
 
-/// Where the page is, used as the engine does.
+/// Looks the page up and uses it, as the engine does; returns the place where it was.
 pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     let check = |page: &[u8]| page[..64] == content(key)[..64];
     if let Some(frame) = cache.get(key, kind) {
         assert!(check(&frame), "{key:?}");
         return FoundIn::Dram;
     }
-    let tier = cache.below().unwrap();
+    let tier = cache.lower_tier().unwrap();
     match tier.find(key, kind) {
         None => {}
         Some(ScmHit::InPlace(page)) => {
@@ -105,7 +105,7 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
                 Err(error) => tier.fail(error),
                 Ok(()) if !check(&buf) => tier.damaged(read.slot),
                 Ok(()) => {
-                    if read.is_promoted
+                    if read.should_promote
                         && cache.insert_warm(key, kind, buf.first_chunk().unwrap()).is_some()
                     {
                         tier.promoted(read.slot);
@@ -118,12 +118,12 @@ pub(super) fn look(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     FoundIn::Nowhere
 }
 
-/// Reads the page from flash.
+/// Inserts the page, as after a read from flash.
 pub(super) fn fill(cache: &PageCache, key: PageKey, kind: PageKind) {
     let _: Frame = cache.insert(key, kind, &content(key));
 }
 
-/// Reads as the engine does.
+/// Reads as the engine does: looks the page up, and reads it from flash after a miss.
 fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     let found = look(cache, key, kind);
     if found == FoundIn::Nowhere {
@@ -132,7 +132,7 @@ fn read(cache: &PageCache, key: PageKey, kind: PageKind) -> FoundIn {
     found
 }
 
-/// A skewed choice of `pages` pages.
+/// A skewed random choice of `pages` pages.
 pub(super) fn skewed(rng: &mut Rng, pages: u64) -> u64 {
     let scale = rng.below(pages) + 1;
     let rank = rng.below(scale);
@@ -140,10 +140,10 @@ pub(super) fn skewed(rng: &mut Rng, pages: u64) -> u64 {
 }
 
 #[test]
-fn admission_keeps_the_hits_and_a_part_of_the_writes() {
+fn admission_refuses_most_writes_and_leaves_no_slot_empty() {
     let mut rng = Rng::new(3);
     let tier = tier(memory(8 * MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB + 200_000);
+    let cache = upper_tier(&tier, 2 * MIB + 200_000);
     for _ in 0..400_000 {
         read(&cache, key(skewed(&mut rng, 20_000)), PageKind::Data);
         tier.step(&cache);
@@ -158,11 +158,11 @@ fn admission_keeps_the_hits_and_a_part_of_the_writes() {
 }
 
 #[test]
-fn a_device_serves_what_memory_does() {
+fn every_placement_serves_hits_from_a_device() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for (name, placement) in Placement::NAMES {
         let tier = tier(blocks(&medium, 8 * MIB), options(placement));
-        let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(11));
+        let (cache, mut rng) = (upper_tier(&tier, 2 * MIB), Rng::new(11));
         let mut found = [0; 3];
         for _ in 0..60_000 {
             let page = skewed(&mut rng, 6000);
@@ -175,29 +175,30 @@ fn a_device_serves_what_memory_does() {
     }
 }
 
-/// Fills a tier, closes it, or leaves it as a crash does; what part of its pages the next finds.
+/// Fills a tier, closes it or leaves it as a crash does, and opens it again. Returns the share of its pages
+/// that the second tier finds.
 fn restarted(is_clean: bool) -> f64 {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let first = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
-    let cache = above(&first, 2 * MIB);
+    let cache = upper_tier(&first, 2 * MIB);
     for page in 0..1800 {
         read(&cache, key(page), PageKind::Data);
         first.step(&cache);
     }
-    let lay = |tier: &ScmTier| -> Vec<u64> {
+    let resident = |tier: &ScmTier| -> Vec<u64> {
         (0..1800).filter(|page| tier.map.find(key(*page).hash()).is_some()).collect()
     };
-    let before = lay(&first);
+    let before = resident(&first);
     if is_clean {
         drop(cache);
         drop(first);
     } else {
-        // What it would write on closing is lost.
+        // A crash loses the map pages that closing would write.
         first.fail(base::Error::invalid("crash"));
     }
     let second =
         tier(blocks(&medium, 8 * MIB), ScmOptions { id: 6, ..options(Placement::DramFirst) });
-    let cache = above(&second, 2 * MIB);
+    let cache = upper_tier(&second, 2 * MIB);
     let found =
         before.iter().filter(|page| read(&cache, key(**page), PageKind::Data) == FoundIn::Scm);
     let part = found.count() as f64 / before.len() as f64;
@@ -207,13 +208,13 @@ fn restarted(is_clean: bool) -> f64 {
 }
 
 #[test]
-fn what_lay_below_is_found_again_after_a_stop_and_most_of_it_after_a_crash() {
+fn a_restart_finds_all_pages_after_a_clean_stop_and_most_after_a_crash() {
     assert!(restarted(true) > 0.999);
     assert!(restarted(false) > 0.9, "{}", restarted(false));
 }
 
 #[test]
-fn a_place_of_anothers_bytes_is_taken_over_and_damaged_pages_are_dropped() {
+fn foreign_content_is_formatted_and_damaged_pages_are_dropped() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let file = medium.create("tier", Access::Direct, 8 * MIB).unwrap();
     let noise = |at: u64, seed| {
@@ -224,30 +225,30 @@ fn a_place_of_anothers_bytes_is_taken_over_and_damaged_pages_are_dropped() {
     (0..128).for_each(|at| noise(at * 16 * 4096, at));
     let first = tier(blocks(&medium, 8 * MIB), options(Placement::ScmFirst));
     assert_eq!(first.statistics().restored, 0);
-    let cache = above(&first, 2 * MIB);
+    let cache = upper_tier(&first, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
         first.step(&cache);
     }
-    // The middle of the slots is overwritten behind its back.
+    // Overwrite slots in the middle of the device.
     (40..80).for_each(|at| noise(at * 16 * 4096, at));
     let found = (0..1500).filter(|page| read(&cache, key(*page), PageKind::Data) == FoundIn::Scm);
     let found = found.count();
     let damaged = first.statistics().damaged;
     assert!(damaged > 300 && found > 500, "{damaged} damaged, {found} found");
     assert!(first.failure().is_none());
-    // A place of another length is another's.
+    // A tier of another size counts as foreign.
     drop((cache, first));
     let shorter = tier(blocks(&medium, 4 * MIB), options(Placement::ScmFirst));
     assert_eq!(shorter.statistics().restored, 0);
 }
 
 #[test]
-fn a_device_that_fails_is_left_alone() {
+fn a_failed_device_turns_the_tier_off() {
     let faulty = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
     let tier = tier(blocks(&medium, 8 * MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let run = |from: u64, to: u64| {
         (from..to).for_each(|page| {
             read(&cache, key(page), PageKind::Data);
@@ -266,12 +267,12 @@ fn a_device_that_fails_is_left_alone() {
 }
 
 #[test]
-fn no_minute_has_more_writes_than_its_budget() {
+fn writes_of_any_minute_stay_within_the_budget() {
     let rate = 200_000;
     let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
     let clock = Arc::new(ManualClock::default());
     let tier = timed(memory(32 * MIB), limited, &(Arc::clone(&clock) as _));
-    let (cache, mut rng) = (above(&tier, 2 * MIB), Rng::new(5));
+    let (cache, mut rng) = (upper_tier(&tier, 2 * MIB), Rng::new(5));
     let mut written = vec![0; 300];
     for written in &mut written {
         for _ in 0..600 {
@@ -289,18 +290,18 @@ fn no_minute_has_more_writes_than_its_budget() {
 }
 
 #[test]
-fn no_minute_has_more_writes_than_its_budget_however_often_it_is_opened() {
+fn writes_of_any_minute_stay_within_the_budget_across_restarts() {
     let (rate, clock) = (200_000, Arc::new(ManualClock::default()));
     let limited = ScmOptions { write_budget: Some(rate), ..options(Placement::DramFirst) };
     let metered = Arc::new(Metered::new(Arc::new(MemoryMedium::new()), still()));
     let medium: Arc<dyn Medium> = Arc::clone(&metered) as _;
-    // What the device saw, whoever counts it elsewhere.
+    // Bytes that the device saw, from its own counter.
     let all = || metered.snapshot().total().write_bytes;
     let (mut rng, mut written) = (Rng::new(5), vec![]);
-    // Seconds that a process lives.
+    // Lifetimes of the processes, seconds.
     for lives in [150, 5, 20, 20, 70, 1, 1, 1, 100] {
         let tier = timed(blocks(&medium, 32 * MIB), limited, &(Arc::clone(&clock) as _));
-        let cache = above(&tier, 2 * MIB);
+        let cache = upper_tier(&tier, 2 * MIB);
         for _ in 0..lives {
             for _ in 0..600 {
                 read(&cache, key(skewed(&mut rng, 40_000)), PageKind::Data);
@@ -309,7 +310,7 @@ fn no_minute_has_more_writes_than_its_budget_however_often_it_is_opened() {
             clock.advance(Duration::from_secs(1));
             written.push(all());
         }
-        // A stop writes of the map, too.
+        // Closing writes map pages, too.
         drop((cache, tier));
         *written.last_mut().unwrap() = all();
     }
@@ -320,31 +321,32 @@ fn no_minute_has_more_writes_than_its_budget_however_often_it_is_opened() {
 }
 
 #[test]
-fn pages_of_files_that_are_gone_go() {
+fn pages_of_a_removed_file_are_purged() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1500 {
         read(&cache, key(page), PageKind::Data);
         while tier.step(&cache) {}
     }
     cache.remove_file(key(0).file, 1024);
     while tier.step(&cache) {}
-    let left = |from: u64, to: u64| {
+    let resident = |from: u64, to: u64| {
         (from..to).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
     };
-    assert_eq!(left(0, 1024), 0);
-    assert!(left(1024, 1500) > 400);
-    assert_eq!(tier.statistics().resident, left(0, 1500) as u64);
+    assert_eq!(resident(0, 1024), 0);
+    assert!(resident(1024, 1500) > 400);
+    assert_eq!(tier.statistics().resident, resident(0, 1500) as u64);
 }
 
-/// What left DRAM before its file went, or after, waits to be written, and is not.
+/// Pages wait to be written whether DRAM evicted them before or after their file became obsolete; neither is
+/// written.
 #[test]
-fn pages_that_outlive_their_file_are_not_written() {
+fn pages_of_obsolete_files_are_not_written() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let [first, second] = [key(0), key(1024)];
     let files = [first, first, second].map(|key| cache.keep_file(key.file));
-    let lie_below = |from: u64| {
+    let resident_after_steps = |from: u64| {
         while tier.step(&cache) {}
         (from..from + 20).filter(|page| tier.map.find(key(*page).hash()).is_some()).count()
     };
@@ -354,25 +356,25 @@ fn pages_that_outlive_their_file_are_not_written() {
     read(0);
     // A copy of the store has the same file.
     drop(one);
-    assert_eq!(lie_below(0), 20);
-    // Offered before the file went, and looked at after.
+    assert_eq!(resident_after_steps(0), 20);
+    // Evicted before the file became obsolete, written after.
     read(100);
     drop(other);
     cache.remove_file(first.file, 1024);
-    assert_eq!((lie_below(0), lie_below(100)), (0, 0));
+    assert_eq!((resident_after_steps(0), resident_after_steps(100)), (0, 0));
     assert_eq!(tier.statistics().refused.dead, 20);
-    // Offered long after: who read them has kept them until now.
+    // Evicted long after: a reader held them until now.
     read(200);
     read(1024);
-    assert_eq!((lie_below(200), lie_below(1024)), (0, 20));
+    assert_eq!((resident_after_steps(200), resident_after_steps(1024)), (0, 20));
     let counts = tier.statistics();
     assert_eq!((counts.refused.dead, counts.resident), (40, 20), "{counts:?}");
     drop(last);
 }
 
-/// What a medium was measured to be counts until the tier knows better, and bounds what is in flight there.
+/// The prior costs count until the tier has measured its own, and bound the writes in flight.
 #[test]
-fn a_tier_begins_with_its_prior_and_believes_what_it_sees() {
+fn measured_costs_replace_the_prior_ones() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let prior = Prior { read_nanos: 70_000, write_nanos: 90_000, writes: 3 };
     let depths: Arc<parking_lot::Mutex<Vec<usize>>> = Arc::default();
@@ -389,8 +391,8 @@ fn a_tier_begins_with_its_prior_and_believes_what_it_sees() {
     assert_eq!((begins.hit_nanos, begins.write_nanos), (70_000 + DRAM_HIT_NANOS, 90_000));
     (0..200).for_each(|_| tier.read_took(Duration::from_micros(9)));
     assert!((9_400..9_600).contains(&tier.statistics().hit_nanos), "{:?}", tier.statistics());
-    // More than are in flight at once are written all the same.
-    let cache = above(&tier, 2 * MIB);
+    // More pages than may be in flight at once are written all the same.
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..600 {
         fill(&cache, key(page), PageKind::Data);
         if page % 20 == 19 {
@@ -402,16 +404,17 @@ fn a_tier_begins_with_its_prior_and_believes_what_it_sees() {
     assert!((0..600).all(|page| look(&cache, key(page), PageKind::Data) != FoundIn::Nowhere));
 }
 
-/// Files go faster than they are looked for: those too many are counted, and the rest goes.
+/// If files become obsolete faster than the tier purges them, those beyond the queue are counted, and the
+/// others are purged.
 #[test]
-fn files_that_go_while_too_many_wait_are_counted() {
+fn files_beyond_the_purge_queue_are_counted_as_unpurged() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1024 {
         read(&cache, key(page), PageKind::Data);
         while tier.step(&cache) {}
     }
-    // Others first; then the file, in two parts that follow each other, is one of those that have room.
+    // Other files fill the queue but for one entry. Two adjacent ranges of the file share that entry.
     (0..1023).for_each(|file| tier.remove_file(file, 10));
     tier.remove_pages(key(0).file, 0..100);
     tier.remove_pages(key(0).file, 100..1024);
@@ -423,9 +426,9 @@ fn files_that_go_while_too_many_wait_are_counted() {
 }
 
 #[test]
-fn readers_get_their_pages_and_no_others_while_slots_are_written() {
+fn concurrent_readers_get_only_their_own_pages() {
     let tier = tier(memory(MIB), options(Placement::DramFirst));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let ((_, seed), done) = (Rng::from_env(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
@@ -461,12 +464,13 @@ fn readers_get_their_pages_and_no_others_while_slots_are_written() {
     });
     let counts = tier.statistics();
     assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
-    let held = (0..3000).filter(|page| tier.map.find(key(*page).hash()).is_some()).count() as u64;
-    assert_eq!(counts.resident, held, "seed {seed}");
+    let resident =
+        (0..3000).filter(|page| tier.map.find(key(*page).hash()).is_some()).count() as u64;
+    assert_eq!(counts.resident, resident, "seed {seed}");
 }
 
 #[test]
-fn what_a_slot_takes_of_dram_is_told_and_no_more_than_twelve_bytes() {
+fn dram_per_slot_is_charged_and_at_most_twelve_bytes() {
     let taken = account();
     let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken, &still());
     let tier = tier.unwrap();

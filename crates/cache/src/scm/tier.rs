@@ -1,166 +1,103 @@
-//! What readers ask of the tier and what is offered to it; [`super::background`] does the rest.
+//! The SCM tier: its state, whether it is on, and its statistics.
+//!
+//! What callers do with it is in the modules above this one: [`super::open`], [`super::lookup`] (readers),
+//! [`super::demotion`] and [`super::warm_outputs`] (admission), [`super::background`] (the writer), the row
+//! part of [`super::row_sets`] and [`super::scrub`]. Any number of threads share a tier. Lock order: the
+//! writer's mutex first; the mutexes of the queues, the ghost lists and the warm output counter are leaves.
 
 use std::fmt;
-use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-use arena::{Frame, Page};
 use base::{Charge, Clock, Error};
 use media::emulated::Emulation;
-use media::scm::{Facts, Pinned};
-use media::{File, Queue};
+use media::scm::Facts;
 use parking_lot::Mutex;
 
-use super::admission::{Admission, Offer, Refusal};
-use super::background::ScmWriterState;
-use super::backing::{Backing, Held, ScmLocation};
-use super::costs::Measured;
-use super::journal::Layout;
+use super::admission::Admission;
+use super::backing::Backing;
+use super::costs::MeasuredCosts;
 use super::latency_sampler::LatencySampler;
-use super::offers::{Offers, Origin, Staged};
-use super::placement::{Placement, Tier};
+use super::pending::PendingWork;
+use super::placement::Placement;
 use super::prior::Prior;
-use super::row_sets::{RowSets, pages_remembered, rows_remembered};
+use super::row_sets::{RowSets, ghost_pages, ghost_rows, holds_rows};
 use super::shared_ghost::SharedGhost;
-use super::slot_map::{SlotMap, tag_of};
+use super::slot_map::SlotMap;
 use super::statistics::{Counters, ScmStatistics, count};
-use super::tier_bypass::{TierBypass, Way};
-use super::warm_outputs::WarmOutputs;
-use crate::{PageKey, PageKind};
+use super::stored_map::Layout;
+use super::tier_bypass::{Route, TierBypass};
+use super::warm_output_counter::WarmOutputCounter;
+use super::writer_state::ScmWriterState;
 
-/// A tier of 4 KiB slots below DRAM, shared by any number of threads and stores.
+/// A lower cache tier of 4 KiB slots on storage-class memory, shared by any number of threads and stores.
 pub struct ScmTier {
     clock: Arc<dyn Clock>,
     pub(super) backing: Backing,
     pub(super) layout: Layout,
-    /// Drawn when the place was taken over; what is found of another is not this one's.
+    /// Random number, drawn when the tier was formatted. Map pages of another tier do not verify under it.
     pub(super) id: u64,
     pub(super) map: SlotMap,
     pub(super) placement: Placement,
-    admission: Admission,
-    pub(super) offers: Offers,
+    pub(super) admission: Admission,
+    pub(super) pending: PendingWork,
     pub(super) counters: Counters,
     prior: Prior,
-    pub(super) measured: Measured,
-    pub(super) detour: TierBypass,
-    /// When one of many reads in flight is waited for, to be timed: from here, from flash.
-    alone: [LatencySampler; 2],
-    /// What left DRAM and was refused: [`REMEMBERED`] pages for each slot that is not rows'.
+    pub(super) measured: MeasuredCosts,
+    pub(super) bypass: TierBypass,
+    /// Which reads, of many in flight, are waited for and timed alone: reads from this tier, and from flash.
+    pub(super) latency_samplers: [LatencySampler; 2],
+    /// Ghost list of pages that were refused: [`GHOST_PAGES_PER_SLOT`] for each slot that rows do not hold.
     pub(super) ghost: SharedGhost,
-    /// Rows among the pages; none where it holds none.
+    /// Rows in some of the slots; `None` if the medium outlives the process.
     pub(super) rows: Option<RowSets>,
-    /// Of these what went last, and of pages.
-    pub(super) gone_rows: SharedGhost,
-    pub(super) gone_pages: SharedGhost,
-    /// Of the last minute's budget so much is written, in 256ths. Only a number: `Relaxed`.
+    /// Ghost lists of the rows and the pages that this tier evicted lately; empty without rows.
+    pub(super) evicted_rows: SharedGhost,
+    pub(super) evicted_pages: SharedGhost,
+    /// Share of the write budget used in the last minute, in 1/256. A plain number: `Relaxed`.
     pub(super) fullness: AtomicU32,
-    /// What of late counts for pages that merges write.
-    pub(super) inheriting: Mutex<WarmOutputs>,
-    /// What the one who writes has.
+    pub(super) warm_outputs: Mutex<WarmOutputCounter>,
     pub(super) writer: Mutex<ScmWriterState>,
-    /// Off since it failed, for `failure`.
+    /// The tier failed, with `failure`, and is off.
     is_off: AtomicBool,
     failure: Mutex<Option<Error>>,
     pub(super) _charge: Charge,
 }
 
-/// A page that was found below.
-#[derive(Debug)]
-pub enum ScmHit {
-    /// It is used where it lies, and was, if it is not lost afterwards ([`Pinned::is_lost`]).
-    InPlace(ScmPage),
-    /// It is to be read from there.
-    Read(ScmRead),
+/// What a tier is made of.
+pub(super) struct TierParts {
+    pub(super) backing: Backing,
+    pub(super) layout: Layout,
+    pub(super) id: u64,
+    pub(super) placement: Placement,
+    pub(super) admission: Admission,
+    pub(super) writer: ScmWriterState,
+    pub(super) prior: Prior,
+    pub(super) charge: Charge,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
-/// A page where it lies. It stays what it is for as long as this is held, but where the medium takes it away.
-#[derive(Debug)]
-pub struct ScmPage {
-    /// Its content.
-    pub page: Pinned,
-    /// Whether that is known to be the page's; otherwise it is to be verified, and
-    /// [`ScmTier::verified`] or [`ScmTier::damaged`] told.
-    pub is_verified: bool,
-    /// Which one it is.
-    pub slot: ScmSlot,
-}
-
-/// A page that is to be read, and stays what it is for as long as this is held. It is to be verified, and
-/// [`ScmTier::damaged`] told where it is another.
-#[derive(Debug)]
-pub struct ScmRead {
-    place: ScmLocation,
-    tag: u16,
-    /// Whether it is to be put into DRAM.
-    pub is_promoted: bool,
-    /// Which one it is.
-    pub slot: ScmSlot,
-}
-
-impl ScmRead {
-    /// The file it lies in.
-    #[must_use]
-    pub const fn file(&self) -> &Arc<dyn File> {
-        &self.place.file
-    }
-
-    /// The offset there, bytes.
-    #[must_use]
-    pub const fn at(&self) -> u64 {
-        self.place.at
-    }
-
-    /// Whether `page`, which was read, may be the one; if so it is to be verified.
-    #[must_use]
-    pub fn may_be(&self, page: &Page) -> bool {
-        tag_of(page) == self.tag
-    }
-}
-
-/// A slot, and the page that it held.
-#[derive(Clone, Copy, Debug)]
-pub struct ScmSlot {
-    pub(super) slot: usize,
-    pub(super) hash: u64,
-}
-
-/// A page that leaves DRAM, or was read past it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EvictedPage {
-    pub(crate) key: PageKey,
-    pub(crate) kind: PageKind,
-    /// Whether it was in DRAM.
-    pub(crate) is_demoted: bool,
-}
-
-/// Pages that the ghost remembers, for each slot of pages.
-pub(super) const REMEMBERED: usize = 2;
-
-/// Of so many uses of a page where it lies, one is timed.
-const TIMED: u64 = 64;
+/// Size of the ghost list of refused pages, for each slot of pages.
+pub(super) const GHOST_PAGES_PER_SLOT: usize = 2;
 
 impl ScmTier {
-    pub(super) fn new(
-        (backing, layout, id): (Backing, Layout, u64),
-        (placement, admission): (Placement, Admission),
-        (writer, prior): (ScmWriterState, Prior),
-        charge: Charge,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(super) fn new(parts: TierParts) -> Self {
+        let TierParts { backing, layout, id, placement, admission, writer, prior, charge, clock } =
+            parts;
         let map = SlotMap::new(layout.sets);
-        let (measured, counters) = (Measured::new(prior), Counters::default());
-        measured.reckon(&counters);
-        let rows = Self::has_rows(backing.facts()).then(|| RowSets::new(layout.sets));
-        let remembered = |count: usize| SharedGhost::new(if rows.is_some() { count } else { 0 });
+        let (measured, counters) = (MeasuredCosts::new(prior), Counters::default());
+        measured.update_promotion_heat(&counters);
+        let rows = holds_rows(backing.facts()).then(|| RowSets::new(layout.sets));
+        let ghost_beside_rows =
+            |entries: usize| SharedGhost::new(if rows.is_some() { entries } else { 0 });
         Self {
             clock,
-            ghost: SharedGhost::new(map.slots() * REMEMBERED),
-            gone_rows: remembered(rows_remembered(map.slots())),
-            gone_pages: remembered(pages_remembered(map.slots())),
+            ghost: SharedGhost::new(map.slots() * GHOST_PAGES_PER_SLOT),
+            evicted_rows: ghost_beside_rows(ghost_rows(map.slots())),
+            evicted_pages: ghost_beside_rows(ghost_pages(map.slots())),
             rows,
             backing,
             layout,
@@ -168,14 +105,14 @@ impl ScmTier {
             map,
             placement,
             admission,
-            offers: Offers::default(),
+            pending: PendingWork::default(),
             counters,
             measured,
-            detour: TierBypass::new(prior),
+            bypass: TierBypass::new(prior),
             prior,
-            alone: Default::default(),
+            latency_samplers: Default::default(),
             fullness: AtomicU32::new(0),
-            inheriting: Mutex::default(),
+            warm_outputs: Mutex::default(),
             writer: Mutex::new(writer),
             is_off: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -183,31 +120,31 @@ impl ScmTier {
         }
     }
 
-    /// What it lies on.
+    /// Facts about the medium.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         self.backing.facts()
     }
 
-    /// What it took that for at first.
+    /// The costs that the tier assumed before it measured any.
     #[must_use]
     pub const fn prior(&self) -> Prior {
         self.prior
     }
 
-    /// The time by which it measures what things cost.
+    /// The time of the clock by which the tier measures costs.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.clock.monotonic()
     }
 
-    /// What its emulation did so far; none of a real one.
+    /// Counts of the emulated device; `None` for a real one.
     #[must_use]
     pub fn emulation(&self) -> Option<Emulation> {
         self.backing.emulation()
     }
 
-    /// Why it is off, where it is.
+    /// The error that turned the tier off, if it is off.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.failure.lock().clone()
@@ -217,255 +154,58 @@ impl ScmTier {
         self.is_off.load(Relaxed)
     }
 
-    /// Turns it off for good: everything is a miss from now on.
+    /// Turns the tier off for good: from now on every lookup misses and nothing is written.
     pub fn fail(&self, error: Error) {
         self.is_off.store(true, Relaxed);
         self.failure.lock().get_or_insert(error);
     }
 
-    /// Has `wake` called when there is background work that should not wait; the first caller's stays.
+    /// Sets the function that wakes the background task. The first caller's function stays.
     pub fn on_work(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        self.offers.on_work(wake);
+        self.pending.on_work(wake);
     }
 
-    /// Has the background work look at once.
+    /// Wakes the background task.
     pub(crate) fn wake(&self) {
-        self.offers.wake();
+        self.pending.wake();
     }
 
-    /// Whether it is slower than flash, so that reads go past it.
+    /// Whether the tier is slower than flash, so that reads skip it.
     #[must_use]
     pub fn is_slow(&self) -> bool {
-        self.detour.way() == Way::Past
+        self.bypass.route() == Route::Flash
     }
 
-    /// Whether pages are still where they are used in place: a tier whose memory is gone is off, and
-    /// nothing counts that was read there.
-    pub(super) fn is_there(&self) -> bool {
+    /// Checks that the memory of a tier used in place is still there. If not, turns the tier off: content
+    /// that was read in place does not count.
+    pub(super) fn check_memory(&self) -> bool {
         self.backing.check().map_err(|error| self.fail(error)).is_ok()
     }
 
-    /// The page, if it lies here, and flash is not the sooner to give it.
-    #[must_use]
-    pub fn find(&self, key: PageKey, kind: PageKind) -> Option<ScmHit> {
-        if self.is_off() {
-            return None;
-        }
-        let hash = key.hash();
-        let Some(slot) = self.map.find(hash) else {
-            count(&self.counters.misses);
-            self.page_missed(hash);
-            return None;
-        };
-        if self.detour.leads_past(|| self.now()) {
-            count(&self.counters.passed);
-            return None;
-        }
-        let hits = match kind {
-            PageKind::Data => &self.counters.hits_data,
-            PageKind::Meta => &self.counters.hits_meta,
-        };
-        let is_timed = self.is_slow() || hits.load(Relaxed).is_multiple_of(TIMED);
-        let began = is_timed.then(|| self.now());
-        let held = self.backing.hold(self.layout.page_of(slot));
-        // It may have been given to another page before it was held, and cannot be from now on.
-        let Some(held) = held.filter(|_| self.map.holds(slot, hash)) else {
-            count(&self.counters.busy);
-            return None;
-        };
-        let (tag, place) = (self.map.tag(slot), ScmSlot { slot, hash });
-        if let Held::InPlace(page) = &held {
-            let is_other = !self.map.is_verified(slot) && tag_of(&**page) != tag;
-            let is_there = self.is_there();
-            if is_other && is_there {
-                self.damaged(place);
-            }
-            if is_other || !is_there {
-                count(&self.counters.misses);
-                return None;
-            }
-        }
-        count(hits);
-        let asked = self.map.ask(slot);
-        let worthy = self.measured.worthy_heat(kind, hash);
-        let is_promoted = self.placement.is_promoted(kind, asked.heat, worthy);
-        Some(match held {
-            Held::AtDevice(at) => {
-                ScmHit::Read(ScmRead { place: at, tag, is_promoted, slot: place })
-            }
-            Held::InPlace(page) => {
-                if let Some(began) = began {
-                    // Each line, as whoever searches it does.
-                    black_box(page.iter().step_by(64).fold(0, |all, byte| all ^ byte));
-                    self.read_took(self.now().saturating_sub(began));
-                }
-                let is_new = is_promoted && !asked.is_promoting && self.map.set_promoting(slot);
-                if is_new && !self.offers.promote(key, kind) {
-                    self.map.not_promoting(slot);
-                }
-                let is_verified = asked.is_verified;
-                ScmHit::InPlace(ScmPage { page, is_verified, slot: place })
-            }
-        })
-    }
-
-    /// A queue for one thread to read pages with, where they are read; for [`ScmHit::Read`]. None where the
-    /// device has none to give now, or is off: nothing in it is needed.
-    #[must_use]
-    pub fn queue(&self, depth: usize) -> Option<Box<dyn Queue>> {
-        if self.is_off() { None } else { self.backing.queue(depth).ok().flatten() }
-    }
-
-    /// The bytes of the page, which the caller holds, are what they should be.
-    pub fn verified(&self, page: &ScmPage) {
-        self.map.set_verified(page.slot.slot);
-    }
-
-    /// The bytes of the page, which the caller holds, are not what they should be: it is dropped.
-    pub fn damaged(&self, slot: ScmSlot) {
-        if self.map.clear_if(slot.slot, slot.hash) {
-            count(&self.counters.damaged);
-            self.counters.resident.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// A page that was read from here was put into DRAM.
-    pub fn promoted(&self, slot: ScmSlot) {
-        if self.map.holds(slot.slot, slot.hash) {
-            self.map.promoted(slot.slot);
-        }
-        count(&self.counters.promoted);
-    }
-
-    /// A page that lay nowhere here was read from flash in so long.
-    pub fn flash_took(&self, took: Duration) {
-        self.measured.flash(took);
-        self.detour.flash(took);
-    }
-
-    /// Whether who has many reads in flight is to wait for the next one by itself, which is from here or from
-    /// flash, and tell what it took. What one takes beside others is theirs as well, and what it takes until
-    /// somebody looks for it is no device's.
-    #[must_use]
-    pub fn times(&self, is_here: bool) -> bool {
-        let [here, flash] = &self.alone;
-        match is_here {
-            // What is read from a slow tier is read to be timed.
-            true => self.is_slow() || here.is_due(self.now(), self.measured.hit_nanos()),
-            false => flash.is_due(self.now(), self.measured.flash_nanos()),
-        }
-    }
-
-    /// What a read from flash, and the use of a page here, cost lately, nanoseconds.
+    /// Measured latency of a read from flash and of a use of a page in this tier, nanoseconds.
     pub(crate) fn miss_nanos(&self) -> (u32, u32) {
         (self.measured.flash_nanos(), self.measured.hit_nanos())
     }
 
-    /// A page was got from here in so long; of those that are used in place, the tier times some itself.
-    pub fn read_took(&self, took: Duration) {
-        self.measured.hit(took);
-        self.detour.hit(took);
-    }
-
-    /// The pages of a file that is gone, of `pages` pages, go.
+    /// Queues the removal of all `pages` pages of an obsolete file.
     pub fn remove_file(&self, file: u64, pages: u32) {
         self.remove_pages(file, 0..pages);
     }
 
-    /// Pages of a file that nobody reads any more go.
+    /// Queues the removal of pages of a file that nobody reads any more.
     pub fn remove_pages(&self, file: u64, pages: Range<u32>) {
-        if !self.offers.purge_file(file, pages) {
+        if !self.pending.purge(file, pages) {
             count(&self.counters.unpurged);
         }
     }
 
-    /// Whether a page of `kind` that was found nowhere goes here rather than into DRAM.
-    pub(crate) fn takes_first(&self, key: PageKey, kind: PageKind) -> bool {
-        let worthy = || self.measured.worthy_heat(kind, key.hash());
-        !self.is_off() && !self.is_slow() && self.placement.on_miss(kind, worthy()) == Tier::Scm
-    }
-
-    /// Whether the page is to be handed to [`ScmTier::stage`].
-    pub(crate) fn wants(&self, page: EvictedPage) -> bool {
-        if self.is_off() {
-            return false;
-        }
-        let hash = page.key.hash();
-        if let Some(slot) = self.map.find(hash) {
-            self.map.kept(slot);
-            count(&self.counters.kept);
-            return false;
-        }
-        match self.admit(page, hash) {
-            Ok(()) => count(&self.counters.admitted),
-            Err(refusal) => {
-                self.counters.refused(refusal);
-                return false;
-            }
-        }
-        true
-    }
-
-    fn admit(&self, page: EvictedPage, hash: u64) -> Result<(), Refusal> {
-        if page.is_demoted && !self.placement.goes_down(page.kind) {
-            return Err(Refusal::Kind);
-        }
-        if !self.offers.has_room() {
-            return Err(Refusal::Busy);
-        }
-        let has_room = self.map.has_room(hash);
-        let is_remembered = || self.ghost.recall(hash);
-        let offer = Offer {
-            has_room,
-            // Metadata always does.
-            came_back: has_room || page.kind == PageKind::Meta || is_remembered(),
-            chance: (hash >> 24) as u8,
-            fullness: self.fullness.load(Relaxed),
-            is_slow: self.is_slow(),
-        };
-        let decided = self.admission.decide(offer);
-        // What was just read and is not let in enters DRAM, and is remembered when it leaves that.
-        if decided.is_err() && page.is_demoted {
-            self.ghost.remember(hash);
-        }
-        decided
-    }
-
-    /// A page that it wants, in a frame that nobody changes any more.
-    pub(crate) fn stage(&self, page: EvictedPage, frame: Frame) {
-        let EvictedPage { key, kind, is_demoted, .. } = page;
-        let origin = if is_demoted { Origin::Demoted } else { Origin::Read };
-        self.offers.stage(Staged { key, hash: key.hash(), kind, frame, origin });
-    }
-
-    /// How many pages wait to be written.
-    pub(crate) fn staged(&self) -> usize {
-        self.offers.staged()
-    }
-
-    /// A page that it wants goes nowhere: there is no frame to take its place.
-    pub(crate) fn is_late(&self) {
-        count(&self.counters.late);
-    }
-
-    /// A page left DRAM with the memory under it, for which somebody waits: it is not offered.
-    pub(crate) fn is_reclaimed(&self, key: PageKey) {
-        let hash = key.hash();
-        if let Some(slot) = self.map.find(hash) {
-            self.map.kept(slot);
-            return count(&self.counters.kept);
-        }
-        count(&self.counters.reclaimed);
-        self.ghost.remember(hash);
-    }
-
-    /// How many pages it remembers of those that were refused.
+    /// Size of the ghost list of refused pages.
     #[cfg(test)]
-    pub(crate) fn refused_remembered(&self) -> usize {
+    pub(crate) fn ghost_entries(&self) -> usize {
         self.ghost.entries()
     }
 
-    /// The counts so far.
+    /// The statistics since the tier was opened.
     #[must_use]
     pub fn statistics(&self) -> ScmStatistics {
         ScmStatistics {
@@ -481,7 +221,7 @@ impl ScmTier {
 
 impl fmt::Debug for ScmTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (slots, place) = (self.map.slots(), self.facts().backend);
-        write!(f, "ScmTier({slots} slots, {place}, {})", self.placement.name())
+        let (slots, backend) = (self.map.slots(), self.facts().backend);
+        write!(f, "ScmTier({slots} slots, {backend}, {})", self.placement.name())
     }
 }

@@ -1,130 +1,99 @@
-//! What merges carry over: pages of tables that go were asked for, and the pages that take over from them
-//! are put below while they are written, in as many slots as those leave.
+//! Warm outputs: a merge admits those of its output pages that cover hot ranges of its inputs, so that hot
+//! pages survive the merge.
 //!
-//! Which pages these are is told by whoever merges. Here they are let in or not
-//! ([`super::admission::inherit`]), and wait to be written as all do, in no more than half of the room for
-//! waiting ([`ScmTier::is_behind`]): the rest is for what leaves DRAM.
+//! The merge decides which output pages cover hot ranges, and passes each page after it verified it (I8).
+//! This module admits or refuses the page ([`super::admission::decide_warm_output`]) and queues it for the
+//! background writer. A merge may fill only half of that queue ([`ScmTier::has_backlog`]): the other half
+//! stays for pages that DRAM evicts. Any thread may call.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::Page;
 
-use super::admission::{Inherited, Offer, Refusal, inherit};
-use super::backing::Held;
-use super::offers::{Origin, STAGED_MAX, Staged};
+use super::admission::{Candidate, Refusal, decide_warm_output};
+use super::backing::PinnedPage;
+use super::pending::{Origin, STAGED_MAX, StagedPage};
 use super::statistics::count;
 use super::tier::ScmTier;
 use crate::{PageCache, PageKey, PageKind};
 
-/// Lookups, and warm_outputs let in: of late, older ones by half for each window before.
-#[derive(Debug, Default)]
-pub(crate) struct WarmOutputs {
-    /// Lookups that do not count any more.
-    before: u64,
-    writes: u32,
-}
-
-/// Lookups after which half of those before no longer count, and half of what was let in.
-const WINDOW_LOOKUPS: u64 = 1 << 16;
-
-impl WarmOutputs {
-    /// Where there were `lookups` in all.
-    fn lookups(&mut self, lookups: u64) -> u32 {
-        let mut late = lookups.saturating_sub(self.before);
-        // Bounded: each turn takes a half.
-        while late > WINDOW_LOOKUPS {
-            late /= 2;
-            self.writes /= 2;
-        }
-        self.before = lookups - late;
-        late as u32
-    }
-}
-
 impl ScmTier {
-    /// How often the page was asked for lately, up to three, if it lies here. Nobody counts it as asked for.
+    /// Heat (0 to 3) of the page if it is in this tier. Does not count as a use.
     #[must_use]
-    pub fn warmth(&self, key: PageKey) -> Option<u8> {
+    pub fn heat(&self, key: PageKey) -> Option<u8> {
         let slot = self.map.find(key.hash()).filter(|_| !self.is_off())?;
         Some(self.map.heat(slot))
     }
 
-    /// A copy of the page, if it lies in memory and is known to be the one. Nobody counts it as asked for.
+    /// A copy of the page if the tier is memory, holds the page, and has verified it. Does not count as a
+    /// use.
     #[must_use]
     pub fn peek(&self, key: PageKey) -> Option<Box<[u8]>> {
         let hash = key.hash();
         let slot = self.map.find(hash).filter(|_| !self.is_off())?;
-        match self.backing.hold(self.layout.page_of(slot))? {
-            Held::InPlace(page) => {
+        match self.backing.pin(self.layout.page_of(slot))? {
+            PinnedPage::InPlace(page) => {
                 let copy: Box<[u8]> = Box::new(*page);
                 let is_it = self.map.holds(slot, hash) && self.map.is_verified(slot);
-                (is_it && self.is_there()).then_some(copy)
+                (is_it && self.check_memory()).then_some(copy)
             }
-            Held::AtDevice(_) => None,
+            PinnedPage::AtDevice(_) => None,
         }
     }
 
-    /// Takes `page`, which a merge wrote and which was verified, to be written here in the place of pages
-    /// that go and leave so many slots; whether it does. `cache` is the tier above.
-    pub fn carry(
+    /// Admits or refuses `page`, a verified output page of a merge that covers a hot range. `freed_slots` is
+    /// the number of slots that the merge's input pages will free and that no other output page was given.
+    /// Returns whether the page was admitted. `cache` is the upper tier.
+    pub fn admit_warm_output(
         &self,
         cache: &PageCache,
         (key, kind): (PageKey, PageKind),
         page: &Page,
-        places: u32,
+        freed_slots: u32,
     ) -> bool {
         let hash = key.hash();
         if self.is_off() || self.map.find(hash).is_some() {
             return false;
         }
-        if let Err(refusal) = self.inherit(kind, hash, places) {
+        if let Err(refusal) = self.decide_warm_output(kind, hash, freed_slots) {
             self.counters.refused(refusal);
             return false;
         }
         count(&self.counters.admitted);
-        let (frame, origin) = (cache.uncached(page), Origin::Carried);
-        self.offers.stage(Staged { key, hash, kind, frame, origin });
+        let (frame, origin) = (cache.uncached(page), Origin::WarmOutput);
+        self.pending.stage(StagedPage { key, hash, kind, frame, origin });
         true
     }
 
-    /// Whether as many pages wait to be written as may for a merge to put more there.
+    /// Whether half of the write queue is full, so that warm outputs are refused.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.offers.staged() >= STAGED_MAX / 2
+    pub fn has_backlog(&self) -> bool {
+        self.pending.staged() >= STAGED_MAX / 2
     }
 
-    fn inherit(&self, kind: PageKind, hash: u64, places: u32) -> Result<(), Refusal> {
-        if !self.placement.goes_down(kind) {
+    fn decide_warm_output(
+        &self,
+        kind: PageKind,
+        hash: u64,
+        freed_slots: u32,
+    ) -> Result<(), Refusal> {
+        if !self.placement.may_demote(kind) {
             return Err(Refusal::Kind);
         }
-        if self.is_behind() {
+        if self.has_backlog() {
             return Err(Refusal::Busy);
         }
-        let mut late = self.inheriting.lock();
-        let lookups = late.lookups(self.counters.lookups());
-        let offer = Offer {
+        let mut counter = self.warm_outputs.lock();
+        let recent = counter.recent(self.counters.lookups());
+        let candidate = Candidate {
             has_room: self.map.has_room(hash),
             came_back: true,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),
         };
-        inherit(offer, Inherited { lookups, writes: late.writes }, places)?;
-        late.writes += 1;
+        decide_warm_output(candidate, recent, freed_slots)?;
+        counter.count();
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_long_ago_counts_for_less() {
-        let mut late = WarmOutputs { before: 0, writes: 1000 };
-        assert_eq!((late.lookups(50_000), late.writes), (50_000, 1000));
-        assert_eq!((late.lookups(80_000), late.writes), (40_000, 500));
-        assert_eq!((late.lookups(90_000), late.writes), (50_000, 500));
-        assert_eq!((late.lookups(10_000_000), late.writes), (38_906, 1));
     }
 }

@@ -1,48 +1,48 @@
-//! How much may be written below: so many bytes a second, over any minute.
+//! The write budget of a tier: bytes per second, over any minute, because writes wear a device out.
 //!
-//! A device wears out by what is written. No window of sixty seconds, wherever it begins, holds more than
-//! sixty times the budget: what was written is kept by whole seconds, and the last sixty-one of them,
-//! which cover any such window, may hold no more. Within that, no second may have more than four times
-//! its share, or a page where that is more, so that a burst does not leave the rest of its minute with
-//! nothing.
+//! No window of 60 seconds, wherever it begins, has more writes than 60 times the budget. Writes are counted
+//! by whole seconds; the last 61 seconds cover any such window, and their sum is bounded. Within that, no
+//! second has more than four times its share (or one page, if that is more), so that a burst leaves something
+//! for the rest of its minute.
 //!
-//! An account begins with nothing where the place was written to before ([`WriteBudget::used`]): a process
-//! that is started again and again writes no more than one that runs on.
+//! A tier that an earlier process wrote to starts with a used-up budget ([`WriteBudget::used`]): a process
+//! that restarts again and again writes no more than one that runs on.
 //!
-//! A pure account: the caller tells the time.
+//! No I/O and no clock: the caller passes the time.
 
 use std::time::Duration;
 
+use base::invariant;
 use base::limits::PAGE_BYTES;
 
-/// The window, seconds.
+/// Length of the window, seconds.
 const WINDOW: u64 = 60;
-/// Whole seconds that cover a window wherever it begins.
+/// Whole seconds that cover any window.
 const SECONDS: usize = WINDOW as usize + 1;
-/// What one second may have of the budget of as many.
+/// Most writes in one second, in multiples of the budget.
 const BURST: u64 = 4;
 
-/// What was written in the last minute, and what may be.
+/// Writes of the last minute, and the limit.
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
-    /// Bytes a second; none: no limit.
+    /// Bytes per second; `None`: no limit.
     rate: Option<u64>,
-    /// Bytes by second; second `n` is in place `n % SECONDS`.
+    /// Bytes written in each second; second `n` is at index `n % SECONDS`.
     written: [u64; SECONDS],
     sum: u64,
-    /// The newest second.
+    /// The latest second.
     now: u64,
 }
 
 impl WriteBudget {
-    /// Of `rate` bytes a second, or without a limit.
+    /// A budget of `rate` bytes per second; `None`: no limit.
     #[must_use]
     pub const fn new(rate: Option<u64>) -> Self {
         Self { rate, written: [0; SECONDS], sum: 0, now: 0 }
     }
 
-    /// The same of a place that somebody may have written to just before `now`, as much as a minute may
-    /// have, in another process perhaps: there is nothing left until a minute has passed.
+    /// The budget of a tier that an earlier process may have written to just before `now`, a whole minute's
+    /// budget: nothing may be written until a minute has passed.
     #[must_use]
     pub fn used(rate: Option<u64>, now: Duration) -> Self {
         let mut budget = Self::new(rate);
@@ -50,7 +50,7 @@ impl WriteBudget {
         budget
     }
 
-    /// How many bytes may be written at `now`; time that goes back counts as standing still.
+    /// Bytes that may be written at `now`. A time before the latest one counts as the latest one.
     #[must_use]
     pub fn left(&mut self, now: Duration) -> u64 {
         self.advance(now.as_secs());
@@ -61,9 +61,13 @@ impl WriteBudget {
         minute.min(second.saturating_sub(this_second))
     }
 
-    /// Counts that `bytes` were written at `now`.
+    /// Counts `bytes` written at `now`.
     pub fn spend(&mut self, now: Duration, bytes: u64) {
         self.advance(now.as_secs());
+        invariant!(
+            self.now >= now.as_secs(),
+            "a write counts in its second, or in a later one if the clock went back"
+        );
         let place = self.place();
         if let Some(second) = self.written.get_mut(place) {
             *second += bytes;
@@ -71,7 +75,7 @@ impl WriteBudget {
         }
     }
 
-    /// What the last minute had of its budget, in 256ths.
+    /// Share of the budget used in the last minute, in 1/256.
     #[must_use]
     pub fn fullness(&mut self, now: Duration) -> u32 {
         self.advance(now.as_secs());
@@ -92,6 +96,7 @@ impl WriteBudget {
             self.now += 1;
             let place = self.place();
             if let Some(second) = self.written.get_mut(place) {
+                invariant!(self.sum >= *second, "the sum of a window covers each of its seconds");
                 self.sum -= *second;
                 *second = 0;
             }
@@ -107,14 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_window_of_a_minute_holds_more_than_its_budget() {
+    fn no_window_of_sixty_seconds_exceeds_the_budget() {
         for seed in 0..20 {
             let (mut rng, rate) = (Rng::new(seed), 1_000_000);
             let mut budget = WriteBudget::new(Some(rate));
             let mut spent: Vec<(u64, u64)> = Vec::new();
             let mut millis = 0;
             while millis < 400_000 {
-                // Long silences and greedy writers.
+                // Long pauses between writers that use all they may.
                 millis += if rng.below(200) == 0 { rng.below(90_000) } else { rng.below(50) };
                 let now = Duration::from_millis(millis);
                 let bytes = rng.below(400_000).min(budget.left(now));
@@ -132,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_there_is_no_limit_and_at_nought_nothing_is_written() {
+    fn no_rate_means_no_limit_and_rate_zero_no_writes() {
         let now = Duration::from_secs(5);
         let mut open = WriteBudget::new(None);
         open.spend(now, 1 << 40);
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_has_nothing_left_for_a_minute() {
+    fn a_used_budget_allows_nothing_for_a_minute() {
         let mut budget = WriteBudget::used(Some(100), Duration::from_millis(7500));
         let mut left = |millis| budget.left(Duration::from_millis(millis));
         assert_eq!([7500, 50_000, 67_500].map(&mut left), [0; 3]);
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_stands_still() {
+    fn a_clock_that_goes_back_counts_as_standing_still() {
         let mut budget = WriteBudget::new(Some(100));
         budget.spend(Duration::from_secs(100), 4096);
         assert_eq!(budget.left(Duration::from_secs(3)), 0);

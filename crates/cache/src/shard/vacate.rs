@@ -1,70 +1,73 @@
-//! Getting a shard's pages out of a chunk of frames that is given back: the hot ones move to where colder
-//! ones were.
+//! Vacating a chunk of frames that is given back: its hot pages move to frames of colder pages elsewhere.
 //!
-//! Somebody waits for the memory meanwhile. So what goes is not offered to the tier below, which would take a
-//! frame for each page until it is written; that is told of it.
+//! A caller waits for the memory. So the evicted pages are not offered to the lower tier, which would hold a
+//! frame for each until it is written; the tier only records that they were evicted.
 
 use arena::{Evacuation, Frame, FrameMut};
+use base::invariant;
 
 use super::{Shard, Shared};
 use crate::rows::policy::Queue;
 use crate::scm::ScmTier;
 
-/// How many pages are pushed out, at most, to keep one that lies in the way. Most of them would go
-/// anyway: where pages came in order, it is the turn of the chunk that is being emptied.
+/// Most pages evicted to keep one hot page of the chunk. Most of them would be evicted anyway: if pages came
+/// in order, the oldest are in the chunk that is being vacated.
 const MOVE_TRIES: usize = 64;
 
 impl Shard {
-    /// Takes the frame of slot `number` out of the chunk that is being emptied, where it lies there
-    /// and is not pinned. A page that has heat takes the place of a colder one elsewhere.
+    /// Takes the frame of slot `number` out of the chunk that is being vacated, if the frame is there and not
+    /// pinned. A page with heat moves to the frame of a colder page elsewhere; a page without heat is
+    /// evicted.
     pub(crate) fn vacate(
         &mut self,
         number: u32,
         evacuation: &mut Evacuation<'_>,
         shared: Shared<'_>,
-        below: Option<&ScmTier>,
+        lower: Option<&ScmTier>,
     ) {
         let Some(Some(slot)) = self.slots.get(number as usize) else { return };
-        // A tag is a hint: the frame may have gone to another page or another pool's owner since.
+        // The tag is a hint: the frame may hold another page since, or belong to another owner of the pool.
         if !evacuation.contains(&slot.frame) || !slot.frame.is_unique() {
             return;
         }
         if (slot.frame.heat() > 0 || slot.queue == Queue::Main)
-            && let Some(frame) = self.evict_elsewhere(number, evacuation, shared, below)
+            && let Some(frame) = self.evict_elsewhere(number, evacuation, shared, lower)
         {
             self.move_to(number, frame, evacuation, shared);
-        } else if let Some(slot) = self.take(number, shared) {
+        } else if let Some(slot) = self.unlink(number, shared) {
             self.free.push(number);
             self.given_back += 1;
             self.counts(slot.kind).evicted += 1;
-            if let Some(key) = slot.key() {
+            let key = slot.key();
+            invariant!(key.is_some(), "the frame of a used slot has a name");
+            if let Some(key) = key {
                 self.shadow.remember(key.hash());
-                below.inspect(|tier| tier.is_reclaimed(key));
+                lower.inspect(|tier| tier.note_reclaimed(key));
             }
-            self.hand_over(slot.frame, evacuation, shared);
+            self.give_frame(slot.frame, evacuation, shared);
         }
     }
 
-    /// Evicts a colder page than that of slot `keep`, and takes its frame where that is not in the
-    /// chunk that is being emptied.
+    /// Evicts pages other than that of slot `keep` until one leaves a frame outside the chunk; returns that
+    /// frame.
     fn evict_elsewhere(
         &mut self,
         keep: u32,
         evacuation: &mut Evacuation<'_>,
         shared: Shared<'_>,
-        below: Option<&ScmTier>,
+        lower: Option<&ScmTier>,
     ) -> Option<FrameMut> {
         for _ in 0..MOVE_TRIES {
-            // It may be the turn of the page itself.
+            // The page itself may be the oldest: the extra handle keeps it from being evicted.
             let slot = self.slots.get(keep as usize)?.as_ref()?;
             let pin = slot.frame.clone();
             let evicted = self.evict(shared);
             drop(pin);
-            let (number, frame, left) = evicted?;
-            below.inspect(|tier| tier.is_reclaimed(left.key));
+            let (number, frame, evicted) = evicted?;
+            lower.inspect(|tier| tier.note_reclaimed(evicted.key));
             self.free.push(number);
             self.given_back += 1;
-            // In the same chunk: one less to move from there.
+            // A frame in the chunk is one page less to vacate.
             if let Err(frame) = evacuation.take(frame) {
                 return Some(frame);
             }
@@ -72,7 +75,7 @@ impl Shard {
         None
     }
 
-    /// Moves the page of slot `number` to `frame`, and hands its own over.
+    /// Moves the page of slot `number` to `frame`, and gives its old frame to the evacuation.
     fn move_to(
         &mut self,
         number: u32,
@@ -81,7 +84,9 @@ impl Shard {
         shared: Shared<'_>,
     ) {
         let tag = self.tag(number);
-        let Some(Some(slot)) = self.slots.get_mut(number as usize) else { return };
+        let slot = self.slots.get_mut(number as usize).and_then(Option::as_mut);
+        invariant!(slot.is_some(), "a page that moves stays in its slot");
+        let Some(slot) = slot else { return };
         let (Some(page), Some(key)) = (slot.frame.first_chunk(), slot.key()) else { return };
         *frame = *page;
         frame.set_name(key.into());
@@ -89,16 +94,17 @@ impl Shard {
         frame.set_tag(tag);
         frame.set_heat(slot.frame.heat());
         if let (Some(from), Some(to)) = (slot.frame.id(), frame.id()) {
-            shared.index.replace(self.part, key.hash(), from, to);
+            let was_indexed = shared.index.replace(self.number, key.hash(), from, to);
+            invariant!(was_indexed, "the frame of a used slot is in the index");
         }
         let old = std::mem::replace(&mut slot.frame, frame);
         self.moved += 1;
-        self.hand_over(old, evacuation, shared);
+        self.give_frame(old, evacuation, shared);
     }
 
-    /// Gives a frame of the chunk, which was taken out of its slot, to whoever empties it; where a reader
-    /// found it just now the chunk stays.
-    fn hand_over(&mut self, frame: Frame, evacuation: &mut Evacuation<'_>, shared: Shared<'_>) {
+    /// Gives a frame of the chunk, taken out of its slot, to the evacuation. If a reader got the frame just
+    /// now, the chunk is not given back this time.
+    fn give_frame(&mut self, frame: Frame, evacuation: &mut Evacuation<'_>, shared: Shared<'_>) {
         if let Ok(frame) = self.thaw(frame, shared) {
             drop(evacuation.take(frame));
         }

@@ -70,7 +70,7 @@ fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
     };
     let is_below = |key: &[u8]| {
         let hash = owner.hash(key_hash(key));
-        rows.get_below(owner, key, hash, at, &mut Vec::new()).is_some()
+        rows.get_from_scm(owner, key, hash, at, &mut Vec::new()).is_some()
     };
     // Until both left for the tier below: now and then one's bucket changes on its way.
     let mut numbers = 0u64..;
@@ -83,7 +83,7 @@ fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
                 break;
             }
             if number % 64 == 0 {
-                rows.write_below();
+                rows.demote_rows();
             }
         }
         if is_below(b"a") && is_below(b"b") {

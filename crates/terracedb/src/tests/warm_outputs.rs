@@ -66,7 +66,7 @@ fn what_is_hot_is_told_where_memory_had_to_go_to_others() {
     let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
     let (db, keyspace, inputs) = warm(scm.placement(Placement::ByKind), 50);
     let cache = &db.store().compactor.env().cache;
-    while cache.below().unwrap().step(cache) {}
+    while cache.lower_tier().unwrap().step(cache) {}
     (0..50).for_each(|number| drop(keyspace.get(key(number)).unwrap()));
     cache.reclaim(u64::MAX);
     // What it keeps of memory goes to others' pages.

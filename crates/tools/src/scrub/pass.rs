@@ -133,7 +133,7 @@ impl Pass {
         first: u32,
         count: u32,
     ) -> u64 {
-        let Some(tier) = scrubber.env.cache.below() else { return 0 };
+        let Some(tier) = scrubber.env.cache.lower_tier() else { return 0 };
         let (mut pages, mut damaged) = (0, 0);
         for page in first..first + count {
             let is_right = |bytes: &[u8]| verify_page(file.seed, page, bytes).is_ok();

@@ -54,7 +54,7 @@ impl WarmOutputs {
         inputs: &[(RunId, Arc<Piece>)],
         range: &KeyRange,
     ) -> Option<(Self, Vec<KeyRange>)> {
-        let tier = Arc::clone(cache.below().filter(|tier| tier.failure().is_none())?);
+        let tier = Arc::clone(cache.lower_tier().filter(|tier| tier.failure().is_none())?);
         let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
         let mut it = Self { cache, tier, places: 0, gone, offered };
         let heat = it.heat(inputs, range);
@@ -125,12 +125,12 @@ impl WarmOutputs {
     }
 
     fn lies_below(&self, key: PageKey) -> bool {
-        self.tier.warmth(key).is_some()
+        self.tier.heat(key).is_some()
     }
 
     /// How often a page was asked for; a slot that it leaves is counted.
     fn warmth(&mut self, key: PageKey) -> u8 {
-        let below = self.tier.warmth(key);
+        let below = self.tier.heat(key);
         self.places += u32::from(below.is_some());
         let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
         below.unwrap_or(0).max(above)
@@ -171,10 +171,10 @@ impl WarmOutputs {
         }
         // Whoever writes below may be slower than what is written here: a merge can wait, and who asks for
         // the page next would not find it.
-        if self.tier.is_behind() {
+        if self.tier.has_backlog() {
             self.tier.step(&self.cache);
         }
-        if self.tier.carry(&self.cache, (key, kind), content, self.places) {
+        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.places) {
             self.places -= 1;
             if let Some((_, end, _)) = self.offered.last_mut() {
                 *end = number + 1;

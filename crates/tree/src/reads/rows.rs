@@ -110,7 +110,7 @@ impl Rows {
         let hash = owner.hash(probe.hash);
         let (hit, is_below) = match self.cache.get(owner, key, hash, at, &mut bytes) {
             Some(hit) => (hit, false),
-            None => (self.cache.get_below(owner, key, hash, at, &mut bytes)?, true),
+            None => (self.cache.get_from_scm(owner, key, hash, at, &mut bytes)?, true),
         };
         let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
         if hit.expiry > 0 && is_over() {
@@ -145,7 +145,7 @@ impl Rows {
         let hash = owner.hash(probe.hash);
         self.curves.row_missed(hash, key, stored.len());
         let RowHit { seqno, as_of, expiry, packed } = hit;
-        let row = Row { key, value: stored, packed, seqno, as_of, expiry, from: RowFrom::BelowRow };
+        let row = Row { key, value: stored, packed, seqno, as_of, expiry, from: RowFrom::ScmRow };
         // Refusals are counted there.
         let _ = self.cache.fill(owner, hash, vacancy, row);
     }
@@ -186,7 +186,7 @@ impl Rows {
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from = match depth {
             Depth::Memtable | Depth::Page => RowFrom::Dram,
-            Depth::Below | Depth::BelowRead => RowFrom::Below,
+            Depth::Below | Depth::BelowRead => RowFrom::Scm,
             Depth::Flash => RowFrom::Device,
         };
         let form = self.packing.form(&self.cache, value);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use cache::rows::Ghost;
-use cache::rows::policy::{self, Admission, Fate, Queue};
+use cache::rows::policy::{self, Admission, Queue, Verdict};
 
 use crate::Policy;
 
@@ -21,7 +21,7 @@ pub(crate) struct Own {
 
 impl Own {
     pub(crate) fn new(capacity: usize) -> Self {
-        let ghost = Ghost::new(policy::remembered(capacity));
+        let ghost = Ghost::new(policy::ghost_entries(capacity));
         let (new, main, heat, admission) = Default::default();
         Self { capacity, new, main, heat, ghost, admission }
     }
@@ -36,16 +36,16 @@ impl Own {
             let Some(key) = oldest else { return };
             let heat = self.heat.get(&key).copied().unwrap_or_default();
             if queue == Queue::New {
-                self.admission.left_new(heat);
+                self.admission.note_left_new(heat);
             }
-            match policy::fate(queue, heat) {
-                Fate::Stays(heat) => {
+            match policy::verdict(queue, heat) {
+                Verdict::Keep(heat) => {
                     self.heat.insert(key, heat);
                     self.main.push_back(key);
                 }
-                Fate::Goes { remembered } => {
+                Verdict::Evict { remember } => {
                     self.heat.remove(&key);
-                    if remembered {
+                    if remember {
                         self.ghost.remember(key);
                     }
                 }

@@ -1,11 +1,11 @@
 //! What a workload asks of memory.
 //!
 //! DRAM holds rows and pages, the tier below it pages, and rows, too, where it is memory. Pages of both are
-//! as good as one cache of some size (`cache::curve::held`), so the curve of pages, taken at two sizes, tells
-//! the hits of each; and so are rows of both (`held_rows`).
-//! docs/planning.md says how far that holds.
+//! as good as one cache of some size (`cache::curve::equivalent_sizes`), so the curve of pages, taken at two
+//! sizes, tells the hits of each; and so are rows of both (`held_rows`). docs/planning.md says how far that
+//! holds.
 
-use cache::curve::{MissCurve, held};
+use cache::curve::{MissCurve, equivalent_sizes};
 
 /// What a page takes in DRAM beside its own 4 KiB, as a part of it: its slot, and its place in the index.
 const PAGE_OVERHEAD: f64 = 0.03;
@@ -104,7 +104,7 @@ impl Between<'_> {
     /// As [`Behind::reads`].
     fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
         let misses = |bytes: f64| self.of(|it| it.lookups * it.pages.miss_ratio(bytes));
-        let sizes = held(dram / (1.0 + PAGE_OVERHEAD), scm, stay_below);
+        let sizes = equivalent_sizes(dram / (1.0 + PAGE_OVERHEAD), scm, stay_below);
         let [past_dram, flash] = sizes.map(misses);
         let lookups = self.of(|it| it.lookups);
         let past_dram = if stay_below && scm > 0.0 { lookups } else { past_dram };

@@ -41,7 +41,7 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
     option(&mut options, "placement", ScmOptions::default().placement);
     let tier = Arc::new(tier);
     let cache = PageCache::new(&account, memory.saturating_sub(account.used()))?;
-    cache.set_below(&tier);
+    cache.set_lower_tier(&tier);
     let (cache, stop) = (Arc::new(cache), Arc::new(AtomicBool::new(false)));
     let background = {
         let (cache, tier, stop) = (Arc::clone(&cache), Arc::clone(&tier), Arc::clone(&stop));
@@ -97,7 +97,7 @@ impl PageObjects for Terrace {
                     let up = |hit: &cache::ScmRead| {
                         self.cache.insert_warm(key(number), PageKind::Data, whole).map(|_| hit.slot)
                     };
-                    if let Some(slot) = Some(&hit).filter(|hit| hit.is_promoted).and_then(up) {
+                    if let Some(slot) = Some(&hit).filter(|hit| hit.should_promote).and_then(up) {
                         self.tier.promoted(slot);
                     }
                     visit(backing::object(&page));

@@ -1,49 +1,52 @@
-//! What rows in the tier count.
+//! Statistics of the rows in the tier.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-/// The counts at one moment, since the tier was opened. Rows, unless something else is said.
+use base::invariant;
+
+/// Statistics since the tier was opened. Counts of rows, unless a field says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowSetStatistics {
-    /// Rows there are, about.
+    /// Rows in the tier, approximately.
     pub rows: u64,
-    /// Slots that hold rows, and how many may.
+    /// Slots that hold rows, and most slots that may.
     pub slots: u64,
     /// See `slots`.
     pub slots_max: u64,
-    /// Lookups that found one.
+    /// Lookups that found a row.
     pub hits: u64,
-    /// Written, on leaving DRAM.
+    /// Written when DRAM evicted them.
     pub demoted: u64,
-    /// Left DRAM, and lay here still: nothing was written.
+    /// Evicted from DRAM while the tier still held them: nothing was written.
     pub kept: u64,
-    /// Went for others.
+    /// Evicted for other rows.
     pub evicted: u64,
-    /// Went with slots that pages took.
+    /// Removed with slots that were returned to pages.
     pub dropped: u64,
-    /// Asked for soon after they went or were not let in for others, and read from flash: what a little more
-    /// room would have kept.
+    /// Read from flash soon after they were evicted, or refused for lack of room: a little more room would
+    /// have kept them.
     pub missed: u64,
-    /// Pages of as much room that went and were read from flash soon after.
+    /// Pages that were read from flash soon after they were evicted, of a ghost list that covers the same
+    /// bytes.
     pub missed_pages: u64,
-    /// Not let in: too many waited, or the tier was off or slower than flash.
+    /// Refused: too many waited, or the tier was off or slower than flash.
     pub refused_busy: u64,
-    /// Not let in: asked for once, and others would have had to go.
+    /// Refused: used once, and other rows would have been evicted for them.
     pub refused_cold: u64,
-    /// Not let in: the budget of writes was used up.
+    /// Refused: the write budget was used up.
     pub refused_budget: u64,
-    /// Not let in: their keys were written meanwhile.
+    /// Refused: their keys were written meanwhile.
     pub refused_written: u64,
-    /// Not let in: there was no slot for them.
+    /// Refused: there was no slot for them.
     pub refused_place: u64,
-    /// Dropped since they were not what they should be.
+    /// Dropped because their check did not match.
     pub damaged: u64,
-    /// Written to slots of rows, bytes; part of what the tier wrote.
+    /// Bytes written to slots of rows; part of the tier's bytes written.
     pub bytes_written: u64,
 }
 
-/// Counters: only numbers, `Relaxed`.
+/// Counters. Plain numbers: `Relaxed`.
 #[derive(Debug, Default)]
 pub(crate) struct RowSetCounters {
     rows: AtomicI64,
@@ -66,25 +69,26 @@ pub(crate) struct RowSetCounters {
 }
 
 impl RowSetCounters {
-    /// A row came.
-    pub(super) fn came(&self) {
+    /// Counts a row that was put.
+    pub(super) fn added(&self) {
         self.rows.fetch_add(1, Relaxed);
         self.demoted.fetch_add(1, Relaxed);
     }
 
-    /// So many rows went.
-    pub(super) fn went(&self, rows: usize) {
+    /// Counts `rows` rows that were removed.
+    pub(super) fn removed(&self, rows: usize) {
         if rows > 0 {
             self.rows.fetch_sub(rows as i64, Relaxed);
         }
     }
 
-    /// There are so many slots more.
+    /// Adds to the number of slots of rows.
     pub(super) fn slots(&self, more: i64) {
-        self.slots.fetch_add(more, Relaxed);
+        let before = self.slots.fetch_add(more, Relaxed);
+        invariant!(before + more >= 0, "slots that rows give up were counted");
     }
 
-    /// Rows that left DRAM and came, were here, or were not let in.
+    /// Rows that DRAM evicted and offered, whatever became of them.
     pub(super) fn offered(&self) -> u64 {
         let all = [
             &self.demoted,

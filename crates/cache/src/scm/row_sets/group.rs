@@ -1,18 +1,25 @@
-//! A group: as many pages of rows as it has now of the slots of one set, under one lock.
+//! A group: the pages of rows of one set of slots, under one lock.
 //!
-//! Its version is a sequence lock, as that of [`arena::TagBuckets`]: odd while something changes. A row lies
-//! in one page of its group, which its hash and the number of pages tell; where a page is added, only rows
-//! that go there move (consistent hashing by one draw for each page: Lamping and Veach, 2014).
+//! The version is a sequence lock, as that of [`arena::TagBuckets`]: odd while something changes. The row's
+//! hash and the number of pages give the page of a row. When a page is added, only rows that belong on it
+//! move (jump consistent hashing, with one draw per page: Lamping and Veach, 2014).
 
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, fence};
 use std::thread::yield_now;
 
-/// Looks at a locked group before the core is given away.
+use base::invariant;
+
+use crate::scm::slot_map::WAYS;
+
+/// Most pages of rows in a group: two slots of each set stay for pages, so that metadata finds room.
+pub(super) const WIDTH_MAX: usize = WAYS - 2;
+
+/// Spins on a locked group before the thread yields.
 const SPINS: u32 = 64;
 
-/// See the module.
+/// The version and the number of pages of a group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     version: AtomicU32,
@@ -20,44 +27,45 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Its version, and its pages; none while it is changed.
+    /// Begins a read: the version and the number of pages; `None` while the group is being changed.
     #[inline]
-    pub(super) fn look(&self) -> Option<(u32, usize)> {
+    pub(super) fn begin_read(&self) -> Option<(u32, usize)> {
         let version = self.version.load(Acquire);
         version.is_multiple_of(2).then(|| (version, self.width()))
     }
 
-    /// Whether nothing changed since [`Group::look`] told `version`.
+    /// Whether nothing changed since [`Group::begin_read`] returned `version`.
     #[inline]
-    pub(super) fn is_still(&self, version: u32) -> bool {
-        // Pairs with the fence of `lock`: who saw a word that was written after a change also sees the
+    pub(super) fn is_unchanged(&self, version: u32) -> bool {
+        // Pairs with the fence of `lock`: a thread that saw a word written after a change also sees the
         // version of that change.
         fence(Acquire);
         self.version.load(Relaxed) == version
     }
 
-    /// How many pages it has.
+    /// Number of pages.
     pub(super) fn width(&self) -> usize {
         self.width.load(Acquire) as usize
     }
 
-    /// Counts as a change where nothing changed since [`Group::look`] told `version`; whether it did.
-    pub(super) fn touch(&self, version: u32) -> bool {
+    /// Counts as a change, if nothing changed since [`Group::begin_read`] returned `version`; returns whether
+    /// it did.
+    pub(super) fn bump(&self, version: u32) -> bool {
         let next = version.wrapping_add(2);
         self.version.compare_exchange(version, next, AcqRel, Relaxed).is_ok()
     }
 
-    /// Locks it for changes. Those who hold it do a bounded piece of work in memory.
-    pub(super) fn lock(&self) -> Locked<'_> {
+    /// Locks the group for changes. Holders do a bounded piece of work in memory.
+    pub(super) fn lock(&self) -> LockedGroup<'_> {
         let mut spins = 0u32;
         loop {
             let seen = self.version.load(Relaxed);
             if seen.is_multiple_of(2)
                 && self.version.compare_exchange_weak(seen, seen + 1, Acquire, Relaxed).is_ok()
             {
-                // The odd version is there before anything that is changed under it.
+                // Readers see the odd version before anything that is changed under it.
                 fence(Release);
-                return Locked { group: self, version: seen };
+                return LockedGroup { group: self, version: seen };
             }
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(SPINS) { yield_now() } else { spin_loop() }
@@ -65,29 +73,35 @@ impl Group {
     }
 }
 
-/// A group that one changes.
+/// The lock on a group.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
+pub(super) struct LockedGroup<'a> {
     group: &'a Group,
     version: u32,
 }
 
-impl Locked<'_> {
-    /// It has so many pages from now on.
+impl LockedGroup<'_> {
+    /// Sets the number of pages.
     pub(super) fn set_width(&self, width: usize) {
+        invariant!(width <= WIDTH_MAX, "two slots of each set stay for pages");
         self.group.width.store(width as u32, Release);
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedGroup<'_> {
     fn drop(&mut self) {
+        invariant!(
+            self.group.version.load(Relaxed) == self.version.wrapping_add(1),
+            "nobody else changes a locked group"
+        );
         self.group.version.store(self.version.wrapping_add(2), Release);
     }
 }
 
-/// Which of `width` pages a row with this hash lies in.
+/// The page, of `width`, of the row with this hash.
 #[inline]
 pub(super) fn page_of(hash: u64, width: usize) -> usize {
+    invariant!(width > 0, "a row has a page only in a group that has pages");
     let (mut draw, mut page) = (hash, 0);
     for number in 1..width as u64 {
         draw = draw.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -119,21 +133,23 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_seen_by_who_looked_before() {
+    fn a_change_invalidates_a_read_begun_before() {
         let group = Group::default();
-        let (version, width) = group.look().unwrap();
-        assert!(width == 0 && group.is_still(version));
+        let (version, width) = group.begin_read().unwrap();
+        assert!(width == 0 && group.is_unchanged(version));
         let locked = group.lock();
-        assert!(group.look().is_none() && !group.is_still(version) && !group.touch(version));
+        assert!(
+            group.begin_read().is_none() && !group.is_unchanged(version) && !group.bump(version)
+        );
         locked.set_width(3);
         drop(locked);
-        let (version, width) = group.look().unwrap();
+        let (version, width) = group.begin_read().unwrap();
         assert_eq!(width, 3);
-        assert!(group.touch(version) && !group.is_still(version) && !group.touch(version));
+        assert!(group.bump(version) && !group.is_unchanged(version) && !group.bump(version));
     }
 
     #[test]
-    fn who_reads_beside_changes_believes_no_half_of_one() {
+    fn a_validated_read_sees_no_partial_change() {
         const CHANGES: u32 = if cfg!(miri) { 200 } else { 100_000 };
         let (group, words) = (Group::default(), [AtomicU32::new(0), AtomicU32::new(0)]);
         let over = AtomicU32::new(0);
@@ -149,20 +165,20 @@ mod tests {
             });
             threads.spawn(|| {
                 while over.load(Acquire) == 0 {
-                    if let Some((version, _)) = group.look() {
-                        group.touch(version);
+                    if let Some((version, _)) = group.begin_read() {
+                        group.bump(version);
                     }
                     spin_loop();
                 }
             });
             let mut last = 0;
             while last < CHANGES {
-                let Some((version, _)) = group.look() else {
+                let Some((version, _)) = group.begin_read() else {
                     yield_now();
                     continue;
                 };
                 let [first, second] = [&words[1], &words[0]].map(|word| word.load(Relaxed));
-                if group.is_still(version) {
+                if group.is_unchanged(version) {
                     assert!(first == second && first >= last, "{last}, then {first} and {second}");
                     last = first;
                 }

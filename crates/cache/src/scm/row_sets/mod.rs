@@ -1,15 +1,17 @@
-//! Rows in the tier: what left the rows of DRAM and was read from the device lies here by itself, where its
-//! page would take ten or twenty times as much.
+//! Rows in the tier: rows that DRAM evicted, and whose pages were on the device. The page of a row would take
+//! ten or twenty times as much of the tier.
 //!
-//! The slots of a set of the map are shared by pages and rows: from the last one on as many as the
-//! [`Share`] says hold rows, those of one [`group`]. A row's hash tells its group and its page in it, so that
-//! rows take no DRAM but 8 B a group. A page of rows ([`set`]) is lent memory ([`media::scm::SlotWords`]): many
-//! read it while one changes it, and who read it asks the group's version whether what it saw counts.
+//! Pages and rows share the slots of each set of the slot map: the last slots of a set, as many as the
+//! [`RowShare`] says, hold the rows of one [`group`]. A row's hash gives its group and its page in the group,
+//! so rows take no DRAM but 8 B per group. A page of rows ([`set`]) is memory shared as words
+//! ([`media::scm::SlotWords`]): many threads read it while one changes it. A reader then checks the group's
+//! version: if it changed, the read does not count.
 //!
-//! Rows here are as coherent as those above ([`crate::RowCache`]), since writers forget a key above first and
-//! then here, and a row is put only where its bucket above did not change since it left ([`RowSets::put`]).
-//! They end with the process: which of them were forgotten is nowhere in the medium. So they lie only on
-//! a medium that ends with it, too, and leave other tiers to pages, which are found again.
+//! Coherence is that of the rows in DRAM ([`crate::RowCache`]): a writer forgets a key in DRAM first and then
+//! here, and a row is put here only if its bucket in DRAM did not change since the row was evicted
+//! ([`RowSets::put`]). Rows end with the process, because no medium records which of them were forgotten. So
+//! only a tier on memory that ends with the process holds rows; other tiers hold only pages, which are found
+//! again.
 //!
 //! I8: a row's check is verified at each use.
 
@@ -26,73 +28,78 @@ use std::hint::spin_loop;
 use std::sync::atomic::AtomicU64;
 
 use arena::WORD_BYTES;
-use base::Seqno;
-use media::scm::{SLOT_WORDS, SlotWords};
+use base::{Seqno, invariant};
+use media::scm::{Facts, Persistence, SLOT_WORDS, SlotWords};
 
 pub(super) use counters::RowSetCounters;
 pub use counters::RowSetStatistics;
+#[cfg(test)]
+use group::WIDTH_MAX;
 use group::{Group, page_of};
 pub(super) use set::Scratch;
-use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, check_of};
-pub(super) use share::{Share, pages_remembered, rows_remembered};
+use set::{PUT_BYTES_MAX, Put, RowSet, SCRATCH_BYTES, StoredRow, check_of};
+pub(super) use share::{RowShare, ghost_pages, ghost_rows};
 
 use super::slot_map::WAYS;
 use super::statistics::count;
-use crate::rows::{RowHit, RowOwner, RowRef};
+use crate::rows::{ROW_BYTES_MAX, RowHit, RowOwner, RowRef};
 
-/// Looks of a reader at a group that keeps changing before it goes without.
+/// Tries of a reader while a group keeps changing; after that the lookup misses.
 const TRIES: usize = 4;
 
-/// Pages of a group at most: two are left to pages, metadata among them.
-const WIDTH_MAX: usize = WAYS - 2;
-
-/// A group gets another page once rows take so much of those it has.
+/// A group gets another page when its rows use this much of the pages it has.
 const FULL_PERCENT: usize = 85;
 
-/// See the module.
+/// The rows of a tier, in groups.
 #[derive(Debug)]
 pub(super) struct RowSets {
     groups: Box<[Group]>,
     pub(super) counters: RowSetCounters,
 }
 
-/// Where the pages of rows are: their words by slot.
-pub(super) trait Pages {
-    /// None where the slot is not lent.
+/// Access to the pages of rows, by slot.
+pub(super) trait RowPages {
+    /// The words of a slot; `None` if the slot does not hold rows.
     fn words(&self, slot: usize) -> Option<SlotWords<'_>>;
 }
 
-/// A row that is to be put here.
+/// A row to put into the tier.
 pub(crate) struct NewRow<'a> {
     pub(crate) hash: u64,
     pub(crate) words: &'a [AtomicU64],
-    /// Whether others may go for it.
-    pub(crate) pushes: bool,
+    /// Whether other rows may be evicted for it.
+    pub(crate) may_evict: bool,
 }
 
-/// What became of a row that was to be put.
+/// Outcome of [`RowSets::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was there already.
-    Kept,
-    /// It is there now, and so many bytes were written.
+    /// The tier had the row already.
+    Present,
+    /// The row was written; the number of bytes written.
     Written(usize),
-    /// Its key was written since it left DRAM.
-    Late,
-    /// Others would have to go for it.
+    /// The key was written since DRAM evicted the row.
+    Stale,
+    /// Refused: other rows would have to be evicted for it.
     Cold,
-    /// There is no page for it.
+    /// Refused: its group has no page, or no room that can be made.
     NoRoom,
 }
 
+/// Whether a tier on this medium holds rows: only in memory that ends with the process. On a medium that
+/// outlives the process, stale rows would be found again after a restart.
+pub(super) const fn holds_rows(facts: &Facts) -> bool {
+    facts.byte_addressable && matches!(facts.persistence, Persistence::Process)
+}
+
 impl RowSets {
-    /// None yet, of so many groups.
+    /// `groups` groups without rows.
     pub(super) fn new(groups: usize) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
         Self { groups, counters: RowSetCounters::default() }
     }
 
-    /// What it takes, with what changes it, bytes.
+    /// Memory of `groups` groups and of the writer's buffers, bytes.
     pub(super) const fn bytes_of(groups: usize) -> u64 {
         (groups * size_of::<Group>() + SCRATCH_BYTES) as u64
     }
@@ -101,7 +108,7 @@ impl RowSets {
         self.groups.len()
     }
 
-    /// The group of a row with this hash.
+    /// The group of the row with this hash.
     fn number(&self, hash: u64) -> usize {
         let mixed = hash.wrapping_mul(0xa076_1d64_78bd_642f) >> 32;
         ((mixed * self.groups.len() as u64) >> 32) as usize
@@ -111,25 +118,25 @@ impl RowSets {
         self.groups.get(self.number(hash))
     }
 
-    /// The slot of page `page` of a group.
+    /// The slot of page `page` of group `group`.
     const fn slot(group: usize, page: usize) -> usize {
         group * WAYS + WAYS - 1 - page
     }
 
-    /// The slot of the row's page where its group has `width`.
+    /// The slot of the row's page if its group has `width` pages.
     fn slot_of(&self, hash: u64, width: usize) -> usize {
         Self::slot(self.number(hash), page_of(hash, width))
     }
 
-    /// How many pages group `group` has.
+    /// Number of pages of group `group`.
     pub(super) fn width(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, Group::width)
     }
 
-    /// As [`crate::RowCache::get`].
+    /// Looks a row up, as [`crate::RowCache::get`].
     pub(super) fn find(
         &self,
-        pages: &impl Pages,
+        pages: &impl RowPages,
         owner: &RowOwner,
         (key, hash): (&[u8], u64),
         at: Seqno,
@@ -137,7 +144,7 @@ impl RowSets {
     ) -> Option<RowHit> {
         let (floor, group) = (owner.floor(), self.group(hash)?);
         for _ in 0..TRIES {
-            let Some((version, width)) = group.look() else {
+            let Some((version, width)) = group.begin_read() else {
                 spin_loop();
                 continue;
             };
@@ -153,7 +160,7 @@ impl RowSets {
                 Some((hit, is_right, row.words()))
             });
             let read = set.entries_bytes();
-            if !group.is_still(version) {
+            if !group.is_unchanged(version) {
                 continue;
             }
             let Some(((hit, is_right, row_words), place)) = found else {
@@ -170,43 +177,45 @@ impl RowSets {
                 count(&self.counters.damaged);
                 return None;
             }
-            set.warm(place);
+            set.heat_up(place);
             count(&self.counters.hits);
             return Some(hit);
         }
         None
     }
 
-    /// A key with this hash is written, and was forgotten above: as [`crate::RowCache::forget`].
-    pub(super) fn forget(&self, pages: &impl Pages, hash: u64) {
+    /// Drops the row with this hash, whose key is being written, as [`crate::RowCache::forget`] after it did
+    /// so in DRAM.
+    pub(super) fn forget(&self, pages: &impl RowPages, hash: u64) {
         let Some(group) = self.group(hash) else { return };
-        if let Some((version, width)) = group.look() {
-            let may_have = width > 0 && {
+        if let Some((version, width)) = group.begin_read() {
+            let may_contain = width > 0 && {
                 let words = pages.words(self.slot_of(hash, width));
                 words.is_none_or(|words| {
                     words.delay(true, RowSet(&words).entries_bytes());
-                    RowSet(&words).may_have(hash)
+                    RowSet(&words).may_contain(hash)
                 })
             };
-            // Nothing to forget. Whoever puts a row next sees by the version what was forgotten above.
-            if !may_have && group.touch(version) {
+            // No row to drop. The bumped version orders this before the next put, which then sees the changed
+            // bucket in DRAM.
+            if !may_contain && group.bump(version) {
                 return;
             }
         }
         let _locked = group.lock();
         let width = group.width();
-        // Under the lock its page is lent, and used by as many as look at it: one that cannot be used for
-        // them comes free.
-        let mut gone = 0;
+        // Under the lock the page stays shared as words. If too many readers use it to get another handle,
+        // one of them soon drops its handle.
+        let mut removed = 0;
         if width > 0 {
             let words = self.words(pages, self.slot_of(hash, width));
-            gone = RowSet(&words).remove(hash);
+            removed = RowSet(&words).remove(hash);
         }
-        self.counters.went(gone);
+        self.counters.removed(removed);
     }
 
-    /// The words of a page of a group that is locked.
-    fn words<'a>(&self, pages: &'a impl Pages, slot: usize) -> SlotWords<'a> {
+    /// The words of a page of a locked group. Waits while the page has too many readers.
+    fn words<'a>(&self, pages: &'a impl RowPages, slot: usize) -> SlotWords<'a> {
         let mut found = pages.words(slot);
         loop {
             match found {
@@ -219,9 +228,10 @@ impl RowSets {
         }
     }
 
-    /// Whether a row of `words` words with this hash needs another page in its group: its own one has no
-    /// room, and the others have not much. Pages that are added before that hold half of what they could.
-    pub(super) fn needs_page(&self, pages: &impl Pages, hash: u64, words: usize) -> bool {
+    /// Whether a row of `words` words with this hash needs another page in its group: its own page has no
+    /// room and the group's pages are nearly full. Pages that were added earlier would otherwise stay half
+    /// full.
+    pub(super) fn needs_page(&self, pages: &impl RowPages, hash: u64, words: usize) -> bool {
         let (group, width) = (self.number(hash), self.group(hash).map_or(0, Group::width));
         let set = |page| pages.words(Self::slot(group, page));
         if width == 0 || set(page_of(hash, width)).is_some_and(|it| RowSet(&it).has_room(words)) {
@@ -231,53 +241,62 @@ impl RowSets {
         used * 100 >= width * SLOT_WORDS * FULL_PERCENT
     }
 
-    /// Puts a row here where `is_current` says that its key was not written since it left DRAM; tells of the
-    /// rows that go for it. For one at a time.
+    /// Puts a row, if `is_current` says that its key was not written since DRAM evicted the row. Calls
+    /// `on_evicted` with the hash of each row that is evicted for it. For the one writer.
     pub(super) fn put(
         &self,
-        pages: &impl Pages,
-        NewRow { hash, words: new, pushes }: NewRow<'_>,
+        pages: &impl RowPages,
+        NewRow { hash, words: new, may_evict }: NewRow<'_>,
         is_current: impl FnOnce() -> bool,
         scratch: &mut Scratch,
-        mut gone: impl FnMut(u64),
+        mut on_evicted: impl FnMut(u64),
     ) -> Outcome {
         let (Some(group), Some(row)) = (self.group(hash), RowRef::read(new)) else {
             return Outcome::NoRoom;
         };
+        invariant!(new.len() * WORD_BYTES <= ROW_BYTES_MAX, "a row is no longer here than in DRAM");
         let mut bytes = std::mem::take(&mut scratch.bytes);
         row.copy_value(&mut bytes);
         let check = check_of(hash, &row, &bytes);
         let locked = group.lock();
-        // A writer forgets above first and then here. Where it was here before the lock, what it did above is
-        // seen now; otherwise it comes after, and finds the row.
+        // A writer of the key forgets the row in DRAM first and then here. If it was here before this lock,
+        // `is_current` sees what it did in DRAM; if it comes after, it finds the row and drops it.
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {
-            RowSet(words).put(hash, (&row, new, check), pushes, scratch, |row| {
+            let stored = StoredRow { hash, row: &row, words: new, check };
+            RowSet(words).put(&stored, may_evict, scratch, |row| {
                 count(&self.counters.evicted);
-                self.counters.went(1);
-                gone(row.hash(&mut bytes));
+                self.counters.removed(1);
+                on_evicted(row.hash(&mut bytes));
             })
         });
         drop(locked);
         scratch.bytes = bytes;
+        let Some((put, older)) = put else {
+            return if is_current { Outcome::NoRoom } else { Outcome::Stale };
+        };
+        self.counters.removed(older);
         match put {
-            Some(Put::Kept) => Outcome::Kept,
-            Some(Put::Written { bytes, replaced }) => {
-                self.counters.came();
-                self.counters.went(replaced);
-                // Readers do not wait for it.
+            Put::Present => Outcome::Present,
+            Put::Written(bytes) => {
+                self.counters.added();
+                // Readers do not wait for this emulated delay.
                 words.iter().for_each(|words| words.delay(false, bytes));
                 Outcome::Written(bytes)
             }
-            None if !is_current => Outcome::Late,
-            Some(Put::Cold) => Outcome::Cold,
-            Some(Put::Refused) | None => Outcome::NoRoom,
+            Put::Cold => Outcome::Cold,
+            Put::Refused => Outcome::NoRoom,
         }
     }
 
-    /// Adds the next page of group `group`, whose slot is lent; the bytes written.
-    pub(super) fn widen(&self, pages: &impl Pages, group: usize, scratch: &mut Scratch) -> usize {
+    /// Adds a page to group `group`; the page's slot is shared as words. Returns the bytes written.
+    pub(super) fn add_page(
+        &self,
+        pages: &impl RowPages,
+        group: usize,
+        scratch: &mut Scratch,
+    ) -> usize {
         let Some(it) = self.groups.get(group) else { return 0 };
         let width = it.width();
         let added = self.words(pages, Self::slot(group, width));
@@ -290,7 +309,7 @@ impl RowSets {
             let set = RowSet(&words);
             before += set.len().0;
             let moves = |hash: u64| page_of(hash, width + 1) == width;
-            set.split(RowSet(&added), scratch, moves);
+            set.move_rows(RowSet(&added), scratch, moves);
             after += set.len().0;
         }
         locked.set_width(width + 1);
@@ -299,18 +318,19 @@ impl RowSets {
         after += moved;
         let written = words * WORD_BYTES;
         added.delay(false, written);
-        self.counters.went(before.saturating_sub(after));
+        self.counters.removed(before.saturating_sub(after));
         self.counters.slots(1);
         written
     }
 
-    /// Takes the last page from group `group`; its slot. Tells of the rows that go.
-    pub(super) fn narrow(
+    /// Removes the last page of group `group`; returns its slot. Calls `on_evicted` with the hash of each row
+    /// there.
+    pub(super) fn remove_page(
         &self,
-        pages: &impl Pages,
+        pages: &impl RowPages,
         group: usize,
         scratch: &mut Scratch,
-        mut gone: impl FnMut(u64),
+        mut on_evicted: impl FnMut(u64),
     ) -> Option<usize> {
         let it = self.groups.get(group)?;
         let locked = it.lock();
@@ -319,11 +339,11 @@ impl RowSets {
         let mut rows = 0;
         RowSet(&self.words(pages, slot)).drain(|row| {
             rows += 1;
-            gone(row.hash(&mut scratch.bytes));
+            on_evicted(row.hash(&mut scratch.bytes));
         });
         locked.set_width(width);
         drop(locked);
-        self.counters.went(rows);
+        self.counters.removed(rows);
         self.counters.slots(-1);
         Some(slot)
     }

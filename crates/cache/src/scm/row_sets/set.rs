@@ -1,31 +1,31 @@
-//! One page of rows: a header, entries from the front, rows from the back.
+//! A page of rows: a header, entries from the front, rows from the back. In units of 64-bit words.
 //!
-//! Words: the header, which says where rows begin (16 bits), how many entries there are (16), whose turn it
-//! is to go (16), and how many words of rows nobody names (16); an entry for each row, which says where it is
-//! (9 bits), its heat (2), a tag of its hash (21) and a check of what it holds (32); then room, and rows as
-//! they lie in DRAM. So a row that is looked for costs the lines of the entries and its own.
+//! Header word: where rows start (16 bits), the number of entries (16), the CLOCK hand (16), and the number
+//! of row words that no entry names (16). One entry word per row: where the row starts (9 bits), its heat
+//! (2), a tag of its hash (21), a check of its content (32). Then free words, then rows as they are stored in
+//! DRAM. So a lookup costs the cache lines of the entries and of the row.
 //!
-//! Of a full page a row goes that nobody asked for since it was its turn last: a hand passes the entries and
-//! cools those it passes (CLOCK). A row of about its length takes its place, otherwise rows are moved
-//! together.
+//! Eviction from a full page is CLOCK: a hand walks the entries, takes a unit of heat from those it passes,
+//! and stops at the first one without heat. A new row of about the same length replaces that row in place;
+//! otherwise rows are moved together.
 //!
-//! Words may change by themselves (I8): any are taken, what is out of place is nobody's, and a row counts
-//! only where its check is right. Concurrency is for [`super::group`]: one at a time changes a page, and who
-//! looks at it meanwhile is told.
+//! Words may change by themselves (I8): any bits are accepted, an entry out of bounds names no row, and a row
+//! counts only if its check matches. Concurrency is up to [`super::group`]: one thread at a time changes a
+//! page, and readers learn afterwards that it changed.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arena::WORD_BYTES;
-use base::hash64;
+use base::{hash64, invariant};
 use media::scm::SLOT_WORDS;
 
 use crate::rows::{ROW_BYTES_MAX, RowRef};
 
-/// The words of a page, which many look at.
+/// The words of a page, shared by many threads.
 pub(super) type Words = [AtomicU64; SLOT_WORDS];
 
-/// Where a row's tag begins in its hash.
+/// The bits of a row's hash that are its tag.
 const TAG_AT: u32 = 40;
 const TAG_MASK: u64 = (1 << 21) - 1;
 
@@ -35,16 +35,16 @@ const HEAT_MAX: u64 = 3 << 9;
 const TAG_SHIFT: u32 = 11;
 const CHECK_SHIFT: u32 = 32;
 
-/// A row takes the place of one that is longer by as many words at most.
+/// A row replaces another in place if that is longer by at most this many words.
 const SLACK_WORDS: usize = 3;
 
-/// What an entry, and the header, cost beside the row: a cache line each.
+/// Bytes written for an entry and the header: a cache line each.
 const ENTRY_BYTES: usize = 2 * 64;
 
-/// What putting a row writes at most: it, its entry and the header, and all others once, moved together.
+/// Most bytes written for one row: the row, its entry, the header, and once all other rows, moved together.
 pub(super) const PUT_BYTES_MAX: usize = ROW_BYTES_MAX + ENTRY_BYTES + SLOT_WORDS * WORD_BYTES;
 
-/// What a row has in an entry.
+/// The entry of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowEntry(u64);
 
@@ -78,7 +78,7 @@ impl RowEntry {
         if self.0 & HEAT_MAX < HEAT_MAX { Self(self.0 + HEAT_ONE) } else { self }
     }
 
-    /// The same for a row that was moved.
+    /// The entry of the same row, moved to `at`.
     const fn moved(self, at: usize) -> Self {
         Self(self.0 & !AT_MASK | at as u64 & AT_MASK)
     }
@@ -88,69 +88,78 @@ const fn tag_of(hash: u64) -> u64 {
     hash >> TAG_AT & TAG_MASK
 }
 
-/// A check of a row with this hash, and `value` its value as it is stored.
+/// The check of a row with this hash; `value` is its value as stored.
 pub(super) fn check_of(hash: u64, row: &RowRef<'_>, value: &[u8]) -> u32 {
     (hash64(hash ^ row.header_hash(), value) >> 32) as u32
 }
 
-/// Where rows begin, how many there are, whose turn it is, and what nobody names.
+/// The header of a page of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    low: usize,
+struct SetHeader {
+    rows_start: usize,
     count: usize,
     hand: usize,
-    dead: usize,
+    unreferenced: usize,
 }
 
-impl Header {
-    const EMPTY: Self = Self { low: SLOT_WORDS, count: 0, hand: 0, dead: 0 };
+impl SetHeader {
+    const EMPTY: Self = Self { rows_start: SLOT_WORDS, count: 0, hand: 0, unreferenced: 0 };
 
     fn of(word: u64) -> Self {
         let part = |at: u32| (word >> at) as u16 as usize;
-        let header = Self { low: part(0), count: part(16), hand: part(32), dead: part(48) };
-        // Zeros are an empty page, and so is what no page is.
-        if header.low > SLOT_WORDS || header.low <= header.count { Self::EMPTY } else { header }
+        let header =
+            Self { rows_start: part(0), count: part(16), hand: part(32), unreferenced: part(48) };
+        // A zero or invalid header means an empty page.
+        if header.rows_start > SLOT_WORDS || header.rows_start <= header.count {
+            Self::EMPTY
+        } else {
+            header
+        }
     }
 
     const fn word(self) -> u64 {
-        self.low as u64
+        self.rows_start as u64
             | (self.count as u64) << 16
             | (self.hand as u64) << 32
-            | (self.dead as u64) << 48
+            | (self.unreferenced as u64) << 48
     }
 
-    /// Words between the entries and the rows.
+    /// Free words between the entries and the rows.
     const fn room(self) -> usize {
-        self.low.saturating_sub(1 + self.count)
+        self.rows_start.saturating_sub(1 + self.count)
     }
 }
 
-/// What is kept for its memory by who changes pages: a page, and a value.
+/// Buffers that the writer reuses: for a page, and for a value.
 #[derive(Debug, Default)]
-pub(in crate::scm) struct Scratch {
+pub(crate) struct Scratch {
     page: Vec<u64>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a [`Scratch`] takes at most, bytes.
+/// Most memory of a [`Scratch`], bytes.
 pub(super) const SCRATCH_BYTES: usize = SLOT_WORDS * WORD_BYTES + ROW_BYTES_MAX;
 
-/// What became of a row that was put.
+/// Outcome of [`RowSet::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It was there already.
-    Kept,
-    /// It was written, in the place of an older one of its key or not.
-    Written {
-        /// The bytes that were written.
-        bytes: usize,
-        /// Rows of its key that went for it.
-        replaced: usize,
-    },
-    /// Others would have to go for it.
+    /// The page had the row already.
+    Present,
+    /// The row was written; the number of bytes written.
+    Written(usize),
+    /// Refused: other rows would have to be evicted for it.
     Cold,
-    /// There is no room for one like it.
+    /// Refused: no room for a row of this size can be made.
     Refused,
+}
+
+/// A row to put, as stored.
+pub(super) struct StoredRow<'a> {
+    pub(super) hash: u64,
+    pub(super) row: &'a RowRef<'a>,
+    pub(super) words: &'a [AtomicU64],
+    /// See [`check_of`].
+    pub(super) check: u32,
 }
 
 /// A page of rows.
@@ -158,11 +167,15 @@ pub(super) enum Put {
 pub(super) struct RowSet<'a>(pub(super) &'a Words);
 
 impl<'a> RowSet<'a> {
-    fn header(self) -> Header {
-        self.0.first().map_or(Header::EMPTY, |word| Header::of(word.load(Relaxed)))
+    fn header(self) -> SetHeader {
+        self.0.first().map_or(SetHeader::EMPTY, |word| SetHeader::of(word.load(Relaxed)))
     }
 
-    fn set_header(self, header: Header) {
+    fn set_header(self, header: SetHeader) {
+        invariant!(
+            (header.count + 1..=SLOT_WORDS).contains(&header.rows_start),
+            "rows and entries do not overlap"
+        );
         if let Some(word) = self.0.first() {
             word.store(header.word(), Relaxed);
         }
@@ -182,29 +195,29 @@ impl<'a> RowSet<'a> {
         self.0.get(entry.at()..).filter(|_| entry.at() > 0).and_then(RowRef::read)
     }
 
-    /// Whatever it held is gone.
+    /// Empties the page, whatever it held.
     pub(super) fn clear(self) {
-        self.set_header(Header::EMPTY);
+        self.set_header(SetHeader::EMPTY);
     }
 
-    /// How many rows there are, and the words that they and their entries take.
+    /// The number of rows, and the words that they and their entries use.
     pub(super) fn len(self) -> (usize, usize) {
-        let Header { low, count, dead, .. } = self.header();
-        (count, (SLOT_WORDS - low).saturating_sub(dead) + count)
+        let SetHeader { rows_start, count, unreferenced, .. } = self.header();
+        (count, (SLOT_WORDS - rows_start).saturating_sub(unreferenced) + count)
     }
 
-    /// Bytes that are read to find what is not there.
+    /// Bytes that a lookup reads if it finds no row.
     pub(super) fn entries_bytes(self) -> usize {
         (1 + self.header().count) * WORD_BYTES
     }
 
-    /// Has `look` look at rows with the tag of `hash` and their checks, until it finds what it looks for;
-    /// and the number of the row. As [`arena::TagBuckets::find`]: any bytes may be seen.
+    /// Calls `look` with each row that has the tag of `hash`, and its check, until `look` returns something;
+    /// also returns which row that was. As [`arena::TagBuckets::find`]: `look` may see any bytes.
     pub(super) fn find<T>(
         self,
         hash: u64,
         mut look: impl FnMut(&RowRef<'a>, u32) -> Option<T>,
-    ) -> Option<(T, Hit)> {
+    ) -> Option<(T, SetHit)> {
         let tag = tag_of(hash);
         for number in 0..self.header().count {
             let entry = self.entry(number);
@@ -212,14 +225,14 @@ impl<'a> RowSet<'a> {
                 && let Some(row) = self.row(entry)
                 && let Some(found) = look(&row, entry.check())
             {
-                return Some((found, Hit { number, entry }));
+                return Some((found, SetHit { number, entry }));
             }
         }
         None
     }
 
-    /// A row that was found is warmer, if it still is there.
-    pub(super) fn warm(self, Hit { number, entry }: Hit) {
+    /// Counts a use of a row that was found, if its entry did not change since.
+    pub(super) fn heat_up(self, SetHit { number, entry }: SetHit) {
         let warmer = entry.warmer();
         if warmer != entry
             && let Some(word) = self.0.get(1 + number)
@@ -228,12 +241,12 @@ impl<'a> RowSet<'a> {
         }
     }
 
-    /// Whether a row has the tag of `hash`.
-    pub(super) fn may_have(self, hash: u64) -> bool {
+    /// Whether any row has the tag of `hash`.
+    pub(super) fn may_contain(self, hash: u64) -> bool {
         (0..self.header().count).any(|number| self.entry(number).is_of(tag_of(hash)))
     }
 
-    /// Removes rows with the tag of `hash`; how many.
+    /// Removes all rows with the tag of `hash`; returns how many.
     pub(super) fn remove(self, hash: u64) -> usize {
         let (tag, mut header) = (tag_of(hash), self.header());
         let before = header.count;
@@ -246,89 +259,112 @@ impl<'a> RowSet<'a> {
         before - header.count
     }
 
-    fn remove_entry(self, header: &mut Header, number: usize) {
-        header.dead += self.row(self.entry(number)).map_or(0, |row| row.words());
+    fn remove_entry(self, header: &mut SetHeader, number: usize) {
+        header.unreferenced += self.row(self.entry(number)).map_or(0, |row| row.words());
         header.count -= 1;
         self.set_entry(number, self.entry(header.count));
     }
 
-    /// Whether a row of `words` words would push out none.
+    /// Whether a row of `words` words fits without evicting another.
     pub(super) fn has_room(self, words: usize) -> bool {
         let header = self.header();
-        header.room() + header.dead > words
+        header.room() + header.unreferenced > words
     }
 
-    /// Puts `row`, which has this hash and check, and lies in `words`; others go for it only where it
-    /// `pushes`, and are told of. At most [`PUT_BYTES_MAX`] are written.
+    /// Puts a row. Evicts other rows only if it `may_evict`, and calls `on_evicted` with each. Writes at most
+    /// [`PUT_BYTES_MAX`]. Also returns how many older rows of its key were removed, whatever the outcome.
     pub(super) fn put(
         self,
-        hash: u64,
-        (row, words, check): (&RowRef<'_>, &[AtomicU64], u32),
-        pushes: bool,
+        new: &StoredRow<'_>,
+        may_evict: bool,
         scratch: &mut Scratch,
-        mut gone: impl FnMut(&RowRef<'_>),
-    ) -> Put {
-        let (mut header, mut replaced) = (self.header(), 0);
+        on_evicted: impl FnMut(&RowRef<'_>),
+    ) -> (Put, usize) {
+        let mut header = self.header();
+        let before = header.count;
+        let is_present = self.remove_older(&mut header, new);
+        let removed = before - header.count;
+        let put = match is_present {
+            true => Put::Present,
+            false => self.insert(&mut header, new, may_evict, scratch, on_evicted),
+        };
+        self.set_header(header);
+        (put, removed)
+    }
+
+    /// Removes rows with the key of `new` and other content; returns whether a row with the same content is
+    /// here.
+    fn remove_older(self, header: &mut SetHeader, new: &StoredRow<'_>) -> bool {
+        let mut is_present = false;
         for number in (0..header.count).rev() {
             let entry = self.entry(number);
-            let Some(old) = self.row(entry).filter(|_| entry.is_of(tag_of(hash))) else { continue };
-            if !old.has_key_of(row) {
+            let is_tagged = entry.is_of(tag_of(new.hash));
+            if !is_tagged || !self.row(entry).is_some_and(|old| old.has_key_of(new.row)) {
                 continue;
             }
-            if entry.check() == check {
+            if entry.check() == new.check {
                 self.set_entry(number, if entry.is_warm() { entry } else { entry.warmer() });
-                return Put::Kept;
+                is_present = true;
+            } else {
+                self.remove_entry(header, number);
             }
-            self.remove_entry(&mut header, number);
-            replaced += 1;
         }
-        let mut bytes = words.len() * WORD_BYTES + ENTRY_BYTES;
-        // Bounded: each turn ends it, removes a row, or makes room of what nobody names.
+        is_present
+    }
+
+    /// Writes a row of which the page has no version.
+    fn insert(
+        self,
+        header: &mut SetHeader,
+        new: &StoredRow<'_>,
+        may_evict: bool,
+        scratch: &mut Scratch,
+        mut on_evicted: impl FnMut(&RowRef<'_>),
+    ) -> Put {
+        let words = new.words.len();
+        let mut bytes = words * WORD_BYTES + ENTRY_BYTES;
+        // Bounded: each turn ends the loop, removes a row, or frees the words that no entry names.
         let at = loop {
-            if header.room() > words.len() {
-                header.low -= words.len();
-                self.set_entry(header.count, RowEntry::new(header.low, hash, check));
+            if header.room() > words {
+                header.rows_start -= words;
+                self.set_entry(header.count, RowEntry::new(header.rows_start, new.hash, new.check));
                 header.count += 1;
-                break header.low;
+                break header.rows_start;
             }
-            if header.room() + header.dead > words.len() {
-                bytes += self.compact(&mut header, scratch);
-                if header.room() <= words.len() {
-                    self.set_header(header);
+            if header.room() + header.unreferenced > words {
+                bytes += self.defragment(header, scratch);
+                // Damaged words may have made fewer words unreferenced than the header says (I8).
+                if header.room() <= words {
                     return Put::Refused;
                 }
                 continue;
             }
-            if !pushes {
-                self.set_header(header);
+            if !may_evict {
                 return Put::Cold;
             }
-            let Some(number) = self.coldest(&mut header) else {
-                self.set_header(header);
-                return Put::Refused;
-            };
+            let Some(number) = self.coldest(header) else { return Put::Refused };
             let entry = self.entry(number);
             let old = self.row(entry);
             if let Some(old) = &old {
-                gone(old);
+                on_evicted(old);
             }
             let room = old.map_or(0, |old| old.words());
-            if (words.len()..=words.len() + SLACK_WORDS).contains(&room) {
-                self.set_entry(number, RowEntry::new(entry.at(), hash, check));
+            if (words..=words + SLACK_WORDS).contains(&room) {
+                self.set_entry(number, RowEntry::new(entry.at(), new.hash, new.check));
                 header.hand = number + 1;
                 break entry.at();
             }
-            self.remove_entry(&mut header, number);
+            self.remove_entry(header, number);
         };
-        for (to, from) in self.0.iter().skip(at).zip(words) {
+        for (to, from) in self.0.iter().skip(at).zip(new.words) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        self.set_header(header);
-        Put::Written { bytes, replaced }
+        invariant!(bytes <= PUT_BYTES_MAX, "the write budget had room for this put");
+        Put::Written(bytes)
     }
 
-    /// The row whose turn it is to go; cools those that the hand passes.
-    fn coldest(self, header: &mut Header) -> Option<usize> {
+    /// The row to evict, by CLOCK.
+    fn coldest(self, header: &mut SetHeader) -> Option<usize> {
         let turns = header.count * (1 + (HEAT_MAX / HEAT_ONE) as usize);
         for _ in 0..turns {
             let number = if header.hand < header.count { header.hand } else { 0 };
@@ -343,31 +379,38 @@ impl<'a> RowSet<'a> {
         None
     }
 
-    /// Moves rows together at the end; the bytes written. A row that is none goes.
-    fn compact(self, header: &mut Header, scratch: &mut Scratch) -> usize {
-        let (mut low, mut count) = (SLOT_WORDS, 0);
+    /// Moves all rows together at the end of the page; returns the bytes written. Drops entries that name no
+    /// row.
+    fn defragment(self, header: &mut SetHeader, scratch: &mut Scratch) -> usize {
+        let (mut rows_start, mut count) = (SLOT_WORDS, 0);
         scratch.page.resize(SLOT_WORDS, 0);
         for number in 0..header.count {
             let entry = self.entry(number);
             let Some(row) = self.row(entry) else { continue };
-            let Some(to) = low.checked_sub(row.words()).filter(|to| *to > header.count) else {
+            let Some(to) = rows_start.checked_sub(row.words()).filter(|to| *to > header.count)
+            else {
                 continue;
             };
             let from = self.0.get(entry.at()..).unwrap_or_default();
-            let into = scratch.page.get_mut(to..low).unwrap_or_default();
+            let into = scratch.page.get_mut(to..rows_start).unwrap_or_default();
             into.iter_mut().zip(from).for_each(|(to, from)| *to = from.load(Relaxed));
             self.set_entry(count, entry.moved(to));
-            (low, count) = (to, count + 1);
+            (rows_start, count) = (to, count + 1);
         }
-        for (to, from) in self.0.iter().zip(scratch.page.iter()).skip(low) {
+        for (to, from) in self.0.iter().zip(scratch.page.iter()).skip(rows_start) {
             to.store(*from, Relaxed);
         }
-        *header = Header { low, count, dead: 0, ..*header };
-        (SLOT_WORDS - low + count) * WORD_BYTES
+        *header = SetHeader { rows_start, count, unreferenced: 0, ..*header };
+        (SLOT_WORDS - rows_start + count) * WORD_BYTES
     }
 
-    /// Moves rows that `moves` (of a hash) says to `to`, which nobody else uses yet.
-    pub(super) fn split(self, to: RowSet<'_>, scratch: &mut Scratch, moves: impl Fn(u64) -> bool) {
+    /// Moves the rows for whose hash `moves` is true to the page `to`, which nobody else uses yet.
+    pub(super) fn move_rows(
+        self,
+        to: RowSet<'_>,
+        scratch: &mut Scratch,
+        moves: impl Fn(u64) -> bool,
+    ) {
         let (mut header, mut target) = (self.header(), to.header());
         for number in (0..header.count).rev() {
             let entry = self.entry(number);
@@ -377,13 +420,14 @@ impl<'a> RowSet<'a> {
             }
             let words = row.words();
             if target.room() > words {
-                target.low -= words;
+                target.rows_start -= words;
                 let from = self.0.get(entry.at()..).unwrap_or_default();
-                let into = to.0.get(target.low..target.low + words).unwrap_or_default();
+                let into =
+                    to.0.get(target.rows_start..target.rows_start + words).unwrap_or_default();
                 for (to, from) in into.iter().zip(from) {
                     to.store(from.load(Relaxed), Relaxed);
                 }
-                to.set_entry(target.count, entry.moved(target.low));
+                to.set_entry(target.count, entry.moved(target.rows_start));
                 target.count += 1;
             }
             self.remove_entry(&mut header, number);
@@ -392,20 +436,20 @@ impl<'a> RowSet<'a> {
         to.set_header(target);
     }
 
-    /// Tells of all rows, and removes them.
-    pub(super) fn drain(self, mut gone: impl FnMut(&RowRef<'_>)) {
+    /// Calls `on_evicted` with every row, and empties the page.
+    pub(super) fn drain(self, mut on_evicted: impl FnMut(&RowRef<'_>)) {
         for number in 0..self.header().count {
             if let Some(row) = self.row(self.entry(number)) {
-                gone(&row);
+                on_evicted(&row);
             }
         }
         self.clear();
     }
 }
 
-/// Which row was found.
+/// Which row a lookup found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
+pub(super) struct SetHit {
     number: usize,
     entry: RowEntry,
 }

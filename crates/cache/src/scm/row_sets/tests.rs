@@ -1,4 +1,4 @@
-//! Pages of rows against a map, any bytes in them, and groups that get wider and narrower.
+//! Pages of rows compared with a map; pages with arbitrary bytes; groups that grow and shrink.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ use crate::rows::{ROW_BYTES_MAX, Row, RowFrom};
 
 struct Memory(Slots);
 
-impl Pages for Memory {
+impl RowPages for Memory {
     fn words(&self, slot: usize) -> Option<SlotWords<'_>> {
         self.0.words(slot)
     }
@@ -62,10 +62,10 @@ fn value(key: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// Puts, finds and forgets rows of any lengths in groups that get wider and narrower: what is found is what
-/// was put last, what was forgotten is not, and what went was told.
+/// Puts, finds and forgets rows of various lengths in groups that grow and shrink. A row that is found is the
+/// last one put, a forgotten row is not found, and evictions are reported.
 #[test]
-fn rows_are_what_was_put_last_or_went() {
+fn a_row_is_the_last_put_or_absent() {
     const KEYS: u64 = 600;
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -81,13 +81,13 @@ fn rows_are_what_was_put_last_or_went() {
                 let group = rng.below(3) as usize;
                 let width = rows.width(group);
                 if width < WIDTH_MAX && memory.0.lend(RowSets::slot(group, width)) {
-                    rows.widen(&memory, group, &mut scratch);
+                    rows.add_page(&memory, group, &mut scratch);
                 }
             }
             1 if rng.one_in(3) => {
                 let group = rng.below(3) as usize;
-                let gone = |hash| _ = model.remove(&hashes[&hash]);
-                if let Some(slot) = rows.narrow(&memory, group, &mut scratch, gone) {
+                let on_evicted = |hash| _ = model.remove(&hashes[&hash]);
+                if let Some(slot) = rows.remove_page(&memory, group, &mut scratch, on_evicted) {
                     assert!(memory.0.take_back(slot), "seed {seed}");
                     memory.0.fill(slot).unwrap().fill(0xa7);
                     narrowed += 1;
@@ -95,17 +95,17 @@ fn rows_are_what_was_put_last_or_went() {
             }
             2..40 => {
                 let (len, as_of) = (rng.below(500) as usize, 5 + rng.below(2));
-                // Now and then the same once more, and one as long as can be.
+                // Sometimes the same row again, and sometimes one of the greatest length.
                 let (len, as_of) = match (rng.below(20), model.get(&key)) {
                     (0..10, Some(same)) => *same,
                     (10, _) => (ROW_BYTES_MAX - 40, as_of),
                     _ => (len, as_of),
                 };
                 let words = owned.words(key, &value(key, len), as_of);
-                let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
-                let gone = |hash| _ = model.remove(&hashes[&hash]);
-                match rows.put(&memory, new, || true, &mut scratch, gone) {
-                    Outcome::Kept => {
+                let new = NewRow { hash: owned.hash(key), words: &words, may_evict: true };
+                let on_evicted = |hash| _ = model.remove(&hashes[&hash]);
+                match rows.put(&memory, new, || true, &mut scratch, on_evicted) {
+                    Outcome::Present => {
                         assert_eq!(model.get(&key), Some(&(len, as_of)), "seed {seed}");
                         kept += 1;
                     }
@@ -115,7 +115,7 @@ fn rows_are_what_was_put_last_or_went() {
                         wrote += 1;
                     }
                     Outcome::NoRoom => assert_eq!(rows.width(rows.number(owned.hash(key))), 0),
-                    Outcome::Late | Outcome::Cold => panic!("it is current and may push"),
+                    Outcome::Stale | Outcome::Cold => panic!("it is current and may push"),
                 }
             }
             40..50 => {
@@ -140,23 +140,23 @@ fn rows_are_what_was_put_last_or_went() {
     );
     let counts = rows.counters.statistics();
     assert_eq!((counts.damaged, counts.refused_written), (0, 0), "seed {seed}");
-    // Splitting loses a row where a page would overflow, and only then.
+    // A row is lost without a report only if a page overflows when rows move to an added page.
     let there = (0..KEYS).filter(|key| owned.find(&rows, &memory, *key).is_some()).count();
     assert!(there * 10 >= model.len() * 9, "{there} of {}, seed {seed}", model.len());
     assert_eq!(counts.rows, there as u64, "seed {seed}");
 }
 
 #[test]
-fn what_is_asked_for_outlives_what_is_not() {
+fn used_entries_outlive_unused_ones() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     for page in 0..4 {
         assert!(memory.0.lend(RowSets::slot(0, page)));
-        rows.widen(&memory, 0, &mut scratch);
+        rows.add_page(&memory, 0, &mut scratch);
     }
     let mut put = |key: u64| {
         let words = owned.words(key, &value(key, 200), 5);
-        let new = NewRow { hash: owned.hash(key), words: &words, pushes: true };
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict: true };
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     (0..40).for_each(|key| _ = put(key));
@@ -170,33 +170,51 @@ fn what_is_asked_for_outlives_what_is_not() {
 }
 
 #[test]
-fn what_was_asked_for_once_pushes_out_nothing() {
+fn a_row_used_once_evicts_no_other() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
-    rows.widen(&memory, 0, &mut scratch);
-    let mut put = |key: u64, pushes: bool| {
+    rows.add_page(&memory, 0, &mut scratch);
+    let mut put = |key: u64, may_evict: bool| {
         let words = owned.words(key, &value(key, 200), 5);
-        let new = NewRow { hash: owned.hash(key), words: &words, pushes };
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict };
         rows.put(&memory, new, || true, &mut scratch, |_| {})
     };
     let fit = (0..).take_while(|key| put(*key, false) != Outcome::Cold).count() as u64;
-    // 29 words and an entry each.
+    // Each row has 29 words and an entry.
     assert_eq!(fit, 17);
     assert!(rows.needs_page(&memory, owned.hash(fit), 28));
-    // Those that are there are kept, and others do push.
-    assert_eq!((put(3, false), put(fit, false)), (Outcome::Kept, Outcome::Cold));
+    // A row that is present is kept; a new one is refused unless it may evict others.
+    assert_eq!((put(3, false), put(fit, false)), (Outcome::Present, Outcome::Cold));
     assert!((0..fit).all(|key| owned.find(&rows, &memory, key).is_some()));
     assert!(matches!(put(fit, true), Outcome::Written(_)));
     assert_eq!(rows.counters.statistics().rows, fit);
 }
 
 #[test]
-fn a_row_that_changed_by_itself_is_not_used_and_goes() {
+fn a_refused_row_leaves_no_older_version_and_the_count_of_rows_is_right() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     assert!(memory.0.lend(RowSets::slot(0, 0)));
-    rows.widen(&memory, 0, &mut scratch);
+    rows.add_page(&memory, 0, &mut scratch);
+    let mut put = |key: u64, len: usize| {
+        let words = owned.words(key, &value(key, len), 5);
+        let new = NewRow { hash: owned.hash(key), words: &words, may_evict: false };
+        rows.put(&memory, new, || true, &mut scratch, |_| {})
+    };
+    let fit = (0..).take_while(|key| put(*key, 200) != Outcome::Cold).count() as u64;
+    // The same key with a value that does not fit: stored uncompressed now, for example.
+    assert_eq!(put(3, 900), Outcome::Cold);
+    assert_eq!(owned.find(&rows, &memory, 3), None);
+    assert_eq!(rows.counters.statistics().rows, fit - 1);
+}
+
+#[test]
+fn a_damaged_row_is_not_returned_and_is_dropped() {
+    let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
+    let mut scratch = Scratch::default();
+    assert!(memory.0.lend(RowSets::slot(0, 0)));
+    rows.add_page(&memory, 0, &mut scratch);
     let words = owned.words(7, &value(7, 300), 5);
     let page = |at: usize, flip: u64| {
         let words = memory.words(RowSets::slot(0, 0)).unwrap();
@@ -206,7 +224,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
     for at in 0..SLOT_WORDS {
         for bit in [0, 17, 40, 63] {
             rows.forget(&memory, owned.hash(7));
-            let new = NewRow { hash: owned.hash(7), words: &words, pushes: true };
+            let new = NewRow { hash: owned.hash(7), words: &words, may_evict: true };
             rows.put(&memory, new, || true, &mut scratch, |_| {});
             assert!(owned.find(&rows, &memory, 7).is_some());
             page(at, 1 << bit);
@@ -214,7 +232,7 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
                 assert_eq!(found, value(7, 300), "bit {bit} of word {at}");
             }
             let now = rows.counters.statistics().damaged;
-            // Found to be damaged, it is gone.
+            // A row that was found damaged is dropped.
             assert!(now == damaged || owned.find(&rows, &memory, 7).is_none());
             damaged = now;
             page(at, 1 << bit);
@@ -225,14 +243,14 @@ fn a_row_that_changed_by_itself_is_not_used_and_goes() {
 }
 
 #[test]
-fn any_bytes_are_taken() {
+fn any_bytes_in_a_page_are_tolerated() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
     for page in 0..2 {
         assert!(memory.0.lend(RowSets::slot(0, page)));
-        rows.widen(&memory, 0, &mut scratch);
+        rows.add_page(&memory, 0, &mut scratch);
     }
     for round in 0..4_000 {
         let words = memory.words(RowSets::slot(0, round % 2)).unwrap();
@@ -240,10 +258,10 @@ fn any_bytes_are_taken() {
             let noise = if rng.one_in(3) { rng.next_u64() } else { rng.below(600) };
             word.store(noise, Relaxed);
         }
-        // A header that may be one.
+        // Half of the time a plausible header.
         if rng.one_in(2) {
-            let (low, count, dead) = (rng.below(513), rng.below(70), rng.below(600));
-            words[0].store(low | count << 16 | rng.below(80) << 32 | dead << 48, Relaxed);
+            let (start, count, unreferenced) = (rng.below(513), rng.below(70), rng.below(600));
+            words[0].store(start | count << 16 | rng.below(80) << 32 | unreferenced << 48, Relaxed);
         }
         drop(words);
         for key in 0..20 {
@@ -251,7 +269,7 @@ fn any_bytes_are_taken() {
                 assert_eq!(found, value(key, found.len()), "of the other page, seed {seed}");
             }
             let row = owned.words(key, &value(key, rng.below(900) as usize), 5);
-            let new = NewRow { hash: owned.hash(key), words: &row, pushes: true };
+            let new = NewRow { hash: owned.hash(key), words: &row, may_evict: true };
             let put = rows.put(&memory, new, || true, &mut scratch, |_| {});
             if let (Outcome::Written(_), Some(found)) = (put, owned.find(&rows, &memory, key)) {
                 assert_eq!(found, value(key, found.len()), "seed {seed}");

@@ -1,62 +1,59 @@
-//! Rows of the tier: what readers and writers ask of them, and the work behind them.
+//! Rows of the tier: lookups, invalidation, demotion of rows, and how slots move between rows and pages.
+//!
+//! Any thread may look up and forget rows; lookups take no lock, forgetting a row that is here locks its
+//! group. The demotion of rows and [`ScmTier::share_slots`] hold the writer's mutex.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use arena::WORD_BYTES;
-use base::Seqno;
 use base::limits::PAGE_BYTES;
-use media::scm::{Facts, Persistence, SlotWords};
+use base::{Seqno, invariant};
+use media::scm::{Facts, SlotWords};
 
-use super::share::{Counts, Held, pages_remembered, rows_remembered};
-use super::{NewRow, Outcome, PUT_BYTES_MAX, Pages, RowSets};
+use super::share::{RowUsage, ShareCounts, ghost_pages, ghost_rows};
+use super::{NewRow, Outcome, PUT_BYTES_MAX, RowPages, RowSets, holds_rows};
 use crate::rows::{RowHit, RowOwner};
-use crate::scm::background::ScmWriterState;
 use crate::scm::shared_ghost::SharedGhost;
 use crate::scm::slot_map::WAYS;
 use crate::scm::statistics::count;
-use crate::scm::tier::{REMEMBERED, ScmTier};
+use crate::scm::tier::{GHOST_PAGES_PER_SLOT, ScmTier};
+use crate::scm::writer_state::ScmWriterState;
 
-/// Groups that give a slot back in one step, at most; and slots that wait for who still reads them.
-const NARROWED: usize = 64;
+/// Most groups that return a slot in one step, and most returned slots that wait for their readers.
+const RETURNED_MAX: usize = 64;
 
-/// What is written for one row at most, bytes: a page that is added for it, which others move to, and it.
+/// Most bytes written for one row: a page added for it, to which other rows move, and the row.
 const ROW_WRITES_MAX: usize = PAGE_BYTES + PUT_BYTES_MAX;
 
-/// What a row takes before any lies here, bytes.
+/// Assumed memory of a row before the tier holds any, bytes.
 const ROW_BYTES_FIRST: u64 = 256;
 
-impl Pages for ScmTier {
+impl RowPages for ScmTier {
     fn words(&self, slot: usize) -> Option<SlotWords<'_>> {
         self.backing.words(self.layout.page_of(slot))
     }
 }
 
 impl ScmTier {
-    /// What a tier on such a medium of `sets` sets takes beside its map, bytes.
-    pub(in crate::scm) const fn bytes_beside(facts: &Facts, sets: usize) -> u64 {
-        let rows = if Self::has_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
+    /// DRAM of a tier of `sets` sets on this medium beside its slot map, bytes.
+    pub(crate) const fn row_and_ghost_bytes(facts: &Facts, sets: usize) -> u64 {
+        let rows = if holds_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
         Self::ghost_bytes(facts, sets * WAYS) + rows
     }
 
-    /// What the ghosts of a tier of `slots` slots take, bytes.
-    pub(in crate::scm) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
-        let refused = SharedGhost::bytes_of(slots * REMEMBERED);
-        if !Self::has_rows(facts) {
+    /// DRAM of the ghost lists of a tier of `slots` slots, bytes.
+    pub(crate) const fn ghost_bytes(facts: &Facts, slots: usize) -> u64 {
+        let refused = SharedGhost::bytes_of(slots * GHOST_PAGES_PER_SLOT);
+        if !holds_rows(facts) {
             return refused;
         }
-        let rows = SharedGhost::bytes_of(rows_remembered(slots));
-        refused + rows + SharedGhost::bytes_of(pages_remembered(slots))
+        let rows = SharedGhost::bytes_of(ghost_rows(slots));
+        refused + rows + SharedGhost::bytes_of(ghost_pages(slots))
     }
 
-    /// Whether rows lie on such a medium, too: in memory, and not where pages are found again after the
-    /// process ended, and rows are not.
-    pub(in crate::scm) const fn has_rows(facts: &Facts) -> bool {
-        facts.byte_addressable && matches!(facts.persistence, Persistence::Process)
-    }
-
-    /// Whether it holds rows, too: where it is memory that ends with the process.
+    /// Whether the tier holds rows: it is memory that ends with the process.
     #[must_use]
     pub const fn takes_rows(&self) -> bool {
         self.rows.is_some()
@@ -66,7 +63,7 @@ impl ScmTier {
         self.rows.as_ref().filter(|_| !self.is_off() && !self.is_slow())
     }
 
-    /// As [`crate::RowCache::get`], of what lies here.
+    /// Looks a row up, as [`crate::RowCache::get`].
     pub(crate) fn find_row(
         &self,
         owner: &RowOwner,
@@ -77,56 +74,57 @@ impl ScmTier {
         self.rows_in_use()?.find(self, owner, row, at, value)
     }
 
-    /// As [`crate::RowCache::forget`], after what lies above was forgotten.
+    /// Drops the row with this hash, as [`crate::RowCache::forget`], after DRAM forgot it.
     pub(crate) fn forget_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
             rows.forget(self, hash);
         }
     }
 
-    /// A row that left DRAM goes nowhere: too many wait, or none is let in.
-    pub(crate) fn row_is_late(&self) {
+    /// Counts a row that DRAM evicted and that is lost: too many wait, or the tier takes none.
+    pub(crate) fn note_row_refused(&self) {
         if let Some(rows) = &self.rows {
             count(&rows.counters.refused_busy);
         }
     }
 
-    /// A page that lies nowhere is read from flash.
-    pub(in crate::scm) fn page_missed(&self, hash: u64) {
+    /// Records that a page was read from flash that no tier held.
+    pub(crate) fn page_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
-            && self.gone_pages.recall(hash)
+            && self.evicted_pages.recall(hash)
         {
             count(&rows.counters.missed_pages);
         }
     }
 
-    /// A row that lies nowhere was read from flash.
+    /// Records that a row was read from flash that no tier held.
     pub(crate) fn row_missed(&self, hash: u64) {
         if let Some(rows) = &self.rows
-            && self.gone_rows.recall(hash)
+            && self.evicted_rows.recall(hash)
         {
             count(&rows.counters.missed);
         }
     }
 
-    /// Rows that were read from flash soon after they went, of those that lay in the last so many bytes.
+    /// Rows that were read from flash soon after the tier evicted them, and the bytes of the tier that the
+    /// ghost list of those rows covers.
     pub(crate) fn rows_missed(&self) -> (u64, u64) {
         let missed = self.rows.as_ref().map_or(0, |rows| rows.counters.missed.load(Relaxed));
-        (missed, (pages_remembered(self.map.slots()) * PAGE_BYTES) as u64)
+        (missed, (ghost_pages(self.map.slots()) * PAGE_BYTES) as u64)
     }
 
-    /// Puts rows here that left DRAM, those that are still current: whose keys were not written since.
+    /// Puts rows that DRAM evicted into the tier, if their keys were not written since.
     pub(crate) fn put_rows<'a>(
         &self,
-        leaving: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
+        evicted: impl Iterator<Item = (NewRow<'a>, impl FnOnce() -> bool)>,
     ) {
         let Some(rows) = self.rows_in_use() else {
-            // Off, or slower than flash.
-            return leaving.for_each(|_| self.row_is_late());
+            // The tier is off, or slower than flash.
+            return evicted.for_each(|_| self.note_row_refused());
         };
         let (mut writer, now) = (self.writer.lock(), self.now());
         let mut scratch = std::mem::take(&mut writer.scratch);
-        for (new, is_current) in leaving {
+        for (new, is_current) in evicted {
             if writer.budget.left(now) < ROW_WRITES_MAX as u64 {
                 count(&rows.counters.refused_budget);
                 continue;
@@ -135,17 +133,17 @@ impl ScmTier {
             if rows.width(group) < writer.share.width(group)
                 && rows.needs_page(self, new.hash, new.words.len())
             {
-                self.widen(rows, &mut writer, group, &mut scratch, now);
+                self.add_page(rows, &mut writer, group, &mut scratch, now);
             }
             let hash = new.hash;
-            let gone = |hash| self.gone_rows.remember(hash);
-            match rows.put(self, new, is_current, &mut scratch, gone) {
-                Outcome::Kept => count(&rows.counters.kept),
-                Outcome::Late => count(&rows.counters.refused_written),
+            let on_evicted = |hash| self.evicted_rows.remember(hash);
+            match rows.put(self, new, is_current, &mut scratch, on_evicted) {
+                Outcome::Present => count(&rows.counters.kept),
+                Outcome::Stale => count(&rows.counters.refused_written),
                 Outcome::Cold => {
                     count(&rows.counters.refused_cold);
-                    // With more room it would be here.
-                    self.gone_rows.remember(hash);
+                    // With more room for rows it would have been admitted.
+                    self.evicted_rows.remember(hash);
                 }
                 Outcome::NoRoom => count(&rows.counters.refused_place),
                 Outcome::Written(bytes) => self.spend_on_rows(rows, &mut writer, now, bytes),
@@ -165,8 +163,8 @@ impl ScmTier {
         self.spend(writer, now, bytes, false);
     }
 
-    /// Adds a page of rows to `group`, in the place of the page of its slot; none where that is in use.
-    fn widen(
+    /// Adds a page to `group`, in place of the cached page in its slot. Does nothing if that page is in use.
+    fn add_page(
         &self,
         rows: &RowSets,
         writer: &mut ScmWriterState,
@@ -178,18 +176,18 @@ impl ScmTier {
         if !self.backing.lend(self.layout.page_of(slot)) {
             return;
         }
-        self.take_slot(slot);
-        writer.changed(slot);
-        let written = rows.widen(self, group, scratch);
+        self.claim_slot(slot);
+        writer.map.mark(slot);
+        let written = rows.add_page(self, group, scratch);
         self.spend_on_rows(rows, writer, now, written);
     }
 
-    /// Weighs rows against pages, and gives slots back to pages where rows have more than their share.
-    pub(in crate::scm) fn share_slots(&self, writer: &mut ScmWriterState) {
+    /// Updates the share of rows, and returns slots to pages where rows have more than their share.
+    pub(crate) fn share_slots(&self, writer: &mut ScmWriterState) {
         let Some(rows) = &self.rows else { return };
         writer.returning.retain(|slot| !self.give_back(*slot));
         let (of, counters) = (|counter: &AtomicU64| counter.load(Relaxed), &rows.counters);
-        let now = Counts {
+        let now = ShareCounts {
             misses: of(&self.counters.misses),
             missed_rows: of(&counters.missed),
             missed_pages: of(&counters.missed_pages),
@@ -197,43 +195,53 @@ impl ScmTier {
             went: of(&counters.evicted) + of(&counters.dropped) + of(&counters.refused_cold),
         };
         let (counts, slots) = (counters.statistics(), self.map.slots());
+        invariant!(counts.slots <= slots as u64, "rows hold no more slots than there are");
         let each = (counts.slots * PAGE_BYTES as u64).checked_div(counts.rows);
         let row_bytes = each.unwrap_or(ROW_BYTES_FIRST).max(WORD_BYTES as u64);
-        writer.share.weigh(now, Held { slots: counts.slots, of: slots as u64, row_bytes });
+        writer
+            .share
+            .weigh(now, RowUsage { slots: counts.slots, slots_total: slots as u64, row_bytes });
         counters.slots_max.store(writer.share.slots(slots), Relaxed);
-        // What comes back within the time that a page stays is as much less as there are fewer of them.
-        self.ghost.fit(slots.saturating_sub(counts.slots as usize) * REMEMBERED);
+        // The ghost list keeps its size per slot of pages.
+        self.ghost.fit(slots.saturating_sub(counts.slots as usize) * GHOST_PAGES_PER_SLOT);
         let mut scratch = std::mem::take(&mut writer.scratch);
-        for _ in 0..NARROWED {
+        for _ in 0..RETURNED_MAX {
             let group = writer.next_group;
             writer.next_group = (group + 1) % rows.groups();
-            if rows.width(group) <= writer.share.width(group) || writer.returning.len() >= NARROWED
+            if rows.width(group) <= writer.share.width(group)
+                || writer.returning.len() >= RETURNED_MAX
             {
                 continue;
             }
-            let gone = |hash| {
+            let on_evicted = |hash| {
                 count(&counters.dropped);
-                self.gone_rows.remember(hash);
+                self.evicted_rows.remember(hash);
             };
-            let Some(slot) = rows.narrow(self, group, &mut scratch, gone) else { continue };
-            writer.changed(slot);
+            let Some(slot) = rows.remove_page(self, group, &mut scratch, on_evicted) else {
+                continue;
+            };
+            writer.map.mark(slot);
             if !self.give_back(slot) {
                 writer.returning.push(slot);
+                invariant!(
+                    writer.returning.len() <= RETURNED_MAX,
+                    "slots that wait for their readers are bounded"
+                );
             }
         }
         writer.scratch = scratch;
     }
 
-    /// Takes `slot` for another page, or for rows: the page that it held is dropped.
-    pub(in crate::scm) fn take_slot(&self, slot: usize) {
-        if let Some(hash) = self.map.take(slot) {
+    /// Claims `slot` for another page or for rows, and drops the page that it held.
+    pub(crate) fn claim_slot(&self, slot: usize) {
+        if let Some(hash) = self.map.claim(slot) {
             count(&self.counters.dropped);
-            self.counters.resident.fetch_sub(1, Relaxed);
-            self.gone_pages.remember(hash);
+            self.page_removed();
+            self.evicted_pages.remember(hash);
         }
     }
 
-    /// Makes a slot that held rows one for pages; false while somebody reads there.
+    /// Returns a slot of rows to pages; false while a reader uses its words.
     fn give_back(&self, slot: usize) -> bool {
         let is_back = self.backing.take_back(self.layout.page_of(slot));
         if is_back {

@@ -1,4 +1,4 @@
-//! A tier that is slower than flash, in time that the test tells.
+//! The bypass of a tier that is slower than flash, with a simulated clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use base::{Clock, ManualClock, Rng};
 use media::{Medium, MemoryMedium};
 
 use super::Placement;
-use super::tests::{MIB, above, blocks, content, key, memory, options, skewed, timed};
+use super::tests::{MIB, blocks, content, key, memory, options, skewed, timed, upper_tier};
 use crate::{PageCache, PageKind};
 
-/// Reads that take their time: flash 100 us, the tier as long as it is told. How many of them were
-/// answered by the tier, and what all took, microseconds.
+/// Reads that advance the clock: 100 us from flash, `tier_micros` from the tier. Returns the number of reads
+/// from the tier, and the time of all reads, microseconds.
 fn timed_reads(cache: &PageCache, clock: &ManualClock, tier_micros: u64, reads: u64) -> [u64; 2] {
-    let (tier, began) = (cache.below().unwrap(), clock.monotonic());
+    let (tier, began) = (cache.lower_tier().unwrap(), clock.monotonic());
     let (mut rng, mut hits) = (Rng::new(reads), 0);
     for _ in 0..reads {
         let key = key(skewed(&mut rng, 3000));
@@ -37,38 +37,39 @@ fn timed_reads(cache: &PageCache, clock: &ManualClock, tier_micros: u64, reads: 
 }
 
 #[test]
-fn a_tier_that_is_slower_than_flash_is_passed_until_it_is_no_longer() {
+fn readers_bypass_a_slow_tier_until_it_is_fast_again() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let clock = Arc::new(ManualClock::default());
     let scm = blocks(&medium, 16 * MIB);
     let tier = timed(scm, options(Placement::DramFirst), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     let run = |micros, reads| timed_reads(&cache, &clock, micros, reads);
     run(10, 30_000);
     let [fast, _] = run(10, 20_000);
     assert!(fast > 3000 && !tier.is_slow() && tier.statistics().passed == 0, "{fast}");
     run(5000, 8000);
     assert!(tier.is_slow());
-    // Once that is known, reads take what flash takes, and a few go on asking.
+    // Once the tier is known to be slow, most reads take the time of flash, and a few keep measuring the
+    // tier.
     let before = tier.statistics();
     let [slow, took] = run(5000, 20_000);
     let after = tier.statistics();
     let passed = after.passed - before.passed;
     assert!(slow > 0 && slow * 5000 * 20 < took && passed > fast / 4, "{slow} {passed} {took}");
     assert!(after.refused.slow > before.refused.slow, "{after:?}");
-    // What asks takes a 64th of the time, and a few dozen tell.
+    // The measuring reads take 1/64 of the time, and a few dozen of them decide.
     let rounds = (0..100).take_while(|_| tier.is_slow()).map(|_| run(10, 20_000)[1]).sum::<u64>();
     assert!(!tier.is_slow() && rounds < 10_000_000, "{rounds} us");
     let [again, _] = run(10, 20_000);
     assert!(again > fast / 2, "{again} of {fast}");
 }
 
-/// What a warm tier has is not asked of flash, so that nobody would know what flash takes.
+/// Readers of a tier that has every page never read flash, so its latency would stay unknown.
 #[test]
-fn a_slow_tier_that_holds_everything_is_held_against_flash_too() {
+fn a_slow_tier_without_misses_is_compared_with_flash() {
     let (clock, flash) = (Arc::new(ManualClock::default()), Duration::from_micros(100));
     let tier = timed(memory(16 * MIB), options(Placement::ByKind), &(Arc::clone(&clock) as _));
-    let cache = above(&tier, 2 * MIB);
+    let cache = upper_tier(&tier, 2 * MIB);
     for page in 0..1000 {
         drop(cache.insert(key(page), PageKind::Data, &content(key(page))));
         while tier.step(&cache) {}
@@ -85,6 +86,6 @@ fn a_slow_tier_that_holds_everything_is_held_against_flash_too() {
         }
         tier.step(&cache);
         reads += 1;
-        assert!(reads < 50_000, "{:?}", tier.detour);
+        assert!(reads < 50_000, "{:?}", tier.bypass);
     }
 }

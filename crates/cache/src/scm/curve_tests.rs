@@ -1,16 +1,17 @@
-//! Hits of both tiers beside what one curve of pages says of them (`curve::held`).
+//! Hits of both tiers, measured with the reference simulator, compared with the prediction of one page curve
+//! (`curve::equivalent_sizes`).
 
 use base::Rng;
 
 use super::placement::{Costs, Placement};
 use super::reference::{FoundIn, Reference};
 use super::slot_map::WAYS;
-use crate::curve::{Simulations, Subject, held};
+use crate::curve::{Simulations, Subject, equivalent_sizes};
 use crate::{PageKey, PageKind};
 
 const PAGE: u64 = 4096;
 
-/// Of accesses in hundredths: found in DRAM, and found in either, as predicted and as it went.
+/// Percent of accesses that hit DRAM, and either tier: predicted, and measured.
 struct Compared {
     dram: [f64; 2],
     both: [f64; 2],
@@ -21,7 +22,7 @@ const SSD: Costs =
 const CXL: Costs =
     Costs { dram_hit: 400, dram_put: 2500, scm_hit: 900, scm_write: 1200, rewritten: 64 };
 
-/// Pages drawn by a power law of `skew`, each for itself, from a file of `pages`.
+/// Pages of a file of `pages` pages, drawn independently by a power law of `skew`.
 fn compare(
     skew: f64,
     pages: u64,
@@ -32,9 +33,9 @@ fn compare(
     let mut tiers = Reference::new(frames, sets, placement, costs);
     let slots = sets * WAYS;
     let bytes = |pages: usize| pages as f64 * PAGE as f64;
-    // On memory, data pages stay where they are: below.
+    // In SCM as fast as memory, data pages are never promoted.
     let stay_below = (placement, costs) == (Placement::Adaptive, CXL);
-    let sizes = held(bytes(frames), bytes(slots), stay_below).map(|bytes| bytes as u64);
+    let sizes = equivalent_sizes(bytes(frames), bytes(slots), stay_below).map(|bytes| bytes as u64);
     let mut curve = Simulations::new(Subject::Pages, &sizes, 1.0, 8 << 20);
     let mut rng = Rng::new(5);
     let mut found = [0u64; 3];
@@ -48,13 +49,13 @@ fn compare(
     }
     let part = |of: u64| 100.0 * of as f64 / f64::from(count);
     let curve = curve.curve(count.into());
-    let told = sizes.map(|bytes| 100.0 * (1.0 - curve.miss_ratio(bytes as f64)));
+    let predicted = sizes.map(|bytes| 100.0 * (1.0 - curve.miss_ratio(bytes as f64)));
     let [dram, scm] = [FoundIn::Dram, FoundIn::Scm].map(|tier| found[tier as usize]);
-    Compared { dram: [told[0], part(dram)], both: [told[1], part(dram + scm)] }
+    Compared { dram: [predicted[0], part(dram)], both: [predicted[1], part(dram + scm)] }
 }
 
 #[test]
-fn one_curve_tells_the_hits_of_both_tiers() {
+fn one_page_curve_predicts_the_hits_of_both_tiers() {
     for (skew, frames, sets) in [(0.9, 256, 64), (0.9, 512, 128), (0.9, 512, 32), (0.7, 512, 128)] {
         for policy in
             [(Placement::DramFirst, SSD), (Placement::Adaptive, SSD), (Placement::Adaptive, CXL)]
@@ -62,12 +63,12 @@ fn one_curve_tells_the_hits_of_both_tiers() {
             let Compared { dram, both } = compare(skew, 20_000, frames, sets, policy);
             let (name, slots) = (policy.0.name(), sets * WAYS);
             println!("{skew} {frames}+{slots} {name}: DRAM {dram:.2?}, both {both:.2?}");
-            // Where pages stay below, the curve does not tell what DRAM has.
+            // If no page is promoted, the curve does not predict the hits of DRAM.
             let compared = if policy.1 == CXL { vec![both] } else { vec![dram, both] };
-            for [told, went] in compared {
+            for [predicted, measured] in compared {
                 assert!(
-                    (told - went).abs() < 1.0,
-                    "{skew} {frames}+{slots} {name}: {told}, {went}"
+                    (predicted - measured).abs() < 1.0,
+                    "{skew} {frames}+{slots} {name}: {predicted}, {measured}"
                 );
             }
         }

@@ -1,65 +1,69 @@
-//! What survives a restart: which page lies in which slot, written lazily and without order.
+//! The stored map: which page each slot holds, as written to the tier itself, to be found after a restart.
 //!
-//! The first page says whose the place is; then come the pages of the map, then the slots
-//! (docs/format/scm-tier.md). A page of the map holds the hashes and tags of the slots of some sets as
-//! they were when it was written. What it says may be out of date by any number of writes: a page is verified
-//! before it is used for the first time, and one that is not what the map says is dropped (I8). So the
-//! map needs no syncs, and a crash costs a few hits.
+//! The first page identifies the tier; then come the map pages, then the slots (docs/format/scm-tier.md). A
+//! map page holds the hashes and tags of the slots of some sets as of its last write, which may be any number
+//! of slot writes ago. Map pages are written lazily, in no order with the slots, and never synced. That is
+//! safe because a page found by the map is verified before its first use, and dropped if it is another page
+//! (I8); a crash costs a few hits.
 
 use base::limits::PAGE_BYTES;
-use base::{Cursor, Error, Result, hash64, put_u16, put_u32, put_u64};
+use base::{Cursor, Error, Result, hash64, invariant, put_u16, put_u32, put_u64};
 
 use super::slot_map::{SlotEntry, WAYS};
 
-/// What a tier's file begins with, of every version.
+/// First bytes of a tier's file, in every version of the format.
 pub const SCM_MAGIC: [u8; 8] = *b"TERRASCM";
 
-/// The same as it is read.
+/// [`SCM_MAGIC`] as it is read.
 const MAGIC: u64 = u64::from_le_bytes(SCM_MAGIC);
 
 /// The format version.
 const VERSION: u32 = 2;
 
-/// Sets whose hashes and tags fill a page, beside its header of 16 bytes.
+/// Sets per map page: their hashes and tags fill the page beside its header of 16 bytes.
 const SETS_PER_PAGE: usize = (PAGE_BYTES - 16) / ((8 + 2) * WAYS);
 
-/// Slots that one page of the map tells of.
+/// Slots per map page.
 pub(crate) const SLOTS_PER_PAGE: usize = SETS_PER_PAGE * WAYS;
 
-/// What lies where in a place of so many pages.
+/// The layout of a tier: first page, map pages, slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// All pages.
+    /// All pages of the tier.
     pub(crate) pages: usize,
-    /// Pages of the map, from page 1 on.
+    /// Map pages; they begin at page 1.
     pub(crate) map_pages: usize,
-    /// Sets of slots; the slots come right after the map.
+    /// Sets of slots; the slots follow the map pages.
     pub(crate) sets: usize,
 }
 
 impl Layout {
-    /// Of a place of `pages` pages; none where it is too small for a set.
+    /// The layout of `pages` pages; `None` if they are too few for one set.
     pub(crate) fn of(pages: usize) -> Option<Self> {
         let mut sets = pages.checked_sub(2)? / WAYS;
         while sets > 0 && 1 + sets.div_ceil(SETS_PER_PAGE) + sets * WAYS > pages {
             sets -= 1;
         }
         let map_pages = sets.div_ceil(SETS_PER_PAGE);
+        invariant!(
+            sets == 0 || 1 + map_pages + sets * WAYS <= pages,
+            "the first page, the map and the slots fit the medium"
+        );
         (sets > 0).then_some(Self { pages, map_pages, sets })
     }
 
-    /// The page in which slot `slot` lies.
+    /// The page that is slot `slot`.
     pub(crate) const fn page_of(self, slot: usize) -> usize {
         1 + self.map_pages + slot
     }
 
-    /// The page of the map that tells of `slot`, counted from 0.
+    /// The map page of `slot`, counted from 0.
     pub(crate) const fn map_page_of(slot: usize) -> usize {
         slot / SLOTS_PER_PAGE
     }
 }
 
-/// The first page, of a place of `pages` pages, taken over by a tier that drew the number `tier`.
+/// Encodes the first page of a tier of `pages` pages with the random number `tier`.
 pub(crate) fn encode_head(tier: u64, pages: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut out, MAGIC);
@@ -73,11 +77,11 @@ pub(crate) fn encode_head(tier: u64, pages: u64) -> Vec<u8> {
     out
 }
 
-/// The number of the tier that the place of `pages` pages belongs to.
+/// Decodes the first page of a tier of `pages` pages; returns the tier's number.
 ///
 /// # Errors
-/// `Corrupt` where it belongs to none, or to one of another size or format: whatever is there counts
-/// for nothing.
+/// `Corrupt` if the page is no first page, or that of a tier of another size or format: the tier's content
+/// then is not used.
 pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
     let mut cursor = Cursor::new("first page of an SCM tier", page);
     let (magic, version, ways) = (cursor.u64()?, cursor.u32()?, cursor.u32()?);
@@ -94,7 +98,7 @@ pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
     Ok(tier)
 }
 
-/// Page `number` of the map: what is to be known of its slots.
+/// Encodes map page `number` with the entries of its slots.
 pub(crate) fn encode_map(tier: u64, number: usize, slots: &[SlotEntry; SLOTS_PER_PAGE]) -> Vec<u8> {
     let mut body = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut body, number as u64);
@@ -104,13 +108,14 @@ pub(crate) fn encode_map(tier: u64, number: usize, slots: &[SlotEntry; SLOTS_PER
     let mut out = Vec::with_capacity(PAGE_BYTES);
     put_u64(&mut out, hash64(tier, &body));
     out.extend_from_slice(&body);
+    invariant!(out.len() == PAGE_BYTES, "a map page holds its entries in one page");
     out
 }
 
-/// What page `number` of the map says of its slots.
+/// Decodes map page `number`; returns the entries of its slots.
 ///
 /// # Errors
-/// `Corrupt` where it is no such page of this tier's.
+/// `Corrupt` if it is not this map page of this tier.
 pub(crate) fn decode_map(tier: u64, number: usize, page: &[u8]) -> Result<Vec<SlotEntry>> {
     let mut cursor = Cursor::new("map page of an SCM tier", page);
     let stored = cursor.u64()?;
@@ -130,19 +135,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_uses_what_there_is() {
+    fn a_layout_uses_all_but_less_than_two_sets() {
         assert_eq!(Layout::of(17), None);
         assert_eq!(Layout::of(18), Some(Layout { pages: 18, map_pages: 1, sets: 1 }));
         for pages in [100, 1000, 786_432, 1 << 24] {
             let layout = Layout::of(pages).unwrap();
             let last = layout.page_of(layout.sets * WAYS - 1);
             assert!(last < pages && last + 2 * WAYS > pages, "{layout:?}");
-            let told = layout.map_pages * SLOTS_PER_PAGE;
-            assert!(told >= layout.sets * WAYS && told < layout.sets * WAYS + SLOTS_PER_PAGE);
+            let in_map = layout.map_pages * SLOTS_PER_PAGE;
+            assert!(in_map >= layout.sets * WAYS && in_map < layout.sets * WAYS + SLOTS_PER_PAGE);
         }
     }
 
-    /// The bytes of a golden file.
+    /// The bytes that a golden file spells.
     fn golden(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_reads_back_and_no_other_passes_for_it() {
+    fn stored_pages_decode_and_damaged_ones_do_not() {
         let head = encode_head(7, 4096);
         assert_eq!(decode_head(&head, 4096).unwrap(), 7);
         assert!(decode_head(&head, 4097).is_err());
