@@ -1,13 +1,13 @@
-//! A lane as recovery finds it: its segments in order, read as one run of records.
+//! A chain: the segments of one lane in order, read by recovery as one sequence of records.
 //!
-//! Every record's lane sequence is one above the one before it, across segments too. A segment's
-//! Begin says at which lane sequence it begins, and replay of the segments before it ends there:
-//! what an earlier recovery cut off stays cut off.
+//! Each record's lane sequence is one above its predecessor's, across segments too. The Begin of a
+//! segment states the lane sequence at which the segment begins, and replay of the earlier segments ends
+//! there. So a tail that an earlier recovery cut off stays cut off.
 //!
-//! The run ends at the first record that cannot be read. Where a later Mark or Begin says that
-//! the lane was durable beyond it, that is damage; otherwise it is a tail that never became
-//! durable, as every power cut leaves one (I11). Past damage the run goes on with the next record
-//! that can be read, here or in a later segment, and what lies between counts as lost.
+//! The chain ends at the first record that cannot be read. If a later Mark or Begin says that the lane
+//! was durable beyond that record, the record is damaged. Otherwise it belongs to a tail that never
+//! became durable, as every power cut leaves one (I11). With [`Recover::PastDamage`] the chain resumes
+//! with the next readable record, in this segment or a later one, and the records between count as lost.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use crate::reader::{Located, SegmentReader, Survey, Wanted, What};
 use crate::record::SEQUENCE_BELOW;
 use crate::start::Start;
 
-/// Where and how segments are read.
+/// How segments are read, and from which medium.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) medium: Arc<dyn Medium>,
-    /// Segments of another store are refused, where one is given.
+    /// If given, segments of another store are refused.
     pub(crate) store: Option<StoreId>,
     pub(crate) purpose: Purpose,
     pub(crate) account: Account,
     pub(crate) recover: Recover,
-    /// What lies before it is not read.
+    /// Segments before the start are not read.
     pub(crate) start: Start,
 }
 
-/// A place between two records of a lane.
+/// A position between two records of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The lane.
@@ -47,23 +47,24 @@ pub struct Cut {
     pub sequence: u64,
 }
 
-/// More lane sequences than a lane ever has.
+/// Distance in lane sequences that a lane skips after damage: more than a lane ever has.
 const BEYOND: u64 = 1 << 48;
 
-/// Where a lane goes on behind records up to `sequence` and others that cannot be read: behind those too, so
-/// that they count again where they can be read the next time.
+/// The lane sequence at which a lane goes on after damage that follows the records up to `sequence`. It
+/// lies above the lane sequences of all unreadable records, so that these records count again if a later
+/// recovery can read them.
 const fn beyond(sequence: u64) -> u64 {
     if sequence < SEQUENCE_BELOW / 2 { sequence + BEYOND } else { sequence }
 }
 
-/// How a chain ended.
+/// How a chain ends.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// Free space follows.
+    /// Free space follows the last record.
     Clean,
-    /// Something follows that never was durable.
+    /// Bytes that never were durable follow the last record.
     Torn,
-    /// Records that were durable cannot be read.
+    /// Durable records cannot be read.
     Damaged(Error),
 }
 
@@ -73,28 +74,28 @@ pub(crate) struct Chain {
     source: Source,
     pub(crate) lane: LaneId,
     pub(crate) segments: Vec<SegmentScan>,
-    /// The segments that make up the run.
+    /// Indices of the segments that make up the chain.
     live: Vec<usize>,
-    /// Which of `live` is read.
+    /// Index in `live` of the segment being read.
     at: usize,
     reader: Option<SegmentReader>,
-    /// The lane sequence of the next record, and its seqno as far as this lane's records say.
+    /// Lane sequence of the next record, and the next seqno according to the records of this lane.
     sequence: u64,
     seqno: u64,
-    /// The lane was durable below this lane sequence, as far as read.
+    /// The lane was durable below this lane sequence, according to the records read so far.
     pub(crate) durable: u64,
-    /// Why segments behind the live ones cannot be used.
+    /// Why segments after the live ones cannot be used.
     broken: Option<Error>,
-    /// What lies behind the first damage.
+    /// Survey of the bytes after the first damage.
     ahead: Option<Survey>,
     pub(crate) losses: Losses,
-    /// Records with seqnos from this one on are lost between the record read last and the one before.
+    /// Seqnos from this one up to that of the record read last may be lost.
     lost_from: Option<u64>,
     pub(crate) end: Option<End>,
 }
 
 impl Chain {
-    /// The chain of `lane`, whose segments are `ids`, in order.
+    /// Opens the chain of `lane` over the segments `ids`, which are in order.
     pub(crate) fn open(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Result<Self> {
         let segments = find_all(source, lane, ids)?;
         let (mut live, mut broken) = (Vec::new(), lost_start(source, lane, ids));
@@ -105,8 +106,9 @@ impl Chain {
             }
             let damage = match &found.state {
                 SegmentState::Damaged(error) if is_strict || live.is_empty() => Some(error),
-                // Behind others it is missed by its lane sequences. The first of all was begun
-                // durably: either by an open, or before the segments before it were freed.
+                // A missing Begin in a later segment shows as a gap in the lane sequences. The first
+                // segment's Begin was durable: an open made it, or it became durable before the earlier
+                // segments were freed.
                 SegmentState::Headless(error) if live.is_empty() => Some(error),
                 _ => None,
             };
@@ -135,7 +137,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Goes to the first record, and notes what is lost before it.
+    /// Moves to the first record, and notes the loss before it.
     fn start(&mut self) {
         let Some((found, first)) = self.first() else { return };
         let to =
@@ -160,32 +162,32 @@ impl Chain {
         self.losses.push(Loss { error, from, to: Some(to), records, seqnos });
     }
 
-    /// The first segment of the run, and the first record there.
+    /// The first segment of the chain, and its first record.
     fn first(&self) -> Option<(SegmentId, First)> {
         let found = self.segments.get(*self.live.first()?)?;
         Some((found.id, found.first?))
     }
 
-    /// The next seqno where the run begins.
+    /// The next seqno at the start of the chain.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.first().map(|(_, first)| first.seqno)
     }
 
-    /// The lane sequence behind the last record read.
+    /// The lane sequence after the last record read.
     pub(crate) const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether the record read last follows others that are lost, of which one may have had `seqno`; where
-    /// the run ended with damage, whether one behind it may have.
+    /// Whether records were lost just before the record read last, one of which may have had `seqno`. At
+    /// the end of a chain that ended in damage: whether a record after the end may have had it.
     pub(crate) fn may_have_lost(&self, seqno: u64) -> bool {
         self.lost_from.is_some_and(|from| from <= seqno)
     }
 
-    /// The next record that is a batch, or the Begin of a segment that an open made.
+    /// The next batch, or the next Begin that an open wrote.
     ///
     /// # Errors
-    /// As the device's; `Corrupt` at damage, where recovery is strict.
+    /// The device's errors. `Corrupt` at damage if recovery is strict.
     pub(crate) fn next(&mut self) -> Result<Option<Located>> {
         if self.end.is_none() {
             self.lost_from = None;
@@ -218,18 +220,18 @@ impl Chain {
         self.segments.get_mut(*self.live.get(self.at)?)
     }
 
-    /// The reader of the segment being read, and the segment.
+    /// The reader of the current segment, and the segment.
     pub(crate) fn reading(&mut self) -> Option<(&SegmentReader, &mut SegmentScan)> {
         let found = self.segments.get_mut(*self.live.get(self.at)?)?;
         Some((self.reader.as_ref()?, found))
     }
 
-    /// Which segments make up the run, up to the one being read.
+    /// Indices of the chain's segments up to and including the one being read.
     pub(crate) fn reached(&self) -> &[usize] {
         self.live.get(..=self.at).unwrap_or(&self.live)
     }
 
-    /// The record that follows, moving on to the next segment where one begins.
+    /// The next record; enters the next segment at the current one's limit.
     fn read(&mut self) -> Result<Option<Located>> {
         loop {
             if !self.enter()? {
@@ -246,7 +248,7 @@ impl Chain {
         }
     }
 
-    /// Opens the segment that is to be read, unless that was done; whether there is one.
+    /// Opens the current segment unless it is open. False if no segment is left.
     fn enter(&mut self) -> Result<bool> {
         let Some(found) = self.live.get(self.at).and_then(|index| self.segments.get(*index)) else {
             return Ok(false);
@@ -268,7 +270,7 @@ impl Chain {
         Ok(true)
     }
 
-    /// Closes the segment being read, where another one follows; whether one does.
+    /// Closes the current segment if another one follows. False if none follows.
     fn leave(&mut self) -> bool {
         if self.at + 1 >= self.live.len() {
             return false;
@@ -281,8 +283,8 @@ impl Chain {
         true
     }
 
-    /// Where the next record cannot be read, for the reason given or because it is not there: ends the run,
-    /// or finds a later one behind the damage.
+    /// Handles a record that cannot be read (`error`) or is not there (`None`): ends the chain, or
+    /// resumes after the damage.
     fn go_past(&mut self, error: Option<Error>) -> Result<Option<Located>> {
         let goes_past = self.source.recover == Recover::PastDamage;
         let end = match error {
@@ -301,12 +303,12 @@ impl Chain {
         }
     }
 
-    /// What the end of the run means.
+    /// Classifies the end of the chain.
     fn examine(&mut self) -> Result<End> {
         if let Some(error) = self.broken.take() {
             return Ok(End::Damaged(error));
         }
-        // Of what was looked at before, only what was durable, or cannot be read, still counts.
+        // An earlier survey still counts if it shows durable or unreadable bytes.
         if let Some(ahead) = self.ahead.take() {
             let end = self.judge(&ahead);
             if matches!(end, End::Damaged(_)) {
@@ -321,7 +323,7 @@ impl Chain {
     }
 
     fn judge(&mut self, ahead: &Survey) -> End {
-        // What cannot be read might say that the lane was durable further.
+        // An unreadable page might hold a Mark that says the lane was durable further.
         if let Some(error) = &ahead.unreadable {
             return End::Damaged(error.clone());
         }
@@ -338,7 +340,7 @@ impl Chain {
         )))
     }
 
-    /// What lies behind the record read last, here and in later segments.
+    /// Surveys the bytes after the last record read, in this segment and in later ones.
     fn look_ahead(&mut self) -> Result<Survey> {
         let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
             return Ok(Survey::default());
@@ -356,7 +358,7 @@ impl Chain {
             let begin = found.first.and_then(|first| first.begin);
             survey.durable = survey.durable.max(begin.map_or(0, |begin| begin.durable));
             match &found.state {
-                // Nothing can be read of it.
+                // No record of this segment can be read.
                 SegmentState::Damaged(error) if found.first.is_none() => {
                     survey.unreadable = survey.unreadable.or_else(|| Some(error.clone()));
                 }
@@ -371,7 +373,7 @@ impl Chain {
         Ok(survey)
     }
 
-    /// Goes on with the next record that can be read, and counts what lies before it as lost.
+    /// Resumes with the next readable record, and counts the records before it as lost.
     fn resume(&mut self, error: Error) -> Result<Option<Located>> {
         let from = self.place();
         let seqno = Seqno::new(self.seqno);
@@ -393,7 +395,7 @@ impl Chain {
                 break;
             }
         }
-        // Seen from here, the end may be one like any other.
+        // Without the lost records, the end may be clean or torn.
         self.ahead = None;
         let end = match self.live.is_empty() {
             true => End::Damaged(error.clone()),
@@ -410,11 +412,11 @@ impl Chain {
         Ok(None)
     }
 
-    /// Notes that `head`, the record read last, does not follow `due`, the seqno behind what was replayed:
-    /// either those between are lost, or `head` itself is given up.
+    /// Notes that `head`, the record read last, does not have the seqno `due` that follows the replayed
+    /// records. Either the records between are lost, or `head` itself is given up.
     ///
     /// # Errors
-    /// `Corrupt`, where recovery is strict.
+    /// `Corrupt` if recovery is strict.
     pub(crate) fn miss(&mut self, head: &Located, due: u64, recover: Recover) -> Result<()> {
         let error = Error::corrupt("log record's seqno")
             .at(format_args!("lane {}, lane sequence {}", self.lane, head.sequence))
@@ -436,9 +438,11 @@ impl Chain {
         Ok(())
     }
 
+    /// Ends the chain.
+    ///
     /// # Errors
-    /// The damage, where recovery is strict; what is none, as a shortage of memory, always: nothing
-    /// is given up for it.
+    /// The damage if recovery is strict. An error of another kind, such as a memory shortage, always: no
+    /// record is given up for it.
     fn finish(&mut self, end: End) -> Result<()> {
         if let End::Damaged(error) = &end
             && (self.source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt)
@@ -454,7 +458,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Ends replay before `head`, the record last read.
+    /// Ends replay before `head`, the record read last.
     pub(crate) fn cut(&mut self, head: &Located) {
         self.sequence = head.sequence;
         if let Some(found) = self.current() {
@@ -463,7 +467,7 @@ impl Chain {
         self.end.get_or_insert(End::Torn);
     }
 
-    /// Where replay ended, where something follows.
+    /// The position where replay ended, if bytes follow that are not free space.
     pub(crate) fn torn(&self) -> Option<Cut> {
         let found = self.segments.get(*self.live.get(self.at)?)?;
         let clean = matches!(self.end, None | Some(End::Clean));
@@ -475,7 +479,7 @@ impl Chain {
         })
     }
 
-    /// Where the next record is looked for.
+    /// The position where the next record is expected.
     fn place(&self) -> Cut {
         let found = self.live.get(self.at).and_then(|index| self.segments.get(*index));
         let found = found.or_else(|| self.segments.first());

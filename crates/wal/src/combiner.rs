@@ -1,21 +1,22 @@
-//! The combiner: many callers, one writer at a time, and no queue for the lock.
+//! Group commit: many callers, one leader at a time, and no queue for the lock.
 //!
-//! A caller that finds the lane free writes its own record, then those that others left in their slots
-//! meanwhile, as one group. A caller that finds it busy leaves its record in a [`Slot`], looks at that for a
-//! moment, and sleeps until the record is written, or takes the lane itself (flat combining: Hendler et al.,
-//! SPAA 2010).
+//! A caller that finds the lane free becomes the leader. It writes its own record, then the records that
+//! followers left in their slots meanwhile, as one group. A caller that finds the lane busy becomes a
+//! follower: it leaves its record in a [`Slot`], spins on the slot briefly, and sleeps until the record
+//! is written or until it can become the leader itself (flat combining: Hendler et al., SPAA 2010).
 //!
 //! Invariants
-//! - Whoever lets the lane go looks into the slots afterwards. A caller looks at the lane after its record
-//!   is in its slot. So no record waits without someone who will write it.
+//! - A leader checks the slots after it releases the lane, and a follower checks the lane after it fills
+//!   its slot. So every record in a slot has a thread that will write it.
 //! - A group is written whole or fails whole, by one call of [`Writer::write`].
 //!
-//! Bounds: a record in a slot takes its part of `group_bytes` at most, so that those of all slots are one
-//! group (a caller whose record is longer, or that finds no slot, waits for the lane as for any mutex), and a
-//! caller writes at most [`ROUNDS`] groups of others before it hands the lane to one of them.
+//! Bounds: a record in a slot takes at most `group_bytes / SLOTS`, so that the records of all slots fit
+//! one group. A caller with a longer record, or without a free slot, waits for the lane as for any
+//! mutex. A leader writes at most [`ROUNDS`] groups of followers before it hands the lane to one of
+//! them.
 //!
-//! Lock order: the desk of a caller's own slot, then (by trying only) the lane. The holder of the lane takes
-//! any desk.
+//! Lock order: the content of a caller's own slot, then the lane (by `try_lock` only). The leader locks
+//! the content of any slot.
 
 use base::{Result, Seqno, crc32c};
 
@@ -24,13 +25,13 @@ use super::sync::{AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, SLOTS, fenc
 use crate::group::{Group, encoded_bytes};
 use crate::options::Batch;
 
-/// How many groups of others a caller writes before it hands the lane over.
+/// Groups of followers that a leader writes before it hands the lane over.
 const ROUNDS: usize = 8;
 
-/// What writes groups.
+/// Writes groups.
 pub(crate) trait Writer {
-    /// Writes the group's records, the last one's body being continued by `rest`; the first
-    /// record's first seqno.
+    /// Writes the group's records. `rest` continues the body of the last one. Returns the first seqno of
+    /// the first record.
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno>;
 }
 
@@ -39,19 +40,19 @@ pub(crate) trait Writer {
 pub(crate) struct Combiner<W> {
     lane: Mutex<Lane<W>>,
     slots: Box<[Slot]>,
-    /// Only the first so many slots were ever used: a store with one writer looks at none.
+    /// Slots from this number on were never used: a store with one writer scans none.
     used: AtomicUsize,
-    /// The longest record, and group, that is copied.
+    /// Longest record, and longest group, that is copied.
     group_bytes: usize,
 }
 
-/// What the lane's holder has.
+/// State under the lane's lock; the thread that holds it is the leader.
 #[derive(Debug)]
 struct Lane<W> {
     writer: W,
-    /// The holder's own record, or the group it writes. Empty while the lane is free.
+    /// The leader's own record, or the group it writes. Empty while the lane is free.
     group: Group,
-    /// The slots whose records are in it, each with the operations before its own.
+    /// The slots whose records are in the group, each with the number of operations before its record.
     taken: Vec<(usize, u64)>,
 }
 
@@ -62,7 +63,7 @@ impl<W: Writer> Combiner<W> {
         Self { lane: Mutex::new(lane), slots, used: AtomicUsize::new(0), group_bytes }
     }
 
-    /// Has `batch` written; its first seqno.
+    /// Has `batch` written, and returns its first seqno.
     pub(crate) fn append(&self, batch: &Batch<'_>) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
         if let Some(lane) = self.lane.try_lock() {
@@ -73,13 +74,14 @@ impl<W: Writer> Combiner<W> {
             return self.write_own(self.lane(), batch, body_crc);
         };
         slot.publish(batch, body_crc);
-        // Between the slot and the look at the lane, as between the lane and the look at slots in `serve`:
-        // one of the two sees the other.
+        // Orders the store to the slot before the look at the lane. `release` orders the unlock of the
+        // lane before the look at the slots. So at least one side sees the other.
         fence(Ordering::SeqCst);
         self.outcome(slot)
     }
 
-    /// As [`Combiner::append`], if `check` agrees once no other record can come between.
+    /// As [`Combiner::append`], but only if `check` succeeds. No record comes between `check` and the
+    /// batch.
     pub(crate) fn append_if(
         &self,
         batch: &Batch<'_>,
@@ -96,7 +98,7 @@ impl<W: Writer> Combiner<W> {
         }
     }
 
-    /// Runs `work` while no record is being written. Every record is wholly before or after it.
+    /// Runs `work` while no record is being written: every record is entirely before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
         let mut lane = self.lane();
         let result = work(&mut lane.writer);
@@ -134,7 +136,7 @@ impl<W: Writer> Combiner<W> {
         result
     }
 
-    /// A slot for the calling thread, most likely the same as before.
+    /// Claims a slot for the calling thread, most likely the same one as last time.
     fn claim(&self) -> Option<&Slot> {
         let home = home();
         let found = (home..home + SLOTS).map(|number| number % SLOTS);
@@ -146,7 +148,8 @@ impl<W: Writer> Combiner<W> {
         Some(slot)
     }
 
-    /// Waits for what becomes of a slot's record, writing it if the lane comes free first.
+    /// Waits until the slot's record is written or refused; becomes the leader if the lane is free
+    /// first.
     fn outcome(&self, slot: &Slot) -> Result<Seqno> {
         let mut patience = Backoff::default();
         loop {
@@ -173,7 +176,7 @@ impl<W: Writer> Combiner<W> {
         slot.outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
     }
 
-    /// Writes what others left, and lets the lane go.
+    /// Writes the followers' records, and releases the lane.
     fn serve<'a>(&'a self, mut lane: MutexGuard<'a, Lane<W>>) {
         for _ in 0..ROUNDS {
             self.write_others(&mut lane);
@@ -182,8 +185,8 @@ impl<W: Writer> Combiner<W> {
             if self.pending().is_none() {
                 return;
             }
-            // Someone came after the slots were looked at. If the lane is busy again, its new holder
-            // comes by here.
+            // A follower filled its slot after the last scan. If the lane is taken again, its new leader
+            // scans the slots on release.
             match self.lane.try_lock() {
                 Some(taken) => lane = taken,
                 None => return,
@@ -196,7 +199,7 @@ impl<W: Writer> Combiner<W> {
         }
     }
 
-    /// Writes the records in slots as one group.
+    /// Writes the records in the slots as one group.
     fn write_others(&self, lane: &mut Lane<W>) {
         let Lane { writer, group, taken } = lane;
         for (number, slot) in self.slots.iter().take(self.used()).enumerate() {
@@ -218,7 +221,7 @@ impl<W: Writer> Combiner<W> {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// A slot with a record in it.
+    /// A slot that holds a record.
     fn pending(&self) -> Option<&Slot> {
         self.slots.iter().take(self.used()).find(|slot| slot.is_pending())
     }

@@ -1,9 +1,9 @@
-//! What of the log's files lies before a point, for whoever copies it.
+//! Extents: the byte ranges of the log's files that a copy of the log up to one point needs.
 //!
-//! A copy of these extents is a log as the death of the process at that point would have left it:
-//! every record before the point whole, none behind it. Segments must be kept from being removed
-//! meanwhile; what lies before the point is never written again. A full segment may be cut to what
-//! is used of it while it is copied: what is missing then were zeros.
+//! A copy of these extents is the log that a process death at that point would have left: every record
+//! before the point whole, none after it. The caller must keep segments from being removed meanwhile.
+//! Bytes before the point are never written again. A full segment may be cut to its used length while it
+//! is copied; the missing bytes were zeros.
 
 use base::Result;
 use media::Medium;
@@ -19,11 +19,11 @@ pub struct Extent {
     pub name: String,
     /// The bytes to copy.
     pub bytes: u64,
-    /// The length of the copy: zeros behind the bytes.
+    /// Length of the copy, bytes: zeros fill it after `bytes`.
     pub len: u64,
 }
 
-/// The extents from `start` to `end`, a lane's oldest first; all that follows where there is no end.
+/// The extents from `start` to `end`, oldest first within each lane. Without `end`: all from `start` on.
 ///
 /// # Errors
 /// As listing the medium.
@@ -34,7 +34,7 @@ pub fn extents(medium: &dyn Medium, start: &Start, end: Option<LogEnd>) -> Resul
         let whole = Extent { name: file.name, bytes: file.len, len: file.len };
         match end.filter(|end| end.lane == place.0) {
             _ if place.1 < start.of(place.0) => {}
-            // Made ahead of need, or begun since.
+            // A segment made ahead of need, or begun after the point.
             Some(end) if place.1 > end.segment => {}
             Some(end) if place.1 == end.segment => {
                 extents.push(Extent { bytes: end.bytes, len: end.capacity, ..whole });

@@ -1,4 +1,4 @@
-//! The log for tools: one segment record by record, or all of it checked. Nothing is written.
+//! Log inspection for tools: the records of one segment, or a check of the whole log. Read-only.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::recover::{self, Recovery, Replay};
 use crate::retention::Retention;
 use crate::start::Start;
 
-/// What [`inspect`] shows of a segment, in the order of the file.
+/// One entry of a segment as [`inspect`] reports it, in file order.
 #[derive(Clone, Debug)]
 pub enum LogEntry {
     /// The header page.
     Header(SegmentHeader),
-    /// Where in the lane the segment begins.
+    /// The Begin: the segment's position in the lane.
     Begin {
         /// The record's offset, bytes.
         offset: u64,
-        /// The next seqno there.
+        /// The next seqno at that position.
         seqno: Seqno,
-        /// What it says.
+        /// Content of the record.
         begin: Begin,
     },
-    /// How far the lane was durable.
+    /// A Mark: the lane was durable up to some record.
     Mark {
         /// The record's offset, bytes.
         offset: u64,
@@ -47,29 +47,29 @@ pub enum LogEntry {
         bytes: u64,
         /// The record's lane sequence.
         sequence: u64,
-        /// Its first seqno.
+        /// The batch's first seqno.
         seqno: Seqno,
-        /// How many operations it holds.
+        /// Number of operations.
         ops: u32,
-        /// The keyspaces it writes to.
+        /// The keyspaces that the batch writes to.
         keyspaces: Vec<KeyspaceId>,
-        /// Bytes of its body.
+        /// Length of the body, bytes.
         body_bytes: usize,
     },
     /// No further record could be read.
     End {
-        /// The offset behind the last record, bytes.
+        /// The offset after the last record, bytes.
         offset: u64,
-        /// Where something follows all the same: why it is not the next record.
+        /// If other bytes than zeros follow: why they are not the next record.
         unreadable: Option<Error>,
     },
 }
 
-/// Shows `see` what the segment called `name` holds.
+/// Reports each entry of the segment named `name` to `see`.
 ///
 /// # Errors
-/// `Invalid` where the name is no segment's or a newer version wrote it, `Corrupt` where its
-/// header or its Begin is damaged, and whatever `see` returns.
+/// `Invalid` if the name is no segment's or a newer version wrote the segment, `Corrupt` if its header
+/// or its Begin is damaged, and the errors of `see`.
 pub fn inspect(
     medium: &dyn Medium,
     name: &str,
@@ -110,8 +110,8 @@ fn entry(reader: &SegmentReader, found: &Located) -> Result<LogEntry> {
     })
 }
 
-/// Reads the log from `start` as recovery would, and verifies every checksum on the way. A torn tail is
-/// reported, not an error; nor is damage, where `recover` goes past it.
+/// Reads the log from `start` as recovery does, and verifies every checksum. A torn tail is part of the
+/// report, not an error. So is damage if `recover` allows it.
 ///
 /// # Errors
 /// As [`crate::Log::open`].

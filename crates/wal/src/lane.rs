@@ -1,12 +1,13 @@
-//! A lane: one device's append log, and the segment it is writing.
+//! A lane: the append log of one device, and the segment that is being written.
 //!
-//! Only the combiner's holder has it. The flow of a group: room (rotating to the next segment if
-//! need be), a Mark if one is due, one store. After [`Lane::seal`] the next record begins a new
-//! page, so that a written page that holds synced records is never written again (I11).
+//! Only the combiner's leader has access. Flow of a group: make room (rotate to the next segment if the
+//! group does not fit), store a Mark if one is due, store the group. After [`Lane::sync_point`] the next
+//! record begins a new page, so that a written page that holds synced records is never written again
+//! (I11).
 //!
-//! A failed store poisons the log: what it left is unknown, and only the next recovery decides it.
-//! A segment that cannot be made fails the group before anything of it is written, and the next
-//! group tries again.
+//! A failed store poisons the log: its effect on the device is unknown until the next recovery. If a
+//! segment cannot be made, the group fails before any of its bytes is written, and the next group tries
+//! again.
 
 use std::sync::Arc;
 
@@ -27,22 +28,24 @@ use crate::supply::{Fresh, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Stores are prepared in steps of this, and looked after whenever a quarter of it was written.
+/// Stores are prepared in steps of this many bytes. The growth listener is called each time a quarter of
+/// a step was written.
 pub(crate) const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Fewer bytes than this between two syncs, and what a sync costs beside them is worth writing ahead for.
+/// With fewer bytes than this between two syncs, a sync costs so much more than its store that writing
+/// ahead pays.
 const OFTEN_BYTES: u64 = 2 * PAGE;
 
-/// So much is written ahead of syncs at least, bytes; at most twice that. A sync that meets what is written
-/// ahead waits for it, some hundred microseconds.
+/// Bytes that are written ahead of syncs: at least this many, at most twice as many. A sync that
+/// overlaps with the writing ahead waits for it, a few hundred microseconds.
 pub(crate) const SYNCS_AHEAD_BYTES: u64 = 256 << 10;
 
-/// What the next stores into a file want prepared, from an offset on.
+/// The preparation that the next stores into a file need, from an offset on.
 #[derive(Debug)]
 pub(crate) enum Ahead {
-    /// There are many of them.
+    /// Many stores follow.
     Stores(Arc<dyn File>, u64),
-    /// They are synced often.
+    /// Frequent syncs follow.
     Syncs(Arc<dyn File>, u64),
 }
 
@@ -53,21 +56,21 @@ pub(crate) struct Lane {
     supply: Arc<Supply>,
     shared: Arc<Shared>,
     retention: Arc<Retention>,
-    /// None until the first segment since the log was opened could be made.
+    /// `None` until the first segment after the open is made.
     active: Option<Segment>,
     /// The lane sequence of the next record.
     sequence: u64,
     /// The next seqno.
     next: u64,
-    /// What the latest Mark or Begin says.
+    /// The durable lane sequence that the latest Mark or Begin states.
     marked: u64,
-    /// Files of full segments that were not synced since they were written.
+    /// Files of full segments that were written after their last sync.
     unsynced: Vec<Arc<dyn File>>,
-    /// Bytes stored since the log was sealed last.
+    /// Bytes stored since the last sync point.
     unsealed_bytes: u64,
-    /// Whether less than [`OFTEN_BYTES`] was stored between the last two seals.
+    /// Whether fewer than [`OFTEN_BYTES`] were stored between the last two sync points.
     is_synced_often: bool,
-    /// Sees every batch as it takes its seqnos.
+    /// Sees every batch when it is assigned its seqnos.
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -77,11 +80,11 @@ struct Segment {
     fresh: Fresh,
     /// The lane sequence of its Begin.
     begin: u64,
-    /// Where the next record goes.
+    /// Offset of the next record.
     tail: u64,
-    /// True where something was stored since the last seal.
+    /// Whether records were stored since the last sync point.
     dirty: bool,
-    /// Up to here it was, or is being, written ahead of syncs.
+    /// The file is written ahead of syncs up to this offset, or is about to be.
     written_ahead: u64,
     pins: Pins,
 }
@@ -92,7 +95,7 @@ impl Segment {
     }
 }
 
-/// A point to sync to.
+/// Syncing these files makes every record before the point durable.
 #[derive(Debug)]
 pub(crate) struct SyncPoint {
     pub(crate) files: Vec<Arc<dyn File>>,
@@ -101,8 +104,8 @@ pub(crate) struct SyncPoint {
 }
 
 impl Lane {
-    /// A lane whose next record is `sequence` and whose next seqno is `next`. Everything before
-    /// is durable.
+    /// A lane whose next record has the lane sequence `sequence` and whose next seqno is `next`. All
+    /// earlier records are durable.
     pub(crate) fn new(
         id: LaneId,
         supply: Supply,
@@ -127,7 +130,7 @@ impl Lane {
         }
     }
 
-    /// From the next batch on, `observer` sees every one.
+    /// Makes `observer` see every batch from the next one on.
     pub(crate) fn set_observer(&mut self, observer: Option<Arc<dyn Observer>>) {
         self.observer = observer;
     }
@@ -137,12 +140,12 @@ impl Lane {
         self.next
     }
 
-    /// The lane sequence of the segment's Begin; `None` where the lane has no segment yet.
+    /// The lane sequence of the segment's Begin; `None` if the lane has no segment yet.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.active.as_ref().map(|segment| segment.begin)
     }
 
-    /// The segment that is written, and the lane sequence of its Begin.
+    /// The segment being written, and the lane sequence of its Begin.
     pub(crate) fn begun(&self) -> Option<(SegmentId, u64)> {
         self.active.as_ref().map(|segment| (segment.fresh.id, segment.begin))
     }
@@ -153,19 +156,19 @@ impl Lane {
         self.next = next;
     }
 
-    /// Where the lane's segments come from.
+    /// The supply of the lane's segments.
     pub(crate) fn supply(&self) -> Arc<Supply> {
         Arc::clone(&self.supply)
     }
 
-    /// Leaves the segment without a next one.
+    /// Retires the segment without a next one.
     pub(crate) fn close(mut self) {
         if let Some(old) = self.active.take() {
             self.retire(old);
         }
     }
 
-    /// Where the next record goes, and what lies before it.
+    /// The end of the records appended so far.
     pub(crate) fn end(&self) -> Option<LogEnd> {
         let segment = self.active.as_ref()?;
         Some(LogEnd {
@@ -177,8 +180,8 @@ impl Lane {
         })
     }
 
-    /// What the next stores want prepared; nothing between the two, where a sync would write what was
-    /// prepared for stores, before anything is stored there.
+    /// The preparation that the next stores need. `None` in the range between many bytes per sync and
+    /// few: there a sync would write the pages prepared for stores before they hold records.
     pub(crate) fn ahead(&mut self) -> Option<Ahead> {
         let segment = self.active.as_mut()?;
         let file = Arc::clone(&segment.fresh.file);
@@ -191,39 +194,39 @@ impl Lane {
         })
     }
 
-    /// What keeps the segment alive.
+    /// The pins of the segment being written.
     pub(crate) fn pins(&self) -> Option<&Pins> {
         self.active.as_ref().map(|segment| &segment.pins)
     }
 
-    /// True where the segment holds nothing but its Begin and Marks.
+    /// Whether the segment holds only its Begin and Marks.
     pub(crate) fn is_blank(&self) -> bool {
         self.active.as_ref().is_none_or(|segment| segment.pins.is_empty())
     }
 
-    /// Goes on in a new segment with room for `bytes`; the file it left.
+    /// Continues in a new segment with room for `bytes`. Returns the old segment's tail.
     ///
-    /// The first segment since the log was opened states where recovery ended, durably, before
-    /// anything is appended: what recovery cut off can never come back, though its seqnos are
-    /// given out again.
+    /// The first segment after an open states, durably and before any append, the lane sequence at which
+    /// recovery ended. So records that recovery cut off cannot come back, though their seqnos are
+    /// assigned again.
     pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<(Arc<dyn File>, u64)>> {
         self.shared.check()?;
-        // The header, the Begin, a Mark with the bytes, and a Mark behind them.
+        // The header, the Begin, a Mark with the bytes, and a Mark after them.
         let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
         let fresh = self.supply.take(3 * PAGE + bytes)?;
         self.enter(fresh)
     }
 
-    /// Starts the segment with which the log is opened, as long as the device has space for.
+    /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.shared.check()?;
         let fresh = self.supply.take_first(4 * PAGE)?;
         self.enter(fresh).map(drop)
     }
 
-    /// Cuts the last segment there was, of which so many bytes are used, and nothing lies behind them:
-    /// for the space, where there is none for a next one. A Begin as its last record says that it was
-    /// cut, durably before it is. Whether any space came back.
+    /// Cuts the segment in which replay ended to its used length, to free space for a new segment on a
+    /// full device. Nothing may follow the used length. A Begin as its last record, durable before the
+    /// cut, states that the segment was cut. Returns whether the cut freed space.
     pub(crate) fn end_short(&mut self, (file, used): &(Arc<dyn File>, u64)) -> Result<bool> {
         let begin_at = used.next_multiple_of(PAGE);
         let Some((_, segment)) = parse_segment_name(file.name()) else { return Ok(false) };
@@ -253,14 +256,15 @@ impl Lane {
         let next = Segment {
             fresh,
             begin: self.sequence,
-            // What was synced is on a page of its own.
+            // Synced records have their pages to themselves.
             tail: if opened { 2 * PAGE } else { PAGE + record.len() as u64 },
             dirty: !opened,
             written_ahead: 0,
             pins: Pins::default(),
         };
         self.sequence += 1;
-        // What became durable since the Begin was made, no record vouches for yet: a Mark has to.
+        // No record vouches yet for records that became durable since the Begin was encoded: a Mark is
+        // due.
         self.marked = if opened { self.shared.durable_sequence() } else { durable };
         self.shared.set_active_bytes(next.tail);
         Ok(self.active.replace(next).map(|old| self.retire(old)))
@@ -277,7 +281,7 @@ impl Lane {
         (file, tail)
     }
 
-    /// The point up to which everything is stored. The next record begins a new page.
+    /// The point up to which every record is stored. The next record begins a new page.
     pub(crate) fn seal(&mut self) -> SyncPoint {
         let bytes = std::mem::take(&mut self.unsealed_bytes);
         self.is_synced_often = bytes < OFTEN_BYTES;
@@ -289,13 +293,13 @@ impl Lane {
             segment.tail = page;
             segment.dirty = false;
             if self.is_synced_often && segment.wants_syncs_ahead() {
-                self.shared.ahead.tell();
+                self.shared.growth.notify();
             }
         }
         SyncPoint { files, sequence: self.sequence, last: self.next - 1 }
     }
 
-    /// Stores a Mark where the lane is durable further than the last one says and a page begins.
+    /// Stores a Mark if a new page begins and the lane is durable beyond the last Mark or Begin.
     pub(crate) fn mark(&mut self) -> Result<()> {
         let durable = self.shared.durable_sequence();
         let Some(segment) = self.active.as_ref() else { return Ok(()) };
@@ -325,7 +329,7 @@ impl Lane {
             segment.tail = end + rest.len() as u64;
             self.unsealed_bytes += segment.tail - before;
             if before / (AHEAD_BYTES / 4) != segment.tail / (AHEAD_BYTES / 4) {
-                self.shared.ahead.tell();
+                self.shared.growth.notify();
             }
             segment.dirty = true;
             self.shared.set_active_bytes(segment.tail);
@@ -338,8 +342,8 @@ impl Lane {
         stored.map_err(|error| self.shared.poisoned_by(error))
     }
 
-    /// Sees to it that a Mark and `bytes` more fit in the segment, and, once they are sealed,
-    /// another Mark behind them: what was synced last is then always vouched for.
+    /// Ensures that the segment has room for a Mark, `bytes` and, after a sync, another Mark. So a Mark
+    /// can always vouch for the records synced last.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         let mark = MARK_BYTES as u64;
         let fits = |segment: &Segment| {

@@ -1,12 +1,13 @@
-//! The commit log: write batches become records in the segments of a lane, groups of them with
-//! one store and one sync, and recovery replays them in seqno order.
+//! The write-ahead log (WAL). Write batches become records in the segments of a lane. One store writes a
+//! group of records and one sync makes it durable (group commit). Recovery replays the records in seqno
+//! order.
 //!
-//! Level 2 (docs/ARCHITECTURE.md): knows devices, and nothing of what a batch's body means. The
-//! formats are in docs/format/log.md.
+//! Layer 2 of docs/ARCHITECTURE.md: the log knows devices, and treats the body of a batch as opaque
+//! bytes. docs/format/log.md has the formats.
 //!
-//! Writing: [`Log`] -> combiner (many callers, one writer) -> lane (room, Mark, one store) ->
-//! supply (the next segment) and retention (what keeps a segment). Reading: reader (one segment)
-//! -> chain (one lane) -> recovery (all lanes, in seqno order).
+//! Write path: [`Log`] -> combiner (many callers, one leader) -> lane (room, Mark, one store). The
+//! supply makes segments ahead of need; retention decides when a segment may be removed. Read path:
+//! reader (one segment) -> chain (one lane) -> recovery (all lanes, in seqno order).
 
 mod chain;
 mod combiner;

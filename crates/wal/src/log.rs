@@ -1,14 +1,14 @@
-//! The commit log: one lane, its callers, and what they may ask.
+//! The write-ahead log: one lane, its callers, and its public operations.
 //!
-//! Invariants: I1, the record of a batch is in memory that outlives the process before `append`
-//! returns. I7, a segment is removed only when every record in it is dead. I11, what `sync`
-//! acknowledged survives any crash, and a batch is whole or absent.
+//! Invariants: I1, the record of a batch is in memory that outlives the process before `append` returns.
+//! I7, a segment is removed only after every record in it is dead. I11, records that `sync` acknowledged
+//! survive any crash, and a batch is whole or absent.
 //!
-//! Concurrency: every method may be called from any thread. Lock order: freeing, syncing, lane
-//! (see [`crate::combiner`]), supply, retention.
+//! Concurrency: any thread may call any method. Lock order: freeing, syncing, lane (see
+//! [`crate::combiner`]), supply, retention.
 //!
-//! Cost: an append is one checksum over the body, one encoding and one store, about as much for
-//! many threads as for one; nothing is allocated. A sync costs one page of padding and one Mark.
+//! Cost: an append is one checksum over the body, one encoding and one store, about the same in total
+//! with many threads. It does not allocate. A sync costs one page of padding and one Mark.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,29 +31,29 @@ use crate::statistics::Statistics;
 use crate::supply::Supply;
 use crate::syncer::Syncer;
 
-/// Stores are prepared so many steps ahead: 20 ms of writing, at 130 MB/s, in which whoever prepares
-/// them need not get a turn.
+/// Stores are prepared this many steps ahead: 20 ms of writes at 130 MB/s, during which the background
+/// task need not be scheduled.
 const AHEAD_STEPS: u64 = 3;
 
-/// The lane that is appended to.
+/// The lane that receives appends.
 pub(crate) const LANE: LaneId = LaneId(0);
 
-/// No segment has a larger number. A name with one was made by no log.
+/// No segment has a larger number: no log creates a file named so.
 const SEGMENT_MAX: u64 = 1 << 62;
 
-/// The most bytes of records copied together; a larger record is stored without a copy.
+/// Most bytes of records that are copied into one group; a larger record is stored without a copy.
 const GROUP_BYTES_MAX: u64 = 256 << 10;
 
-/// A point in the log. What lies before it is never written again.
+/// A point in the log. Bytes before it are never written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The lane that is appended to.
+    /// The lane that receives appends.
     pub lane: LaneId,
-    /// The segment being written: those of the lane before it are full.
+    /// The segment being written; earlier segments of the lane are full.
     pub segment: SegmentId,
-    /// The bytes of it up to the point.
+    /// Used length of the segment at the point, bytes.
     pub bytes: u64,
-    /// The length of its file, bytes: zeros behind the point.
+    /// Length of the segment's file, bytes; zeros follow the point.
     pub capacity: u64,
     /// The last sequence number before the point.
     pub last: Seqno,
@@ -67,9 +67,9 @@ pub struct Log {
     retention: Arc<Retention>,
     combiner: Combiner<Lane>,
     syncer: Syncer,
-    /// Held while segments are removed; what recovery left to remove.
+    /// Names of files that recovery left to remove. Held while segments are removed.
     freeing: Mutex<Vec<String>>,
-    /// What the combiner copies: a group, and as much again in slots.
+    /// Memory of the leader's group and of the records in slots.
     _groups: Charge,
 }
 
@@ -194,26 +194,25 @@ impl Log {
         Ok((log, recovery))
     }
 
-    /// Appends a batch; its first seqno. When this returns, the record survives the death of the
-    /// process; it survives a power cut once [`Log::durable`] has reached its last seqno.
+    /// Appends a batch, and returns its first seqno. On return the record survives the death of the
+    /// process. It survives a power cut once [`Log::durable`] has reached its last seqno.
     ///
     /// # Errors
-    /// `Invalid` for a batch outside the limits, `NoSpace` or `Retry` where a new segment is
-    /// needed and cannot be made (nothing is written, a later append may succeed), `Poisoned`
-    /// where this or an earlier write failed: then the batch may or may not come back after the
-    /// next open, whole.
+    /// `Invalid` for a batch outside the limits. `NoSpace` or `Retry` if a new segment is needed and
+    /// cannot be made: nothing is written, and a later append may succeed. `Poisoned` if this or an
+    /// earlier write failed: the next open replays the batch whole or not at all.
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
         self.combiner.append(&batch)
     }
 
-    /// As [`Log::append`], but only if `check` agrees: it is called with the seqno the batch would
-    /// have, and nothing is appended between its answer and the batch. `check` must be quick and
-    /// must not use the log.
+    /// As [`Log::append`], but only if `check` succeeds. `check` gets the seqno that the batch would
+    /// have, and nothing is appended between the check and the batch. `check` must be quick and must not
+    /// use the log.
     ///
     /// # Errors
-    /// As [`Log::append`]; `check`'s, and then nothing was appended.
+    /// As [`Log::append`]. The error of `check`, after which nothing was appended.
     pub fn append_if(
         &self,
         batch: Batch<'_>,
@@ -224,8 +223,8 @@ impl Log {
         self.combiner.append_if(&batch, |lane| check(Seqno::new(lane.next())))
     }
 
-    /// Has `observer` see every batch from the next on, in place of the one before; the next
-    /// batch's first seqno. While there is none, an append pays one branch for it.
+    /// Makes `observer` see every batch from the next one on, in place of the previous observer. Returns
+    /// the first seqno of the next batch. Without an observer an append pays one branch.
     pub fn observe(&self, observer: Option<Arc<dyn Observer>>) -> Seqno {
         self.combiner.with(|lane| {
             lane.set_observer(observer);
@@ -233,11 +232,10 @@ impl Log {
         })
     }
 
-    /// Returns once everything up to `upto` is durable. Callers share one device sync.
+    /// Returns once every record up to `upto` is durable. Concurrent callers share one device sync.
     ///
     /// # Errors
-    /// `Invalid` where `upto` was not appended, `Poisoned` where the log is: a failed sync is
-    /// final.
+    /// `Invalid` if `upto` was not appended, `Poisoned` if the log is: a failed sync is final.
     pub fn sync(&self, upto: Seqno) -> Result<()> {
         if upto > self.last() {
             return Err(Error::invalid("seqno to sync")
@@ -247,7 +245,7 @@ impl Log {
         self.sync_until(|| self.durable() >= upto)
     }
 
-    /// Everything up to this seqno is durable.
+    /// Every record up to this seqno is durable.
     #[must_use]
     pub fn durable(&self) -> Seqno {
         self.shared.durable()
@@ -259,32 +257,32 @@ impl Log {
         self.shared.last()
     }
 
-    /// Runs `f` with the next seqno while nothing is being appended: every earlier append has
-    /// seqnos below it, every later one at or above it. `f` must not use the log.
+    /// Runs `f` with the next seqno while nothing is being appended: every earlier append has seqnos
+    /// below it, every later one at or above it. `f` must not use the log.
     pub fn barrier(&self, f: &mut dyn FnMut(Seqno)) {
         self.combiner.with(|lane| f(Seqno::new(lane.next())));
     }
 
-    /// Where everything appended so far ends; `None` while the log has no segment to append to, and
-    /// every record lies in segments that are full.
+    /// The end of the records appended so far. `None` while the log has no segment to append to, so that
+    /// every record lies in a full segment.
     #[must_use]
     pub fn end(&self) -> Option<LogEnd> {
         self.combiner.with(|lane| lane.end())
     }
 
-    /// The records of `keyspace` below `below` are in tables: they are dead.
+    /// Notes that the records of `keyspace` below `below` are in tables, and so dead.
     pub fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
         self.retention.flushed(keyspace, below);
     }
 
-    /// The keyspace was dropped: all its records are dead.
+    /// Notes that the keyspace was dropped: all its records are dead.
     pub fn forget(&self, keyspace: KeyspaceId) {
         self.retention.flushed(keyspace, Seqno::MAX);
     }
 
-    /// Where the log could begin once [`Log::flushed`] was told that the records of `keyspace` below
-    /// `below` are dead: for whoever is about to record that, to record this with it. Empty where
-    /// nothing could go, and where what it would begin with is not durable yet.
+    /// The log's start if the records of `keyspace` below `below` were dead, so that a caller can record
+    /// the start together with the flush that makes them dead. Empty if no segment could be removed, or
+    /// if the Begin at the new start is not durable yet.
     #[must_use]
     pub fn start_once_flushed(&self, keyspace: KeyspaceId, below: Seqno) -> Start {
         let starts =
@@ -298,20 +296,21 @@ impl Log {
         start
     }
 
-    /// The oldest segment that is kept, and the lane sequence of its Begin; none while there is none.
+    /// The oldest segment in use, and the lane sequence of its Begin. `None` if there is no segment.
     fn begins(&self) -> Option<(SegmentId, u64)> {
         self.combiner.with(|lane| self.retention.oldest().or_else(|| lane.begun()))
     }
 
-    /// Removes the oldest segments as long as every record in them is dead (I7); how many. Never
-    /// the one being written: [`Log::rotate`] makes it an older one.
+    /// Removes the oldest segments as long as every record in them is dead (I7), and returns their
+    /// number. Never removes the segment being written; [`Log::rotate`] makes it an older one first.
     ///
-    /// `record` is told before anything is removed where the log then begins, of the lanes where it
-    /// changes. When it returns, that is durable, and the next open is told ([`Options::start`]): a
-    /// removed segment may come back with a power cut, and is not read then.
+    /// Before any removal `record` gets the new start of each lane whose start changes. It must make the
+    /// start durable before it returns, and the next open must get it ([`Options::start`]): a removed
+    /// segment may come back with a power cut, and recovery must not read it.
     ///
     /// # Errors
-    /// The device's, and `record`'s. What was removed stays counted, the rest is kept.
+    /// The device's, and those of `record`. Segments removed before the error stay removed; the rest are
+    /// kept.
     pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
         let mut stale = self.freeing.lock();
         if let Some((id, begin)) = self.begins().filter(|_| !stale.is_empty()) {
@@ -325,7 +324,7 @@ impl Log {
         let mut start = Start::new();
         for (lane, segment, begin) in starts {
             if lane == LANE {
-                // The log never is without a durable Begin, so that a missing one is damage.
+                // The log always has a durable Begin, so that a missing Begin is damage.
                 self.sync_until(|| self.shared.durable_sequence() > begin)?;
             }
             start.raise(lane, segment);
@@ -346,8 +345,8 @@ impl Log {
         Ok(freed)
     }
 
-    /// Goes on in a new segment, so that the old one can be freed once its records are dead. No
-    /// effect where nothing was appended to it. Gives back the space that it had left.
+    /// Continues in a new segment, so that the old one can be freed once its records are dead. Returns
+    /// the old one's unused space to the device. No effect if nothing was appended to the segment.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -357,14 +356,14 @@ impl Log {
             _ => lane.rotate(0),
         })?;
         let Some((file, tail)) = left else { return Ok(()) };
-        // Until the next segment's Begin is durable, a short one would look damaged.
+        // Until the next segment's Begin is durable, a shortened segment looks damaged.
         let begin = self.combiner.with(|lane| lane.begin());
         self.sync_until(|| begin.is_none_or(|begin| self.shared.durable_sequence() > begin))?;
         file.set_len(tail.next_multiple_of(PAGE_BYTES as u64))
     }
 
-    /// Makes the next segment ahead of need, unless `ahead` are there already; whether it did. The
-    /// engine calls it from a background task when [`Log::bytes`] has grown.
+    /// Makes the next segment ahead of need unless `ahead` are ready. Returns whether it made one. The
+    /// engine's background task calls it after [`Log::bytes`] has grown.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -376,23 +375,23 @@ impl Log {
         self.supply.prepare(ahead)
     }
 
-    /// How many segments are made ahead of need.
+    /// Number of segments made ahead of need.
     #[must_use]
     pub fn prepared(&self) -> usize {
         self.supply.ahead()
     }
 
-    /// Removes the segments made ahead of need beyond the first `ahead`, and returns their space; how many.
+    /// Removes the segments made ahead of need beyond the first `ahead`. Returns the number removed.
     ///
     /// # Errors
-    /// The device's; what could not be removed stays ahead.
+    /// The device's; segments that could not be removed stay ready.
     pub fn give_back(&self, ahead: usize) -> Result<usize> {
         self.supply.give_back(ahead)
     }
 
-    /// Has stores in front of the log's end cost no more than a copy, or syncs of them no more than
-    /// writing them where the log is synced often, as far as the device can do something about it. For
-    /// a background task that [`Log::on_growth`] wakes. What fails poisons the log.
+    /// Prepares the range after the log's end, as far as the device supports it: a store there then
+    /// costs no more than a copy, and, if the log is synced often, a sync there no more than the write.
+    /// For a background task that [`Log::on_growth`] wakes. A failure poisons the log.
     pub fn prepare_stores(&self) {
         match self.combiner.with(Lane::ahead) {
             None => {}
@@ -411,32 +410,33 @@ impl Log {
         }
     }
 
-    /// Synced here, so that the writers' syncs wait for little of it.
+    /// Writes ahead and syncs, so that the writers' syncs need not wait for those bytes.
     fn write_ahead(&self, file: &dyn File, at: u64, len: u64) {
         if file.write_ahead(at, len, Purpose::Log) == 0 {
             return;
         }
         self.syncer.sync_ahead(|| {
             if let Err(error) = file.sync(Purpose::Log) {
-                // What failed to reach the device may have been a record.
+                // The bytes that failed to reach the device may include a record.
                 self.shared.poisoned_by(error);
             }
         });
     }
 
-    /// Has `tell` called whenever the log has grown by some hundred kilobytes, or begins to be synced often:
-    /// it must be quick, and must not use the log. The first caller's stays.
-    pub fn on_growth(&self, tell: Box<dyn Fn() + Send + Sync>) {
-        self.shared.ahead.set(tell);
+    /// Makes the log call `listener` each time it has grown by some hundred kilobytes, or begins to be
+    /// synced often. The listener must be quick and must not use the log. Only the first caller's
+    /// listener counts.
+    pub fn on_growth(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.shared.growth.listen(listener);
     }
 
-    /// The keyspaces that keep the oldest segment alive, each with the seqno to flush below.
+    /// The keyspaces that keep the oldest segment alive, each with the seqno up to which it must flush.
     #[must_use]
     pub fn pinning(&self) -> Vec<(KeyspaceId, Seqno)> {
         self.combiner.with(|lane| self.retention.pinning(lane.pins()))
     }
 
-    /// Written bytes of the segments in use: what recovery would read.
+    /// Written bytes of the segments in use: the bytes that recovery would read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.retention.sealed().1 + self.shared.active_bytes()
@@ -448,7 +448,7 @@ impl Log {
         self.shared.statistics(self.retention.sealed().0)
     }
 
-    /// The failure that ended writing, if one did.
+    /// The failure that ended writing, if there was one.
     #[must_use]
     pub fn poisoned(&self) -> Option<Error> {
         self.shared.poison().cloned()
@@ -470,17 +470,18 @@ impl Log {
     }
 
     fn synced(&self, point: &SyncPoint) -> Result<()> {
-        // Where a sync ahead failed, what was lost may be of before `point`.
+        // If a sync ahead failed, the lost bytes may lie before `point`.
         self.shared.check()?;
         self.shared.set_durable(point.sequence, point.last);
-        // The callers have what they asked for. Should the Mark fail, the log is poisoned by it,
-        // and the next append says so.
+        // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
+        // reports that.
         let _ = self.combiner.with(Lane::mark);
         Ok(())
     }
 
-    /// Removes what recovery cut off, once the segment that says so is durable. What comes back with a power
-    /// cut is not read, as that segment still says so or lies before the log's start itself.
+    /// Removes the files that recovery cut off, once the segment that states the cut is durable. A file
+    /// that comes back with a power cut is not read: that segment still states the cut, or lies before
+    /// the log's start itself.
     fn remove_stale(&self, stale: &mut Vec<String>) -> Result<()> {
         if stale.is_empty() || self.combiner.with(|lane| lane.begin()).is_none() {
             return Ok(());

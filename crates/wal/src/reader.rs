@@ -1,4 +1,4 @@
-//! Reads one segment, front to back, in memory bounded by its largest record.
+//! The reader of one segment, front to back, in memory bounded by the largest record.
 
 mod search;
 
@@ -20,7 +20,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// A page of free space.
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
-/// How much is asked of the device at once.
+/// Bytes per device read.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// See the module.
@@ -29,20 +29,20 @@ pub(crate) struct SegmentReader {
     file: Arc<dyn File>,
     purpose: Purpose,
     seed: u32,
-    /// The end of the file, and where its header says it should be.
+    /// The end of the file, and the file length that the header states.
     end: u64,
     capacity: u64,
-    /// Where the next record is looked for.
+    /// Offset at which the next record is expected.
     at: u64,
-    /// Whether the record before it says that the segment ends there.
+    /// Whether the record read last says that the segment ends after it.
     ended: bool,
-    /// The bytes of which searches computed checksums.
+    /// Bytes of which searches computed checksums.
     checked: u64,
     window: Window,
 }
 
-/// A record that was read: where it lies, and all it says but its keyspaces and body, which
-/// [`SegmentReader::keyspaces`] and [`SegmentReader::body`] give until the next read.
+/// A record that was read: its position and all its fields but the keyspaces and body, which
+/// [`SegmentReader::keyspaces`] and [`SegmentReader::body`] return until the next read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Located {
     pub(crate) offset: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// The first seqno behind it.
+    /// The first seqno after the record.
     pub(crate) const fn next_seqno(&self) -> u64 {
         match self.what {
             What::Batch { ops, .. } => self.seqno + ops as u64,
@@ -62,7 +62,7 @@ impl Located {
     }
 }
 
-/// As [`Content`], with lengths for bytes.
+/// As [`Content`], with lengths in place of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Batch { ops: u32, keyspaces: usize, body: usize },
@@ -70,27 +70,28 @@ pub(crate) enum What {
     Begin(Begin),
 }
 
-/// What lies behind the last record that could be read.
+/// A survey of the bytes after the last readable record.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The lane was durable below this lane sequence, as Marks say.
+    /// According to Marks there, the lane was durable below this lane sequence.
     pub(crate) durable: u64,
-    /// True where anything was ever stored there.
+    /// Whether anything was ever stored there.
     pub(crate) dirty: bool,
-    /// The device's first refusal to read a page.
+    /// The error of the first page that the device could not read.
     pub(crate) unreadable: Option<Error>,
 }
 
 impl Survey {
-    /// True where surely nothing was ever stored there.
+    /// Whether certainly nothing was ever stored there.
     pub(crate) const fn is_clean(&self) -> bool {
         !self.dirty && self.unreadable.is_none()
     }
 }
 
 impl SegmentReader {
-    /// Opens a segment's file, and reads its header, which may be damaged. `by_page`, a page that
-    /// cannot be read costs no other, and is asked for twice.
+    /// Opens a segment's file and reads its header, which may be damaged. With `by_page`, a chunk that
+    /// the device cannot read is read again page by page, so that an unreadable page costs no other
+    /// page.
     pub(crate) fn open(
         medium: &dyn Medium,
         (lane, segment): (LaneId, SegmentId),
@@ -127,12 +128,13 @@ impl SegmentReader {
         Ok((reader, header))
     }
 
-    /// Reads the records of a segment whose header is damaged: its name says whose they are.
+    /// Sets the seed of a segment with a damaged header from the identity that its name gives.
     pub(crate) fn assume(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
         self.seed = SegmentHeader { store, lane, segment, capacity: 0 }.seed();
     }
 
-    /// What is wrong with the file's length, where it was cut and no record read last says so.
+    /// The damage if the file is shorter than its header states and its last record does not account for
+    /// it.
     pub(crate) fn shortened(&self) -> Option<Error> {
         (self.end < self.capacity && !self.ended).then(|| {
             Error::corrupt("log segment's length")
@@ -142,19 +144,18 @@ impl SegmentReader {
         })
     }
 
-    /// The bytes of which searches computed checksums.
+    /// Bytes of which searches computed checksums.
     #[cfg(test)]
     pub(crate) const fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// Where the next record is looked for.
+    /// Offset at which the next record is expected.
     pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where in the lane the segment begins, and the next seqno there; `None` where it does not
-    /// say so.
+    /// The segment's Begin, and the next seqno there; `None` if its first record is no Begin.
     pub(crate) fn begin(&mut self) -> Result<Option<(Begin, u64)>> {
         self.at = PAGE;
         let found = self.parse(PAGE, None)?.ok();
@@ -164,11 +165,11 @@ impl SegmentReader {
         }))
     }
 
-    /// The record of lane sequence `sequence`, if it follows: right here, or where the next page
-    /// begins, as it does after a sync. `None` leaves the position as it is.
+    /// The record of lane sequence `sequence` if it follows: at the current offset or, as after a sync,
+    /// at the next page. `None` leaves the offset as it is.
     ///
     /// # Errors
-    /// As the device's. Bytes that are not that record are no error.
+    /// The device's. Bytes that are not that record are no error.
     pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<Located>> {
         let page = self.at.next_multiple_of(PAGE);
         let mut found = self.parse(self.at, Some(sequence))?;
@@ -184,7 +185,7 @@ impl SegmentReader {
         self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
     }
 
-    /// Why there is no record of lane sequence `sequence` here.
+    /// Why the record of lane sequence `sequence` is not at the current offset.
     pub(crate) fn explain(&mut self, sequence: u64) -> Error {
         let why = match self.parse(self.at, Some(sequence)) {
             Ok(Err(Refusal::Nothing)) | Ok(Ok(_)) => {
@@ -217,12 +218,12 @@ impl SegmentReader {
         self.window.get(found.offset, len).unwrap_or_default()
     }
 
-    /// Goes to `at`.
+    /// Moves to the offset `at`.
     pub(crate) const fn go_to(&mut self, at: u64) {
         self.at = at;
     }
 
-    /// Looks through everything from here to the end of the segment.
+    /// Surveys the bytes from the current offset to the end of the segment.
     pub(crate) fn survey(&mut self) -> Survey {
         let mut survey = Survey::default();
         let mut at = self.at;
@@ -248,7 +249,7 @@ impl SegmentReader {
         survey
     }
 
-    /// The record at `at`; of lane sequence `sequence`, where one is given.
+    /// The record at `at`; if `sequence` is given, only with that lane sequence.
     fn parse(&mut self, at: u64, sequence: Option<u64>) -> Result<Result<Located, Refusal>> {
         let seed = self.seed;
         let room = self.end.saturating_sub(at);
@@ -298,24 +299,24 @@ impl SegmentReader {
     }
 }
 
-/// Why bytes are not the record that was looked for.
+/// Why bytes are not the expected record.
 #[derive(Debug)]
 enum Refusal {
-    /// No record can begin so: free space.
+    /// Free space: no record begins with these bytes.
     Nothing,
-    /// A sound record of another lane sequence, of which this is the low half.
+    /// A sound record of another lane sequence; the low half of that.
     Other(u32),
     Damaged(Error),
 }
 
-/// A run of the file in memory.
+/// A range of the file in memory.
 #[derive(Debug)]
 struct Window {
-    /// Where in the file it begins: at a page.
+    /// File offset of the range; a multiple of a page.
     start: u64,
     bytes: Vec<u8>,
     chunk: Option<Buf>,
-    /// Whether pages are asked for one by one where a chunk cannot be read.
+    /// Whether to read page by page if the device cannot read a chunk.
     by_page: bool,
     /// Two chunks; more while a larger record is read.
     charge: Charge,
@@ -333,7 +334,7 @@ impl Window {
         self.bytes.get(from..from.checked_add(len)?)
     }
 
-    /// Brings `len` bytes at `at` into the window, of a file that ends at `end`.
+    /// Reads the `len` bytes at `at` into the window. The file ends at `end`.
     fn load(
         &mut self,
         file: &dyn File,
@@ -353,7 +354,7 @@ impl Window {
             _ => self.bytes.clear(),
         }
         self.start = first;
-        // The length was checked against the file before it was asked for.
+        // The caller checked the length against the file.
         let most = (at - first) as usize + len + CHUNK_BYTES;
         if most as u64 > self.charge.bytes() {
             self.charge.grow(most as u64 - self.charge.bytes())?;

@@ -1,7 +1,7 @@
-//! Which segments are still needed (I7).
+//! Retention: which segments are still needed (I7).
 //!
-//! A lane's segments are freed oldest first. So a lane's records are one unbroken run, and a
-//! segment missing from the middle is damage that recovery sees.
+//! The segments of a lane are freed oldest first. So the records of a lane have no gaps, and recovery
+//! recognises a segment missing from the middle as damage.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -26,7 +26,7 @@ pub(crate) struct Sealed {
     pub(crate) charge: Charge,
 }
 
-/// See the module. Its lock is a leaf: nothing else is taken or done under it.
+/// See the module. Its lock is a leaf: no other lock is taken and no I/O is done under it.
 #[derive(Debug, Default)]
 pub(crate) struct Retention(Mutex<RetentionState>);
 
@@ -57,9 +57,9 @@ impl Retention {
         *old = below.max(*old);
     }
 
-    /// Where each lane could begin that now begins with a dead segment, and the lane sequence of the
-    /// Begin there, which must be durable first; once `flushed`, where that is something to come.
-    /// `active` is the segment that is written: without one, the newest sealed one is still needed.
+    /// For each lane whose oldest segment is dead: the segment at which the lane could begin, and the
+    /// lane sequence of its Begin, which must be durable first. `flushed` is a flush to assume as done.
+    /// `active` is the segment being written; without one, the newest sealed segment is still needed.
     pub(crate) fn starts(
         &self,
         active: Option<(SegmentId, u64)>,
@@ -76,7 +76,7 @@ impl Retention {
             let place = |sealed: &Sealed| (sealed.id, sealed.begin);
             let begin = segments.iter().find(|sealed| is_alive(sealed)).map(place);
             let begin = begin.or_else(|| match segments.back() {
-                // Nothing is appended to other lanes.
+                // Other lanes receive no appends.
                 Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
                 newest => active.or_else(|| newest.map(place)),
             });
@@ -87,28 +87,28 @@ impl Retention {
         starts
     }
 
-    /// The oldest segment of the lane that is written, and the lane sequence of its Begin.
+    /// The oldest segment of the lane that receives appends, and the lane sequence of its Begin.
     pub(crate) fn oldest(&self) -> Option<(SegmentId, u64)> {
         let state = self.0.lock();
         state.sealed.get(&LANE)?.front().map(|sealed| (sealed.id, sealed.begin))
     }
 
-    /// The lane's oldest segment, where that is before `start`.
+    /// The lane's oldest segment if it is before `start`.
     pub(crate) fn oldest_before(&self, lane: LaneId, start: SegmentId) -> Option<SegmentId> {
         let state = self.0.lock();
         let oldest = state.sealed.get(&lane)?.front()?.id;
         (oldest < start).then_some(oldest)
     }
 
-    /// The lane's oldest segment is gone.
+    /// Notes that the lane's oldest segment was removed.
     pub(crate) fn freed(&self, lane: LaneId) {
         if let Some(segments) = self.0.lock().sealed.get_mut(&lane) {
             segments.pop_front();
         }
     }
 
-    /// What keeps each lane's oldest segment alive, with the seqno to flush below; of `active`
-    /// where no segment is sealed.
+    /// The pins of each lane's oldest segment that are alive, with the seqno up to which to flush. The
+    /// pins of `active` if no segment is sealed.
     pub(crate) fn pinning(&self, active: Option<&Pins>) -> Vec<(KeyspaceId, Seqno)> {
         let state = self.0.lock();
         let oldest = state.sealed.values().filter_map(|segments| Some(&segments.front()?.pins));
@@ -122,7 +122,7 @@ impl Retention {
         all.alive(|_| Seqno::ZERO).collect()
     }
 
-    /// How many segments are sealed and not freed, and their written bytes.
+    /// The number of sealed segments that are not freed, and their written bytes.
     pub(crate) fn sealed(&self) -> (u64, u64) {
         let state = self.0.lock();
         let segments = state.sealed.values().flatten();

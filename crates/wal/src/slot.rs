@@ -1,7 +1,7 @@
-//! A slot: where one caller leaves a record for whoever has the lane, and is told what became of it.
+//! A slot: a follower leaves one record here for the leader, and receives the outcome.
 //!
-//! Each is on cache lines of its own, so that callers who wait disturb neither one another nor the lane's
-//! holder: a record costs two of them their way from one core to another and back.
+//! Each slot has its own cache lines, so that waiting followers disturb neither one another nor the
+//! leader. A record costs two cache-line transfers between cores, and two back.
 
 use base::{Error, Result, Seqno};
 
@@ -9,29 +9,29 @@ use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::group::Group;
 use crate::options::Batch;
 
-/// Nobody has it.
+/// Not in use.
 const FREE: u64 = 0;
-/// A caller has it, and no record is in it.
+/// Claimed by a caller, still without a record.
 const CLAIMED: u64 = 1;
-/// Its record waits for the lane's holder.
+/// Holds a record that waits for a leader.
 const PENDING: u64 = 2;
-/// The record could not be written: the desk says why.
+/// The record could not be written; the slot's content has the error.
 const FAILED: u64 = 3;
-/// The record's first seqno, and this, once it is written.
+/// The record is written: the state is this plus its first seqno.
 const WRITTEN: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Slot {
-    /// Whose turn it is: `Release` by whoever hands it on, `Acquire` by the other.
+    /// `Release` by the side that hands the slot on, `Acquire` by the other.
     state: AtomicU64,
     desk: Mutex<LeaderState>,
-    /// The state changed, or the lane is free.
+    /// Notified when the state changes or the lane is free.
     changed: Condvar,
 }
 
-/// What passes between the two.
+/// Data that passes between follower and leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderState {
     /// One record.
@@ -40,30 +40,30 @@ pub(crate) struct LeaderState {
 }
 
 impl Slot {
-    /// Takes it, if nobody has it.
+    /// Claims the slot if it is free.
     pub(crate) fn claim(&self) -> bool {
         let (from, to) = (FREE, CLAIMED);
         self.state.load(Ordering::Relaxed) == from
             && self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Leaves the claimant's record for whoever has the lane.
+    /// Puts the claimant's record into the slot for a leader.
     pub(crate) fn publish(&self, batch: &Batch<'_>, body_crc: u32) {
         self.desk.lock().record.push(batch, body_crc);
         self.state.store(PENDING, Ordering::Release);
     }
 
-    /// Whether a record waits in it.
+    /// Whether the slot holds a record that waits.
     pub(crate) fn is_pending(&self) -> bool {
         self.state.load(Ordering::Acquire) == PENDING
     }
 
-    /// Moves a waiting record behind those of `group`; how many operations stand before it.
+    /// Moves a waiting record to the end of `group`; returns the number of operations before it.
     pub(crate) fn take(&self, group: &mut Group) -> Option<u64> {
         self.is_pending().then(|| group.take_in(&mut self.desk.lock().record))
     }
 
-    /// Tells the caller what became of the record that was taken.
+    /// Gives the follower the outcome of its record.
     pub(crate) fn decide(&self, outcome: Result<Seqno>) {
         let mut desk = self.desk.lock();
         let state = match outcome {
@@ -73,13 +73,13 @@ impl Slot {
                 FAILED
             }
         };
-        // Under the lock: a caller that found it pending is asleep before the lock is free.
+        // Stored under the lock: a follower that saw PENDING sleeps before the lock is free.
         self.state.store(state, Ordering::Release);
         drop(desk);
         self.changed.notify_one();
     }
 
-    /// What became of the record, once that is decided; the slot is another's then.
+    /// The outcome of the record once there is one; frees the slot.
     pub(crate) fn outcome(&self) -> Option<Result<Seqno>> {
         let outcome = match self.state.load(Ordering::Acquire) {
             PENDING => return None,
@@ -92,12 +92,12 @@ impl Slot {
         Some(outcome)
     }
 
-    /// For the caller, before it looks at the lane for the last time and sleeps.
+    /// Locks the content. The follower holds it while it checks the lane a last time and goes to sleep.
     pub(crate) fn lock(&self) -> MutexGuard<'_, LeaderState> {
         self.desk.lock()
     }
 
-    /// Sleeps until the state changes, or the lane may be free.
+    /// Sleeps until the state changes or the lane may be free.
     pub(crate) fn sleep<'a>(
         &self,
         desk: MutexGuard<'a, LeaderState>,
@@ -105,8 +105,8 @@ impl Slot {
         super::sync::wait(&self.changed, desk)
     }
 
-    /// Makes the caller look at the lane again, if it sleeps. Under the lock: one that found the lane taken
-    /// is asleep before the lock is free.
+    /// Wakes the follower, if it sleeps, to check the lane again. Takes the lock: a follower that found
+    /// the lane busy sleeps before the lock is free.
     pub(crate) fn wake(&self) {
         let _desk = self.desk.lock();
         self.changed.notify_one();
