@@ -140,7 +140,8 @@ fn appends_and_barriers(group_bytes: usize) {
         assert_eq!(first.unwrap().get(), seen);
         (seen, 5)
     });
-    let mut returned: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    let mut returned: Vec<_> =
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
     returned.push(checker.join().unwrap());
     returned.sort_unstable();
     let (next, before) = looker.join().unwrap();
