@@ -9,52 +9,24 @@
 //! became durable, as every power cut leaves one (I11). With [`Recover::PastDamage`] the chain resumes
 //! with the next readable record, in this segment or a later one, and the records between count as lost.
 
-use std::sync::Arc;
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno};
 
-use base::{Account, Error, ErrorKind, LaneId, Result, SegmentId, Seqno, StoreId};
-use media::{Medium, Purpose};
-
-use crate::found::{First, SegmentScan, SegmentState, find_all, lost_start, open};
 use crate::loss::{Loss, Losses};
 use crate::options::Recover;
-use crate::reader::{Located, SegmentReader, Survey, Wanted, What};
+use crate::position::Cut;
+use crate::reader::{LocatedContent, LocatedRecord, SegmentReader, Survey, Wanted};
 use crate::record::SEQUENCE_BELOW;
-use crate::start::Start;
-
-/// How segments are read, and from which medium.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) medium: Arc<dyn Medium>,
-    /// If given, segments of another store are refused.
-    pub(crate) store: Option<StoreId>,
-    pub(crate) purpose: Purpose,
-    pub(crate) account: Account,
-    pub(crate) recover: Recover,
-    /// Segments before the start are not read.
-    pub(crate) start: Start,
-}
-
-/// A position between two records of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The lane.
-    pub lane: LaneId,
-    /// The segment.
-    pub segment: SegmentId,
-    /// The offset in the segment's file.
-    pub offset: u64,
-    /// The lane sequence of the record that follows.
-    pub sequence: u64,
-}
+use crate::scan::{First, SegmentScan, SegmentState, missing_start, open, scan_all};
+use crate::source::Source;
 
 /// Distance in lane sequences that a lane skips after damage: more than a lane ever has.
-const BEYOND: u64 = 1 << 48;
+const DAMAGE_SKIP: u64 = 1 << 48;
 
 /// The lane sequence at which a lane goes on after damage that follows the records up to `sequence`. It
 /// lies above the lane sequences of all unreadable records, so that these records count again if a later
 /// recovery can read them.
-const fn beyond(sequence: u64) -> u64 {
-    if sequence < SEQUENCE_BELOW / 2 { sequence + BEYOND } else { sequence }
+const fn sequence_after_damage(sequence: u64) -> u64 {
+    if sequence < SEQUENCE_BELOW / 2 { sequence + DAMAGE_SKIP } else { sequence }
 }
 
 /// How a chain ends.
@@ -87,7 +59,7 @@ pub(crate) struct Chain {
     /// Why segments after the live ones cannot be used.
     broken: Option<Error>,
     /// Survey of the bytes after the first damage.
-    ahead: Option<Survey>,
+    survey: Option<Survey>,
     pub(crate) losses: Losses,
     /// Seqnos from this one up to that of the record read last may be lost.
     lost_from: Option<u64>,
@@ -97,8 +69,8 @@ pub(crate) struct Chain {
 impl Chain {
     /// Opens the chain of `lane` over the segments `ids`, which are in order.
     pub(crate) fn open(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Result<Self> {
-        let segments = find_all(source, lane, ids)?;
-        let (mut live, mut broken) = (Vec::new(), lost_start(source, lane, ids));
+        let segments = scan_all(source, lane, ids)?;
+        let (mut live, mut broken) = (Vec::new(), missing_start(source, lane, ids));
         let is_strict = source.recover == Recover::Strict;
         for (index, found) in segments.iter().enumerate() {
             if broken.is_some() && is_strict {
@@ -128,7 +100,7 @@ impl Chain {
             seqno: 0,
             durable: 0,
             broken,
-            ahead: None,
+            survey: None,
             losses: Losses::default(),
             lost_from: None,
             end: None,
@@ -188,28 +160,30 @@ impl Chain {
     ///
     /// # Errors
     /// The device's errors. `Corrupt` at damage if recovery is strict.
-    pub(crate) fn next(&mut self) -> Result<Option<Located>> {
+    pub(crate) fn next(&mut self) -> Result<Option<LocatedRecord>> {
         if self.end.is_none() {
             self.lost_from = None;
         }
         while self.end.is_none() {
             let read = match self.read() {
-                Ok(None) => self.go_past(None)?,
-                Err(error) if error.kind() == ErrorKind::Corrupt => self.go_past(Some(error))?,
+                Ok(None) => self.end_or_resume(None)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.end_or_resume(Some(error))?
+                }
                 read => read?,
             };
             let Some(found) = read else { break };
             self.sequence = found.sequence + 1;
             self.seqno = self.seqno.max(found.next_seqno());
-            match found.what {
-                What::Mark { durable } => self.durable = self.durable.max(durable),
-                What::Begin(begin) => {
+            match found.content {
+                LocatedContent::Mark { durable } => self.durable = self.durable.max(durable),
+                LocatedContent::Begin(begin) => {
                     self.durable = self.durable.max(begin.durable);
                     if begin.opened {
                         return Ok(Some(found));
                     }
                 }
-                What::Batch { .. } => return Ok(Some(found)),
+                LocatedContent::Batch { .. } => return Ok(Some(found)),
             }
         }
         Ok(None)
@@ -232,9 +206,9 @@ impl Chain {
     }
 
     /// The next record; enters the next segment at the current one's limit.
-    fn read(&mut self) -> Result<Option<Located>> {
+    fn read(&mut self) -> Result<Option<LocatedRecord>> {
         loop {
-            if !self.enter()? {
+            if !self.open_segment()? {
                 return Ok(None);
             }
             let (sequence, limit) = (self.sequence, self.current().map_or(0, |found| found.limit));
@@ -242,14 +216,14 @@ impl Chain {
                 let Some(reader) = self.reader.as_mut() else { return Ok(None) };
                 return reader.next(sequence);
             }
-            if !self.leave() {
+            if !self.next_segment() {
                 return Ok(None);
             }
         }
     }
 
     /// Opens the current segment unless it is open. False if no segment is left.
-    fn enter(&mut self) -> Result<bool> {
+    fn open_segment(&mut self) -> Result<bool> {
         let Some(found) = self.live.get(self.at).and_then(|index| self.segments.get(*index)) else {
             return Ok(false);
         };
@@ -258,7 +232,7 @@ impl Chain {
         }
         let mut reader = open(&self.source, self.lane, found.id)?;
         if let Some(first) = found.first.filter(|_| self.at == 0) {
-            reader.go_to(first.offset);
+            reader.seek(first.offset);
         } else if let SegmentState::Damaged(error) = &found.state {
             let (sequence, seqno) = (self.sequence, Seqno::new(self.seqno));
             let from = Cut { lane: self.lane, segment: found.id, offset: 0, sequence };
@@ -271,7 +245,7 @@ impl Chain {
     }
 
     /// Closes the current segment if another one follows. False if none follows.
-    fn leave(&mut self) -> bool {
+    fn next_segment(&mut self) -> bool {
         if self.at + 1 >= self.live.len() {
             return false;
         }
@@ -285,15 +259,15 @@ impl Chain {
 
     /// Handles a record that cannot be read (`error`) or is not there (`None`): ends the chain, or
     /// resumes after the damage.
-    fn go_past(&mut self, error: Option<Error>) -> Result<Option<Located>> {
+    fn end_or_resume(&mut self, error: Option<Error>) -> Result<Option<LocatedRecord>> {
         let goes_past = self.source.recover == Recover::PastDamage;
         let end = match error {
             Some(error) if !goes_past => End::Damaged(error),
             Some(error) => {
-                self.examine()?;
+                self.classify_end()?;
                 End::Damaged(error)
             }
-            None => self.examine()?,
+            None => self.classify_end()?,
         };
         match end {
             End::Damaged(error) if goes_past && error.kind() == ErrorKind::Corrupt => {
@@ -304,25 +278,25 @@ impl Chain {
     }
 
     /// Classifies the end of the chain.
-    fn examine(&mut self) -> Result<End> {
+    fn classify_end(&mut self) -> Result<End> {
         if let Some(error) = self.broken.take() {
             return Ok(End::Damaged(error));
         }
         // An earlier survey still counts if it shows durable or unreadable bytes.
-        if let Some(ahead) = self.ahead.take() {
-            let end = self.judge(&ahead);
+        if let Some(ahead) = self.survey.take() {
+            let end = self.classify(&ahead);
             if matches!(end, End::Damaged(_)) {
-                self.ahead = Some(ahead);
+                self.survey = Some(ahead);
                 return Ok(end);
             }
         }
-        let ahead = self.look_ahead()?;
-        let end = self.judge(&ahead);
-        self.ahead = Some(ahead);
+        let ahead = self.survey_rest()?;
+        let end = self.classify(&ahead);
+        self.survey = Some(ahead);
         Ok(end)
     }
 
-    fn judge(&mut self, ahead: &Survey) -> End {
+    fn classify(&mut self, ahead: &Survey) -> End {
         // An unreadable page might hold a Mark that says the lane was durable further.
         if let Some(error) = &ahead.unreadable {
             return End::Damaged(error.clone());
@@ -341,7 +315,7 @@ impl Chain {
     }
 
     /// Surveys the bytes after the last record read, in this segment and in later ones.
-    fn look_ahead(&mut self) -> Result<Survey> {
+    fn survey_rest(&mut self) -> Result<Survey> {
         let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
             return Ok(Survey::default());
         };
@@ -374,39 +348,39 @@ impl Chain {
     }
 
     /// Resumes with the next readable record, and counts the records before it as lost.
-    fn resume(&mut self, error: Error) -> Result<Option<Located>> {
-        let from = self.place();
+    fn resume(&mut self, error: Error) -> Result<Option<LocatedRecord>> {
+        let from = self.position();
         let seqno = Seqno::new(self.seqno);
-        while self.enter()? {
+        while self.open_segment()? {
             let limit = self.current().map_or(0, |found| found.limit);
             let wanted = Wanted { sequence: self.sequence, limit, seqno: self.seqno };
             let Some(reader) = self.reader.as_mut() else { break };
             if let Some(found) = reader.search(&wanted)? {
                 self.lost_from.get_or_insert(self.seqno);
-                let Cut { lane, segment, .. } = self.place();
-                let Located { offset, sequence, .. } = found;
+                let Cut { lane, segment, .. } = self.position();
+                let LocatedRecord { offset, sequence, .. } = found;
                 let to = Some(Cut { lane, segment, offset, sequence });
                 let records = Some(sequence - from.sequence);
                 let seqnos = (seqno, Some(Seqno::new(found.seqno)));
                 self.losses.push(Loss { error, from, to, records, seqnos });
                 return Ok(Some(found));
             }
-            if !self.leave() {
+            if !self.next_segment() {
                 break;
             }
         }
         // Without the lost records, the end may be clean or torn.
-        self.ahead = None;
+        self.survey = None;
         let end = match self.live.is_empty() {
             true => End::Damaged(error.clone()),
-            false => self.examine()?,
+            false => self.classify_end()?,
         };
         if matches!(end, End::Damaged(_)) {
             self.lost_from.get_or_insert(self.seqno);
-            let durable = self.ahead.as_ref().map_or(0, |ahead| ahead.durable);
+            let durable = self.survey.as_ref().map_or(0, |ahead| ahead.durable);
             let records = Some(durable.saturating_sub(self.sequence));
             self.losses.push(Loss { error, from, to: None, records, seqnos: (seqno, None) });
-            self.sequence = beyond(self.sequence.max(durable));
+            self.sequence = sequence_after_damage(self.sequence.max(durable));
         }
         self.finish(end)?;
         Ok(None)
@@ -417,7 +391,12 @@ impl Chain {
     ///
     /// # Errors
     /// `Corrupt` if recovery is strict.
-    pub(crate) fn miss(&mut self, head: &Located, due: u64, recover: Recover) -> Result<()> {
+    pub(crate) fn note_gap(
+        &mut self,
+        head: &LocatedRecord,
+        due: u64,
+        recover: Recover,
+    ) -> Result<()> {
         let error = Error::corrupt("log record's seqno")
             .at(format_args!("lane {}, lane sequence {}", self.lane, head.sequence))
             .expected(due)
@@ -425,7 +404,7 @@ impl Chain {
         if recover == Recover::Strict {
             return Err(error);
         }
-        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.place() };
+        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.position() };
         let (to, records, seqnos) = match head.seqno < due {
             true => {
                 let behind = Cut { offset: head.end, sequence: self.sequence, ..from };
@@ -459,7 +438,7 @@ impl Chain {
     }
 
     /// Ends replay before `head`, the record read last.
-    pub(crate) fn cut(&mut self, head: &Located) {
+    pub(crate) fn cut_before(&mut self, head: &LocatedRecord) {
         self.sequence = head.sequence;
         if let Some(found) = self.current() {
             found.tail = head.offset;
@@ -480,7 +459,7 @@ impl Chain {
     }
 
     /// The position where the next record is expected.
-    fn place(&self) -> Cut {
+    fn position(&self) -> Cut {
         let found = self.live.get(self.at).and_then(|index| self.segments.get(*index));
         let found = found.or_else(|| self.segments.first());
         Cut {

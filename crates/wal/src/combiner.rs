@@ -38,7 +38,7 @@ pub(crate) trait Writer {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Combiner<W> {
-    lane: Mutex<Lane<W>>,
+    leader: Mutex<LeaderState<W>>,
     slots: Box<[Slot]>,
     /// Slots from this number on were never used: a store with one writer scans none.
     used: AtomicUsize,
@@ -48,7 +48,7 @@ pub(crate) struct Combiner<W> {
 
 /// State under the lane's lock; the thread that holds it is the leader.
 #[derive(Debug)]
-struct Lane<W> {
+struct LeaderState<W> {
     writer: W,
     /// The leader's own record, or the group it writes. Empty while the lane is free.
     group: Group,
@@ -58,26 +58,27 @@ struct Lane<W> {
 
 impl<W: Writer> Combiner<W> {
     pub(crate) fn new(writer: W, group_bytes: usize) -> Self {
-        let lane = Lane { writer, group: Group::default(), taken: Vec::with_capacity(SLOTS) };
+        let leader =
+            LeaderState { writer, group: Group::default(), taken: Vec::with_capacity(SLOTS) };
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
-        Self { lane: Mutex::new(lane), slots, used: AtomicUsize::new(0), group_bytes }
+        Self { leader: Mutex::new(leader), slots, used: AtomicUsize::new(0), group_bytes }
     }
 
     /// Has `batch` written, and returns its first seqno.
     pub(crate) fn append(&self, batch: &Batch<'_>) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
-        if let Some(lane) = self.lane.try_lock() {
-            return self.write_own(lane, batch, body_crc);
+        if let Some(leader) = self.leader.try_lock() {
+            return self.write_own(leader, batch, body_crc);
         }
         let fits = encoded_bytes(batch) <= self.group_bytes / SLOTS;
         let Some(slot) = fits.then(|| self.claim()).flatten() else {
-            return self.write_own(self.lane(), batch, body_crc);
+            return self.write_own(self.lead(), batch, body_crc);
         };
         slot.publish(batch, body_crc);
         // Orders the store to the slot before the look at the lane. `release` orders the unlock of the
         // lane before the look at the slots. So at least one side sees the other.
         fence(Ordering::SeqCst);
-        self.outcome(slot)
+        self.wait_for_outcome(slot)
     }
 
     /// As [`Combiner::append`], but only if `check` succeeds. No record comes between `check` and the
@@ -88,11 +89,11 @@ impl<W: Writer> Combiner<W> {
         check: impl FnOnce(&mut W) -> Result<()>,
     ) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
-        let mut lane = self.lane();
-        match check(&mut lane.writer) {
-            Ok(()) => self.write_own(lane, batch, body_crc),
+        let mut leader = self.lead();
+        match check(&mut leader.writer) {
+            Ok(()) => self.write_own(leader, batch, body_crc),
             Err(error) => {
-                self.serve(lane);
+                self.release(leader);
                 Err(error)
             }
         }
@@ -100,30 +101,30 @@ impl<W: Writer> Combiner<W> {
 
     /// Runs `work` while no record is being written: every record is entirely before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
-        let mut lane = self.lane();
-        let result = work(&mut lane.writer);
-        self.serve(lane);
+        let mut leader = self.lead();
+        let result = work(&mut leader.writer);
+        self.release(leader);
         result
     }
 
-    fn lane(&self) -> MutexGuard<'_, Lane<W>> {
-        let mut patience = Backoff::default();
+    fn lead(&self) -> MutexGuard<'_, LeaderState<W>> {
+        let mut backoff = Backoff::default();
         loop {
-            match self.lane.try_lock() {
-                Some(lane) => return lane,
-                None if patience.wait() => {}
-                None => return self.lane.lock(),
+            match self.leader.try_lock() {
+                Some(leader) => return leader,
+                None if backoff.wait() => {}
+                None => return self.leader.lock(),
             }
         }
     }
 
     fn write_own<'a>(
         &'a self,
-        mut lane: MutexGuard<'a, Lane<W>>,
+        mut leader: MutexGuard<'a, LeaderState<W>>,
         batch: &Batch<'_>,
         body_crc: u32,
     ) -> Result<Seqno> {
-        let Lane { writer, group, .. } = &mut *lane;
+        let LeaderState { writer, group, .. } = &mut *leader;
         let result = if encoded_bytes(batch) > self.group_bytes {
             group.push_head(batch, body_crc);
             writer.write(group, batch.body)
@@ -132,7 +133,7 @@ impl<W: Writer> Combiner<W> {
             writer.write(group, &[])
         };
         group.clear();
-        self.serve(lane);
+        self.release(leader);
         result
     }
 
@@ -150,49 +151,49 @@ impl<W: Writer> Combiner<W> {
 
     /// Waits until the slot's record is written or refused; becomes the leader if the lane is free
     /// first.
-    fn outcome(&self, slot: &Slot) -> Result<Seqno> {
-        let mut patience = Backoff::default();
+    fn wait_for_outcome(&self, slot: &Slot) -> Result<Seqno> {
+        let mut backoff = Backoff::default();
         loop {
-            if let Some(outcome) = slot.outcome() {
+            if let Some(outcome) = slot.take_outcome() {
                 return outcome;
             }
-            if let Some(lane) = self.lane.try_lock() {
-                self.serve(lane);
-            } else if !patience.wait() {
+            if let Some(leader) = self.leader.try_lock() {
+                self.release(leader);
+            } else if !backoff.wait() {
                 break;
             }
         }
-        let mut desk = slot.lock();
+        let mut content = slot.lock();
         while slot.is_pending() {
-            if let Some(lane) = self.lane.try_lock() {
-                drop(desk);
-                self.serve(lane);
-                desk = slot.lock();
+            if let Some(leader) = self.leader.try_lock() {
+                drop(content);
+                self.release(leader);
+                content = slot.lock();
             } else {
-                desk = slot.sleep(desk);
+                content = slot.sleep(content);
             }
         }
-        drop(desk);
-        slot.outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
+        drop(content);
+        slot.take_outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
     }
 
     /// Writes the followers' records, and releases the lane.
-    fn serve<'a>(&'a self, mut lane: MutexGuard<'a, Lane<W>>) {
+    fn release<'a>(&'a self, mut leader: MutexGuard<'a, LeaderState<W>>) {
         for _ in 0..ROUNDS {
-            self.write_others(&mut lane);
-            drop(lane);
+            self.write_followers(&mut leader);
+            drop(leader);
             fence(Ordering::SeqCst);
             if self.pending().is_none() {
                 return;
             }
             // A follower filled its slot after the last scan. If the lane is taken again, its new leader
             // scans the slots on release.
-            match self.lane.try_lock() {
-                Some(taken) => lane = taken,
+            match self.leader.try_lock() {
+                Some(taken) => leader = taken,
                 None => return,
             }
         }
-        drop(lane);
+        drop(leader);
         fence(Ordering::SeqCst);
         if let Some(slot) = self.pending() {
             slot.wake();
@@ -200,8 +201,8 @@ impl<W: Writer> Combiner<W> {
     }
 
     /// Writes the records in the slots as one group.
-    fn write_others(&self, lane: &mut Lane<W>) {
-        let Lane { writer, group, taken } = lane;
+    fn write_followers(&self, leader: &mut LeaderState<W>) {
+        let LeaderState { writer, group, taken } = leader;
         for (number, slot) in self.slots.iter().take(self.used()).enumerate() {
             taken.extend(slot.take(group).map(|before| (number, before)));
         }
@@ -212,7 +213,7 @@ impl<W: Writer> Combiner<W> {
         group.clear();
         for (number, before) in taken.drain(..) {
             if let Some(slot) = self.slots.get(number) {
-                slot.decide(outcome.clone().map(|first| first.plus(before)));
+                slot.complete(outcome.clone().map(|first| first.plus(before)));
             }
         }
     }

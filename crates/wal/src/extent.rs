@@ -8,8 +8,8 @@
 use base::Result;
 use media::Medium;
 
-use crate::log::LogEnd;
 use crate::name::parse_segment_name;
+use crate::position::LogEnd;
 use crate::start::Start;
 
 /// The part of a segment's file to copy.
@@ -30,13 +30,13 @@ pub struct Extent {
 pub fn extents(medium: &dyn Medium, start: &Start, end: Option<LogEnd>) -> Result<Vec<Extent>> {
     let mut extents = Vec::new();
     for file in medium.list()? {
-        let Some(place) = parse_segment_name(&file.name) else { continue };
+        let Some((lane, segment)) = parse_segment_name(&file.name) else { continue };
         let whole = Extent { name: file.name, bytes: file.len, len: file.len };
-        match end.filter(|end| end.lane == place.0) {
-            _ if place.1 < start.of(place.0) => {}
+        match end.filter(|end| end.lane == lane) {
+            _ if segment < start.of(lane) => {}
             // A segment made ahead of need, or begun after the point.
-            Some(end) if place.1 > end.segment => {}
-            Some(end) if place.1 == end.segment => {
+            Some(end) if segment > end.segment => {}
+            Some(end) if segment == end.segment => {
                 extents.push(Extent { bytes: end.bytes, len: end.capacity, ..whole });
             }
             _ => extents.push(whole),

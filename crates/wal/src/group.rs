@@ -71,7 +71,7 @@ impl Group {
     }
 
     /// Moves the records of `other` to the end. Returns the number of operations before them.
-    pub(crate) fn take_in(&mut self, other: &mut Self) -> u64 {
+    pub(crate) fn append(&mut self, other: &mut Self) -> u64 {
         let (before, start) = (self.ops, self.image.len());
         self.image.extend_from_slice(&other.image);
         self.keyspaces.extend_from_slice(&other.keyspaces);

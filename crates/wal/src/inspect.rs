@@ -5,15 +5,15 @@ use std::sync::Arc;
 use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, Purpose};
 
-use crate::chain::Source;
 use crate::header::SegmentHeader;
-use crate::log::LANE;
 use crate::name::parse_segment_name;
 use crate::options::Recover;
-use crate::reader::{Located, SegmentReader, What};
+use crate::position::LANE;
+use crate::reader::{LocatedContent, LocatedRecord, SegmentReader};
 use crate::record::Begin;
-use crate::recover::{self, Recovery, Replay};
+use crate::recover::{self, Recovery, ReplaySink};
 use crate::retention::Retention;
+use crate::source::Source;
 use crate::start::Start;
 
 /// One entry of a segment as [`inspect`] reports it, in file order.
@@ -75,12 +75,12 @@ pub fn inspect(
     name: &str,
     see: &mut dyn FnMut(LogEntry) -> Result<()>,
 ) -> Result<()> {
-    let place = parse_segment_name(name).ok_or_else(|| {
+    let (lane, segment) = parse_segment_name(name).ok_or_else(|| {
         Error::invalid("name of a log segment").expected("log-<lane>-<segment>").got(name)
     })?;
     let account = Account::unlimited("log inspection");
     let (mut reader, header) =
-        SegmentReader::open(medium, place, None, Purpose::Scrub, false, &account)?;
+        SegmentReader::open(medium, lane, segment, None, Purpose::Scrub, false, &account)?;
     see(LogEntry::Header(header?))?;
     let mut sequence = reader.begin()?.map_or(0, |(begin, _)| begin.sequence);
     while let Some(found) = reader.next(sequence)? {
@@ -92,13 +92,13 @@ pub fn inspect(
     see(LogEntry::End { offset, unreadable })
 }
 
-fn entry(reader: &SegmentReader, found: &Located) -> Result<LogEntry> {
+fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
     let (offset, sequence) = (found.offset, found.sequence);
     let seqno = Seqno::try_from(found.seqno)?;
-    Ok(match found.what {
-        What::Begin(begin) => LogEntry::Begin { offset, seqno, begin },
-        What::Mark { durable } => LogEntry::Mark { offset, sequence, durable },
-        What::Batch { ops, body, .. } => LogEntry::Batch {
+    Ok(match found.content {
+        LocatedContent::Begin(begin) => LogEntry::Begin { offset, seqno, begin },
+        LocatedContent::Mark { durable } => LogEntry::Mark { offset, sequence, durable },
+        LocatedContent::Batch { ops, body, .. } => LogEntry::Batch {
             offset,
             bytes: found.end - offset,
             sequence,
@@ -130,7 +130,7 @@ pub fn check(
         recover,
         start: start.clone(),
     };
-    let mut replay = Replay {
+    let mut replay = ReplaySink {
         from: &|_| Some(Seqno::ZERO),
         record: &mut |_, _| Ok(()),
         retention: &Retention::default(),

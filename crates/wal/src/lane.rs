@@ -17,32 +17,32 @@ use media::{File, Purpose};
 
 use crate::combiner::Writer;
 use crate::group::Group;
-use crate::log::LogEnd;
 use crate::name::parse_segment_name;
 use crate::options::Observer;
 use crate::pins::Pins;
+use crate::position::LogEnd;
 use crate::record::{Begin, MARK_BYTES, begin, mark};
-use crate::retention::{Retention, Sealed};
-use crate::shared::{Shared, count_alone};
-use crate::supply::{Fresh, Supply};
+use crate::retention::{Retention, SealedSegment};
+use crate::shared::{Shared, count_exclusive};
+use crate::supply::{FreshSegment, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Stores are prepared in steps of this many bytes. The growth listener is called each time a quarter of
 /// a step was written.
-pub(crate) const AHEAD_BYTES: u64 = 1 << 20;
+pub(crate) const PREPARE_STEP_BYTES: u64 = 1 << 20;
 
 /// With fewer bytes than this between two syncs, a sync costs so much more than its store that writing
 /// ahead pays.
-const OFTEN_BYTES: u64 = 2 * PAGE;
+const FREQUENT_SYNC_BYTES: u64 = 2 * PAGE;
 
 /// Bytes that are written ahead of syncs: at least this many, at most twice as many. A sync that
 /// overlaps with the writing ahead waits for it, a few hundred microseconds.
-pub(crate) const SYNCS_AHEAD_BYTES: u64 = 256 << 10;
+pub(crate) const WRITE_AHEAD_BYTES: u64 = 256 << 10;
 
 /// The preparation that the next stores into a file need, from an offset on.
 #[derive(Debug)]
-pub(crate) enum Ahead {
+pub(crate) enum Preparation {
     /// Many stores follow.
     Stores(Arc<dyn File>, u64),
     /// Frequent syncs follow.
@@ -67,8 +67,8 @@ pub(crate) struct Lane {
     /// Files of full segments that were written after their last sync.
     unsynced: Vec<Arc<dyn File>>,
     /// Bytes stored since the last sync point.
-    unsealed_bytes: u64,
-    /// Whether fewer than [`OFTEN_BYTES`] were stored between the last two sync points.
+    unsynced_bytes: u64,
+    /// Whether fewer than [`FREQUENT_SYNC_BYTES`] were stored between the last two sync points.
     is_synced_often: bool,
     /// Sees every batch when it is assigned its seqnos.
     observer: Option<Arc<dyn Observer>>,
@@ -77,7 +77,7 @@ pub(crate) struct Lane {
 /// The segment being written.
 #[derive(Debug)]
 struct Segment {
-    fresh: Fresh,
+    fresh: FreshSegment,
     /// The lane sequence of its Begin.
     begin: u64,
     /// Offset of the next record.
@@ -90,9 +90,17 @@ struct Segment {
 }
 
 impl Segment {
-    const fn wants_syncs_ahead(&self) -> bool {
-        self.written_ahead < self.tail + SYNCS_AHEAD_BYTES
+    const fn needs_write_ahead(&self) -> bool {
+        self.written_ahead < self.tail + WRITE_AHEAD_BYTES
     }
+}
+
+/// A segment that receives no more records.
+#[derive(Debug)]
+pub(crate) struct SegmentTail {
+    pub(crate) file: Arc<dyn File>,
+    /// Used length of the file, bytes.
+    pub(crate) used: u64,
 }
 
 /// Syncing these files makes every record before the point durable.
@@ -124,7 +132,7 @@ impl Lane {
             next,
             marked: 0,
             unsynced: Vec::new(),
-            unsealed_bytes: 0,
+            unsynced_bytes: 0,
             is_synced_often: false,
             observer: None,
         }
@@ -146,7 +154,7 @@ impl Lane {
     }
 
     /// The segment being written, and the lane sequence of its Begin.
-    pub(crate) fn begun(&self) -> Option<(SegmentId, u64)> {
+    pub(crate) fn active_segment(&self) -> Option<(SegmentId, u64)> {
         self.active.as_ref().map(|segment| (segment.fresh.id, segment.begin))
     }
 
@@ -182,15 +190,15 @@ impl Lane {
 
     /// The preparation that the next stores need. `None` in the range between many bytes per sync and
     /// few: there a sync would write the pages prepared for stores before they hold records.
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+    pub(crate) fn preparation(&mut self) -> Option<Preparation> {
         let segment = self.active.as_mut()?;
         let file = Arc::clone(&segment.fresh.file);
-        if self.unsealed_bytes >= AHEAD_BYTES {
-            return Some(Ahead::Stores(file, segment.tail));
+        if self.unsynced_bytes >= PREPARE_STEP_BYTES {
+            return Some(Preparation::Stores(file, segment.tail));
         }
-        (self.is_synced_often && segment.wants_syncs_ahead()).then(|| {
-            segment.written_ahead = segment.tail + 2 * SYNCS_AHEAD_BYTES;
-            Ahead::Syncs(file, segment.tail)
+        (self.is_synced_often && segment.needs_write_ahead()).then(|| {
+            segment.written_ahead = segment.tail + 2 * WRITE_AHEAD_BYTES;
+            Preparation::Syncs(file, segment.tail)
         })
     }
 
@@ -209,25 +217,26 @@ impl Lane {
     /// The first segment after an open states, durably and before any append, the lane sequence at which
     /// recovery ended. So records that recovery cut off cannot come back, though their seqnos are
     /// assigned again.
-    pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<(Arc<dyn File>, u64)>> {
+    pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<SegmentTail>> {
         self.shared.check()?;
         // The header, the Begin, a Mark with the bytes, and a Mark after them.
         let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
         let fresh = self.supply.take(3 * PAGE + bytes)?;
-        self.enter(fresh)
+        self.begin_segment(fresh)
     }
 
     /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.shared.check()?;
         let fresh = self.supply.take_first(4 * PAGE)?;
-        self.enter(fresh).map(drop)
+        self.begin_segment(fresh).map(drop)
     }
 
     /// Cuts the segment in which replay ended to its used length, to free space for a new segment on a
     /// full device. Nothing may follow the used length. A Begin as its last record, durable before the
     /// cut, states that the segment was cut. Returns whether the cut freed space.
-    pub(crate) fn end_short(&mut self, (file, used): &(Arc<dyn File>, u64)) -> Result<bool> {
+    pub(crate) fn shorten(&mut self, tail: &SegmentTail) -> Result<bool> {
+        let SegmentTail { file, used } = tail;
         let begin_at = used.next_multiple_of(PAGE);
         let Some((_, segment)) = parse_segment_name(file.name()) else { return Ok(false) };
         if file.size()? <= begin_at + PAGE {
@@ -243,7 +252,7 @@ impl Lane {
         Ok(true)
     }
 
-    fn enter(&mut self, fresh: Fresh) -> Result<Option<(Arc<dyn File>, u64)>> {
+    fn begin_segment(&mut self, fresh: FreshSegment) -> Result<Option<SegmentTail>> {
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
         let first = Begin { sequence: self.sequence, durable, opened };
@@ -270,29 +279,31 @@ impl Lane {
         Ok(self.active.replace(next).map(|old| self.retire(old)))
     }
 
-    fn retire(&mut self, old: Segment) -> (Arc<dyn File>, u64) {
-        let Segment { fresh: Fresh { id, file, charge, .. }, begin, tail, dirty, pins, .. } = old;
+    fn retire(&mut self, old: Segment) -> SegmentTail {
+        let Segment {
+            fresh: FreshSegment { id, file, charge, .. }, begin, tail, dirty, pins, ..
+        } = old;
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
         // No stores follow.
         file.prepare_stores(u64::MAX);
-        self.retention.seal(self.id, Sealed { id, begin, bytes: tail, pins, charge });
-        (file, tail)
+        self.retention.add(self.id, SealedSegment { id, begin, bytes: tail, pins, charge });
+        SegmentTail { file, used: tail }
     }
 
     /// The point up to which every record is stored. The next record begins a new page.
-    pub(crate) fn seal(&mut self) -> SyncPoint {
-        let bytes = std::mem::take(&mut self.unsealed_bytes);
-        self.is_synced_often = bytes < OFTEN_BYTES;
+    pub(crate) fn sync_point(&mut self) -> SyncPoint {
+        let bytes = std::mem::take(&mut self.unsynced_bytes);
+        self.is_synced_often = bytes < FREQUENT_SYNC_BYTES;
         let mut files = std::mem::take(&mut self.unsynced);
         if let Some(segment) = self.active.as_mut().filter(|segment| segment.dirty) {
             files.push(Arc::clone(&segment.fresh.file));
             let page = segment.tail.next_multiple_of(PAGE);
-            count_alone(&self.shared.counters.padding_bytes, page - segment.tail);
+            count_exclusive(&self.shared.counters.padding_bytes, page - segment.tail);
             segment.tail = page;
             segment.dirty = false;
-            if self.is_synced_often && segment.wants_syncs_ahead() {
+            if self.is_synced_often && segment.needs_write_ahead() {
                 self.shared.growth.notify();
             }
         }
@@ -311,7 +322,7 @@ impl Lane {
         self.store(&record, &[])?;
         self.sequence += 1;
         self.marked = durable;
-        count_alone(&self.shared.counters.marks, 1);
+        count_exclusive(&self.shared.counters.marks, 1);
         Ok(())
     }
 
@@ -327,8 +338,8 @@ impl Lane {
         if let Some(segment) = self.active.as_mut() {
             let before = segment.tail;
             segment.tail = end + rest.len() as u64;
-            self.unsealed_bytes += segment.tail - before;
-            if before / (AHEAD_BYTES / 4) != segment.tail / (AHEAD_BYTES / 4) {
+            self.unsynced_bytes += segment.tail - before;
+            if before / (PREPARE_STEP_BYTES / 4) != segment.tail / (PREPARE_STEP_BYTES / 4) {
                 self.shared.growth.notify();
             }
             segment.dirty = true;
@@ -337,7 +348,7 @@ impl Lane {
         Ok(())
     }
 
-    fn try_store(&self, segment: &Fresh, at: u64, bytes: &[u8]) -> Result<()> {
+    fn try_store(&self, segment: &FreshSegment, at: u64, bytes: &[u8]) -> Result<()> {
         let stored = segment.file.store(at, bytes, Purpose::Log);
         stored.map_err(|error| self.shared.poisoned_by(error))
     }
@@ -380,10 +391,10 @@ impl Writer for Lane {
             group.bodies(first.get(), rest, see);
         }
         let counters = &self.shared.counters;
-        count_alone(&counters.records, group.len() as u64);
-        count_alone(&counters.groups, 1);
-        count_alone(&counters.record_bytes, bytes);
-        count_alone(&counters.body_bytes, group.body_bytes());
+        count_exclusive(&counters.records, group.len() as u64);
+        count_exclusive(&counters.groups, 1);
+        count_exclusive(&counters.record_bytes, bytes);
+        count_exclusive(&counters.body_bytes, group.body_bytes());
         Ok(first)
     }
 }

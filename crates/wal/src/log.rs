@@ -10,20 +10,21 @@
 //! Cost: an append is one checksum over the body, one encoding and one store, about the same in total
 //! with many threads. It does not allocate. A sync costs one page of padding and one Mark.
 
+mod open;
+
 use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use base::{Charge, Error, KeyspaceId, Result, SegmentId, Seqno};
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::chain::Source;
 use crate::combiner::Combiner;
-use crate::lane::{AHEAD_BYTES, Ahead, Lane, SYNCS_AHEAD_BYTES, SyncPoint};
+use crate::lane::{Lane, PREPARE_STEP_BYTES, Preparation, SyncPoint, WRITE_AHEAD_BYTES};
 use crate::name::segment_name;
-use crate::options::{Batch, Observer, Options, SEGMENT_BYTES_MIN};
-use crate::recover::{self, Recovery, Replay, settle, trim};
+use crate::options::{Batch, Observer};
+use crate::position::{LANE, LogEnd};
 use crate::retention::Retention;
 use crate::shared::{Shared, count};
 use crate::start::Start;
@@ -33,31 +34,7 @@ use crate::syncer::Syncer;
 
 /// Stores are prepared this many steps ahead: 20 ms of writes at 130 MB/s, during which the background
 /// task need not be scheduled.
-const AHEAD_STEPS: u64 = 3;
-
-/// The lane that receives appends.
-pub(crate) const LANE: LaneId = LaneId(0);
-
-/// No segment has a larger number: no log creates a file named so.
-const SEGMENT_MAX: u64 = 1 << 62;
-
-/// Most bytes of records that are copied into one group; a larger record is stored without a copy.
-const GROUP_BYTES_MAX: u64 = 256 << 10;
-
-/// A point in the log. Bytes before it are never written again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogEnd {
-    /// The lane that receives appends.
-    pub lane: LaneId,
-    /// The segment being written; earlier segments of the lane are full.
-    pub segment: SegmentId,
-    /// Used length of the segment at the point, bytes.
-    pub bytes: u64,
-    /// Length of the segment's file, bytes; zeros follow the point.
-    pub capacity: u64,
-    /// The last sequence number before the point.
-    pub last: Seqno,
-}
+const PREPARE_STEPS: u64 = 3;
 
 /// See the module.
 pub struct Log {
@@ -74,126 +51,6 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log on `medium`, replaying what is there.
-    ///
-    /// `from` says below which seqno a keyspace's records are in tables, or that the keyspace was
-    /// dropped. `replay` gets the first seqno and the body of every record that some keyspace
-    /// still needs, in order.
-    ///
-    /// What is replayed is durable before it is replayed, and what was cut off never comes back.
-    /// Where the device has no space for a new segment, the log opens all the same, and appends
-    /// fail until there is.
-    ///
-    /// # Errors
-    /// `Invalid` for segments of another store or a newer version, `Corrupt` where records that
-    /// were durable are damaged and recovery is strict, whatever `replay` returns, and the
-    /// device's.
-    pub fn open(
-        medium: Arc<dyn Medium>,
-        options: Options,
-        account: &Account,
-        from: &dyn Fn(KeyspaceId) -> Option<Seqno>,
-        replay: &mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
-    ) -> Result<(Self, Recovery)> {
-        options.check()?;
-        let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
-        // A group and what waits to be one, in vectors that may be half empty.
-        let groups = account.charge(4 * group_bytes)?;
-        let source = Source {
-            medium: Arc::clone(&medium),
-            store: Some(options.store),
-            purpose: Purpose::Replay,
-            account: account.clone(),
-            recover: options.recover,
-            start: options.start,
-        };
-        recover::remove_freed(&source)?;
-        recover::make_durable(&source, LANE)?;
-        let retention = Arc::new(Retention::default());
-        let mut sink = Replay { from, record: replay, retention: &retention, below: Vec::new() };
-        let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;
-        let next = next.max(options.floor.get() + 1);
-        // There is always a seqno behind the last.
-        recovery.last = Seqno::try_from(next)?.before();
-
-        let shared = Arc::new(Shared::default());
-        shared.set_last(next - 1);
-        let (mut writer, mut stale) = (None, Vec::new());
-        for chain in chains {
-            let newest = chain.segments.last().map_or(0, |found| found.id.0);
-            let identity = (options.store, chain.lane);
-            let appended = chain.lane == LANE;
-            let shared = if appended { Arc::clone(&shared) } else { Arc::default() };
-            let bytes = if appended { options.segment_bytes } else { SEGMENT_BYTES_MIN };
-            // Far below the largest, so that there always is a next one.
-            let id = newest.checked_add(1).filter(|id| *id <= SEGMENT_MAX).ok_or_else(|| {
-                Error::corrupt("log segment's number")
-                    .expected(format_args!("one below {SEGMENT_MAX}"))
-                    .got(newest)
-            })?;
-            // Behind the start even where all of the log was lost: what lies before is not read.
-            let id = id.max(source.start.of(chain.lane).0);
-            let bytes = (bytes, options.leave_bytes);
-            let supply = Supply::new(&medium, identity, bytes, id, account, &shared);
-            let sequence = chain.sequence();
-            let torn = chain.torn().is_some();
-            let mut unused = Vec::new();
-            let mut tail = settle(chain, &source, &retention, &mut stale, &mut unused)?;
-            // After damage the rest stays where it is, for whoever wants to look at it.
-            if recovery.damage.is_some() {
-                tail = None;
-            }
-            shared.set_durable(sequence, next - 1);
-            let mut lane = Lane::new(identity.1, supply, shared, &retention, sequence, next);
-            let mut started = lane.start();
-            let is_full = |started: &Result<()>| {
-                started.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
-            };
-            if is_full(&started) && recovery.damage.is_none() && !unused.is_empty() {
-                // Nothing of them can come back but themselves, as empty as they are.
-                unused.retain(|name| medium.remove(name).is_err());
-                started = lane.start();
-            }
-            stale.append(&mut unused);
-            if is_full(&started)
-                && let Some(last) = tail.take_if(|_| !torn)
-                && lane.end_short(&last)?
-            {
-                // What the last segment did not use may be enough.
-                started = lane.start();
-            }
-            match started {
-                Ok(()) => trim(tail)?,
-                Err(error) if appended && error.kind() == ErrorKind::NoSpace => {}
-                Err(error) => return Err(error),
-            }
-            if appended {
-                writer = Some(lane);
-            } else {
-                // Nothing is appended to other lanes: they only learn where they end.
-                lane.close();
-            }
-        }
-        let Some(writer) = writer else {
-            return Err(Error::closed("commit log without a lane"));
-        };
-        let log = Self {
-            medium,
-            shared,
-            supply: writer.supply(),
-            retention,
-            combiner: Combiner::new(writer, usize::try_from(group_bytes).unwrap_or(usize::MAX)),
-            syncer: Syncer::default(),
-            freeing: Mutex::new(stale),
-            _groups: groups,
-        };
-        // What is damaged goes with what was replayed, once that is in tables.
-        if recovery.damage.is_none() {
-            log.remove_stale(&mut log.freeing.lock())?;
-        }
-        Ok((log, recovery))
-    }
-
     /// Appends a batch, and returns its first seqno. On return the record survives the death of the
     /// process. It survives a power cut once [`Log::durable`] has reached its last seqno.
     ///
@@ -285,8 +142,9 @@ impl Log {
     /// if the Begin at the new start is not durable yet.
     #[must_use]
     pub fn start_once_flushed(&self, keyspace: KeyspaceId, below: Seqno) -> Start {
-        let starts =
-            self.combiner.with(|lane| self.retention.starts(lane.begun(), Some((keyspace, below))));
+        let starts = self
+            .combiner
+            .with(|lane| self.retention.starts(lane.active_segment(), Some((keyspace, below))));
         let mut start = Start::new();
         for (lane, segment, begin) in starts {
             if lane != LANE || self.shared.durable_sequence() > begin {
@@ -298,14 +156,14 @@ impl Log {
 
     /// The oldest segment in use, and the lane sequence of its Begin. `None` if there is no segment.
     fn begins(&self) -> Option<(SegmentId, u64)> {
-        self.combiner.with(|lane| self.retention.oldest().or_else(|| lane.begun()))
+        self.combiner.with(|lane| self.retention.oldest().or_else(|| lane.active_segment()))
     }
 
     /// Removes the oldest segments as long as every record in them is dead (I7), and returns their
     /// number. Never removes the segment being written; [`Log::rotate`] makes it an older one first.
     ///
     /// Before any removal `record` gets the new start of each lane whose start changes. It must make the
-    /// start durable before it returns, and the next open must get it ([`Options::start`]): a removed
+    /// start durable before it returns, and the next open must get it ([`crate::Options::start`]): a removed
     /// segment may come back with a power cut, and recovery must not read it.
     ///
     /// # Errors
@@ -320,7 +178,7 @@ impl Log {
             record(&start)?;
         }
         self.remove_stale(&mut stale)?;
-        let starts = self.combiner.with(|lane| self.retention.starts(lane.begun(), None));
+        let starts = self.combiner.with(|lane| self.retention.starts(lane.active_segment(), None));
         let mut start = Start::new();
         for (lane, segment, begin) in starts {
             if lane == LANE {
@@ -355,11 +213,11 @@ impl Log {
             Some(_) if lane.is_blank() => Ok(None),
             _ => lane.rotate(0),
         })?;
-        let Some((file, tail)) = left else { return Ok(()) };
+        let Some(left) = left else { return Ok(()) };
         // Until the next segment's Begin is durable, a shortened segment looks damaged.
         let begin = self.combiner.with(|lane| lane.begin());
         self.sync_until(|| begin.is_none_or(|begin| self.shared.durable_sequence() > begin))?;
-        file.set_len(tail.next_multiple_of(PAGE_BYTES as u64))
+        left.file.set_len(left.used.next_multiple_of(PAGE_BYTES as u64))
     }
 
     /// Makes the next segment ahead of need unless `ahead` are ready. Returns whether it made one. The
@@ -393,18 +251,18 @@ impl Log {
     /// costs no more than a copy, and, if the log is synced often, a sync there no more than the write.
     /// For a background task that [`Log::on_growth`] wakes. A failure poisons the log.
     pub fn prepare_stores(&self) {
-        match self.combiner.with(Lane::ahead) {
+        match self.combiner.with(Lane::preparation) {
             None => {}
-            Some(Ahead::Stores(file, at)) => {
-                for step in 1..=AHEAD_STEPS {
-                    file.prepare_stores(at + step * AHEAD_BYTES);
+            Some(Preparation::Stores(file, at)) => {
+                for step in 1..=PREPARE_STEPS {
+                    file.prepare_stores(at + step * PREPARE_STEP_BYTES);
                 }
                 self.supply.prepare_stores();
             }
-            Some(Ahead::Syncs(file, at)) => {
-                self.write_ahead(&*file, at, 2 * SYNCS_AHEAD_BYTES);
+            Some(Preparation::Syncs(file, at)) => {
+                self.write_ahead(&*file, at, 2 * WRITE_AHEAD_BYTES);
                 if let Some(next) = self.supply.next() {
-                    self.write_ahead(&*next, PAGE_BYTES as u64, SYNCS_AHEAD_BYTES);
+                    self.write_ahead(&*next, PAGE_BYTES as u64, WRITE_AHEAD_BYTES);
                 }
             }
         }
@@ -461,7 +319,7 @@ impl Log {
 
     /// Syncs everything appended so far.
     fn sync_once(&self) -> Result<SyncPoint> {
-        let point = self.combiner.with(Lane::seal);
+        let point = self.combiner.with(Lane::sync_point);
         for file in &point.files {
             file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
             count(&self.shared.counters.syncs, 1);

@@ -2,7 +2,7 @@
 
 use base::{Error, Seqno};
 
-use crate::chain::Cut;
+use crate::position::Cut;
 
 /// Losses that are listed per lane; later ones are added to the last.
 const LOSSES_MAX: usize = 1000;

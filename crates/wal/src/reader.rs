@@ -44,27 +44,27 @@ pub(crate) struct SegmentReader {
 /// A record that was read: its position and all its fields but the keyspaces and body, which
 /// [`SegmentReader::keyspaces`] and [`SegmentReader::body`] return until the next read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Located {
+pub(crate) struct LocatedRecord {
     pub(crate) offset: u64,
     pub(crate) end: u64,
     pub(crate) sequence: u64,
     pub(crate) seqno: u64,
-    pub(crate) what: What,
+    pub(crate) content: LocatedContent,
 }
 
-impl Located {
+impl LocatedRecord {
     /// The first seqno after the record.
     pub(crate) const fn next_seqno(&self) -> u64 {
-        match self.what {
-            What::Batch { ops, .. } => self.seqno + ops as u64,
-            What::Mark { .. } | What::Begin(_) => self.seqno,
+        match self.content {
+            LocatedContent::Batch { ops, .. } => self.seqno + ops as u64,
+            LocatedContent::Mark { .. } | LocatedContent::Begin(_) => self.seqno,
         }
     }
 }
 
 /// As [`Content`], with lengths in place of bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum LocatedContent {
     Batch { ops: u32, keyspaces: usize, body: usize },
     Mark { durable: u64 },
     Begin(Begin),
@@ -94,7 +94,8 @@ impl SegmentReader {
     /// page.
     pub(crate) fn open(
         medium: &dyn Medium,
-        (lane, segment): (LaneId, SegmentId),
+        lane: LaneId,
+        segment: SegmentId,
         store: Option<StoreId>,
         purpose: Purpose,
         by_page: bool,
@@ -129,7 +130,7 @@ impl SegmentReader {
     }
 
     /// Sets the seed of a segment with a damaged header from the identity that its name gives.
-    pub(crate) fn assume(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
+    pub(crate) fn assume_identity(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
         self.seed = SegmentHeader { store, lane, segment, capacity: 0 }.seed();
     }
 
@@ -159,8 +160,8 @@ impl SegmentReader {
     pub(crate) fn begin(&mut self) -> Result<Option<(Begin, u64)>> {
         self.at = PAGE;
         let found = self.parse(PAGE, None)?.ok();
-        Ok(found.and_then(|found| match found.what {
-            What::Begin(begin) => Some((begin, found.seqno)),
+        Ok(found.and_then(|found| match found.content {
+            LocatedContent::Begin(begin) => Some((begin, found.seqno)),
             _ => None,
         }))
     }
@@ -170,19 +171,19 @@ impl SegmentReader {
     ///
     /// # Errors
     /// The device's. Bytes that are not that record are no error.
-    pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<Located>> {
+    pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<LocatedRecord>> {
         let page = self.at.next_multiple_of(PAGE);
         let mut found = self.parse(self.at, Some(sequence))?;
         if found.is_err() && page > self.at {
             found = self.parse(page, Some(sequence))?;
         }
         let found = found.ok();
-        Ok(found.inspect(|found| self.go_behind(found)))
+        Ok(found.inspect(|found| self.move_past(found)))
     }
 
-    const fn go_behind(&mut self, found: &Located) {
+    const fn move_past(&mut self, found: &LocatedRecord) {
         self.at = found.end;
-        self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
+        self.ended = found.offset > PAGE && matches!(found.content, LocatedContent::Begin(_));
     }
 
     /// Why the record of lane sequence `sequence` is not at the current offset.
@@ -200,26 +201,28 @@ impl SegmentReader {
     }
 
     /// The keyspaces of the record just read.
-    pub(crate) fn keyspaces(&self, found: &Located) -> Keyspaces<'_> {
-        let What::Batch { keyspaces, body, .. } = found.what else { return Keyspaces::none() };
+    pub(crate) fn keyspaces(&self, found: &LocatedRecord) -> Keyspaces<'_> {
+        let LocatedContent::Batch { keyspaces, body, .. } = found.content else {
+            return Keyspaces::none();
+        };
         let end = found.end - body as u64;
         Keyspaces::of(self.window.get(end - keyspaces as u64, keyspaces).unwrap_or_default())
     }
 
     /// The body of the record just read.
-    pub(crate) fn body(&self, found: &Located) -> &[u8] {
-        let What::Batch { body, .. } = found.what else { return &[] };
+    pub(crate) fn body(&self, found: &LocatedRecord) -> &[u8] {
+        let LocatedContent::Batch { body, .. } = found.content else { return &[] };
         self.window.get(found.end - body as u64, body).unwrap_or_default()
     }
 
     /// The whole record just read, as stored.
-    pub(crate) fn record(&self, found: &Located) -> &[u8] {
+    pub(crate) fn record(&self, found: &LocatedRecord) -> &[u8] {
         let len = (found.end - found.offset) as usize;
         self.window.get(found.offset, len).unwrap_or_default()
     }
 
     /// Moves to the offset `at`.
-    pub(crate) const fn go_to(&mut self, at: u64) {
+    pub(crate) const fn seek(&mut self, at: u64) {
         self.at = at;
     }
 
@@ -250,7 +253,7 @@ impl SegmentReader {
     }
 
     /// The record at `at`; if `sequence` is given, only with that lane sequence.
-    fn parse(&mut self, at: u64, sequence: Option<u64>) -> Result<Result<Located, Refusal>> {
+    fn parse(&mut self, at: u64, sequence: Option<u64>) -> Result<Result<LocatedRecord, Refusal>> {
         let seed = self.seed;
         let room = self.end.saturating_sub(at);
         if room < FIXED_BYTES as u64 {
@@ -271,17 +274,19 @@ impl SegmentReader {
             Ok(record) if sequence.is_some_and(|sequence| !record.may_be(sequence)) => {
                 Err(Refusal::Other(record.sequence))
             }
-            Ok(record) => Ok(Located {
+            Ok(record) => Ok(LocatedRecord {
                 offset: at,
                 end: at + whole as u64,
                 sequence: sequence.unwrap_or(u64::from(record.sequence)),
                 seqno: record.seqno.get(),
-                what: match record.content {
-                    Content::Batch { ops, keyspaces, body } => {
-                        What::Batch { ops, keyspaces: keyspaces.bytes(), body: body.len() }
-                    }
-                    Content::Mark { durable } => What::Mark { durable },
-                    Content::Begin(begin) => What::Begin(begin),
+                content: match record.content {
+                    Content::Batch { ops, keyspaces, body } => LocatedContent::Batch {
+                        ops,
+                        keyspaces: keyspaces.bytes(),
+                        body: body.len(),
+                    },
+                    Content::Mark { durable } => LocatedContent::Mark { durable },
+                    Content::Begin(begin) => LocatedContent::Begin(begin),
                 },
             }),
         })

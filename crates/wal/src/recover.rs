@@ -7,19 +7,21 @@
 //! [`Recover::PastDamage`], a gap that damage explains does not end replay.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
-use media::{Access, File, Purpose};
+use media::{Access, Purpose};
 
-use crate::chain::{Chain, Cut, Source};
-use crate::found::{self, SegmentScan, SegmentState};
+use crate::chain::Chain;
+use crate::lane::SegmentTail;
 use crate::loss::Loss;
 use crate::name::{parse_segment_name, segment_name};
 use crate::options::Recover;
-use crate::reader::{Located, What};
-use crate::retention::{Retention, Sealed};
+use crate::position::Cut;
+use crate::reader::{LocatedContent, LocatedRecord};
+use crate::retention::{Retention, SealedSegment};
+use crate::scan::{self, SegmentScan, SegmentState};
+use crate::source::Source;
 use crate::supply::SEGMENT_MEMORY;
 
 /// The result of recovery.
@@ -46,7 +48,7 @@ pub struct Recovery {
 }
 
 /// The segments of every lane on the medium, in order, from the log's start on.
-fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
+fn list_segments(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
     for file in source.medium.list()? {
         if let Some((lane, segment)) = parse_segment_name(&file.name)
@@ -60,7 +62,7 @@ fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
 }
 
 /// The destination of replayed records.
-pub(crate) struct Replay<'a> {
+pub(crate) struct ReplaySink<'a> {
     /// As in [`crate::Log::open`].
     pub(crate) from: &'a dyn Fn(KeyspaceId) -> Option<Seqno>,
     /// As in [`crate::Log::open`].
@@ -71,7 +73,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) below: Vec<(KeyspaceId, Seqno)>,
 }
 
-impl Replay<'_> {
+impl ReplaySink<'_> {
     /// The seqno below which `keyspace`'s records are dead.
     fn below(&mut self, keyspace: KeyspaceId) -> Seqno {
         match self.below.binary_search_by_key(&keyspace, |(id, _)| *id) {
@@ -91,9 +93,9 @@ impl Replay<'_> {
 pub(crate) fn replay(
     source: &Source,
     lane: LaneId,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
 ) -> Result<(Vec<Chain>, Recovery, u64)> {
-    let mut lanes = list(source)?;
+    let mut lanes = list_segments(source)?;
     lanes.entry(lane).or_default();
     let mut chains = Vec::with_capacity(lanes.len());
     for (lane, ids) in &lanes {
@@ -108,7 +110,7 @@ pub(crate) fn replay(
 fn merge(
     chains: &mut [Chain],
     recover: Recover,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
 ) -> Result<(Recovery, u64)> {
     let mut recovery = Recovery::default();
     let begins = || chains.iter().filter_map(Chain::begin);
@@ -122,24 +124,26 @@ fn merge(
     }
     loop {
         // At equal seqnos, Begins come first: they state that earlier seqnos are settled.
-        let key = |head: &Located| (head.seqno, matches!(head.what, What::Batch { .. }));
+        let key = |head: &LocatedRecord| {
+            (head.seqno, matches!(head.content, LocatedContent::Batch { .. }))
+        };
         let present = heads.iter().enumerate().filter_map(|(at, head)| Some((at, (*head)?)));
         let Some((at, head)) = present.min_by_key(|(_, head)| key(head)) else { break };
         let due = settled.max(expected);
         let is_lost = chains.iter().any(|chain| chain.may_have_lost(due));
         let Some(chain) = chains.get_mut(at) else { break };
-        if let What::Batch { ops, .. } = head.what {
+        if let LocatedContent::Batch { ops, .. } = head.content {
             let is_early = head.seqno < expected;
             let is_late = head.seqno > due && !is_lost;
             if is_late && heads.iter().any(Option::is_none) {
                 break;
             }
             if is_early || is_late {
-                chain.miss(&head, due, recover)?;
+                chain.note_gap(&head, due, recover)?;
             }
             if !is_early {
                 expected = head.seqno + u64::from(ops);
-                consume(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+                replay_record(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
             }
         } else {
             settled = settled.max(head.seqno);
@@ -151,7 +155,7 @@ fn merge(
     }
     for (chain, head) in chains.iter_mut().zip(&heads) {
         if let Some(head) = head {
-            chain.cut(head);
+            chain.cut_before(head);
         }
         recovery.losses.extend(chain.losses.iter().cloned());
         recovery.torn = recovery.torn.or(chain.torn());
@@ -165,11 +169,11 @@ fn merge(
 
 /// Passes a record to the engine if a keyspace still needs it, and notes the keyspaces that it pins
 /// (I7).
-fn consume(
+fn replay_record(
     chain: &mut Chain,
-    head: &Located,
+    head: &LocatedRecord,
     end: Seqno,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
     recovery: &mut Recovery,
 ) -> Result<()> {
     let Some((reader, found)) = chain.reading() else { return Ok(()) };
@@ -186,9 +190,6 @@ fn consume(
     }
     Ok(())
 }
-
-/// The file in which replay of a lane ended, and its used length.
-pub(crate) type Tail = Option<(Arc<dyn File>, u64)>;
 
 /// Removes segments before the log's start, which a power cut brought back or a removal left. A removal
 /// that fails is repeated at the next open: recovery does not read these segments.
@@ -207,14 +208,18 @@ pub(crate) fn remove_freed(source: &Source) -> Result<()> {
 /// failed. Runs before replay, because replayed records may be flushed to tables, and a table must not
 /// outlive the log records before it. Reads the log once to find the records that no Mark vouches for.
 pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
-    for (lane, segments) in list(source)? {
+    for (lane, segments) in list_segments(source)? {
         for segment in segments {
             source.medium.open(&segment_name(lane, segment), Access::Bytes)?.sync(Purpose::Log)?;
         }
     }
     let (retention, mut nothing) = (Retention::default(), |_, _: &[u8]| Ok(()));
-    let mut nobody =
-        Replay { from: &|_| None, record: &mut nothing, retention: &retention, below: Vec::new() };
+    let mut nobody = ReplaySink {
+        from: &|_| None,
+        record: &mut nothing,
+        retention: &retention,
+        below: Vec::new(),
+    };
     for chain in replay(source, lane, &mut nobody)?.0 {
         // Records replayed past damage become durable by being flushed to tables.
         if !chain.losses.is_empty() {
@@ -223,8 +228,7 @@ pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
         let end = chain.sequence();
         for found in chain.reached().iter().filter_map(|at| chain.segments.get(*at)) {
             if found.limit.min(end) > chain.durable {
-                let begin = found.first.map_or(0, |first| first.sequence);
-                store_again(source, (chain.lane, found.id), (begin, found.tail))?;
+                store_again(source, chain.lane, found)?;
             }
         }
     }
@@ -239,7 +243,7 @@ pub(crate) fn settle(
     retention: &Retention,
     stale: &mut Vec<String>,
     unused: &mut Vec<String>,
-) -> Result<Tail> {
+) -> Result<Option<SegmentTail>> {
     let (lane, reached) = (chain.lane, chain.reached().to_vec());
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
@@ -255,10 +259,10 @@ pub(crate) fn settle(
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
-        tail = Some((file, found.tail));
+        tail = Some(SegmentTail { file, used: found.tail });
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         let SegmentScan { tail: bytes, pins, .. } = found;
-        retention.seal(lane, Sealed { id, begin, bytes, pins, charge });
+        retention.add(lane, SealedSegment { id, begin, bytes, pins, charge });
     }
     Ok(tail)
 }
@@ -269,16 +273,16 @@ pub(crate) fn settle(
 /// success for a later sync without writing it. The stored bytes do not change, so a power cut meanwhile
 /// loses nothing durable. Each record is verified as it is read for this purpose, because a read error
 /// would otherwise be stored for good.
-fn store_again(source: &Source, at: (LaneId, SegmentId), (begin, tail): (u64, u64)) -> Result<()> {
+fn store_again(source: &Source, lane: LaneId, scan: &SegmentScan) -> Result<()> {
     const AT_ONCE_BYTES: usize = 256 << 10;
     let _charge = source.account.charge(AT_ONCE_BYTES as u64)?;
-    let file = source.medium.open(&segment_name(at.0, at.1), Access::Bytes)?;
-    let mut reader = found::open(source, at.0, at.1)?;
+    let file = source.medium.open(&segment_name(lane, scan.id), Access::Bytes)?;
+    let mut reader = scan::open(source, lane, scan.id)?;
     let (mut from, mut bytes) = (0, Vec::with_capacity(AT_ONCE_BYTES));
-    let mut sequence = begin;
-    while reader.at() < tail {
+    let mut sequence = scan.first.map_or(0, |first| first.sequence);
+    while reader.at() < scan.tail {
         let Some(found) = reader.next(sequence)? else { return Err(reader.explain(sequence)) };
-        if found.offset >= tail {
+        if found.offset >= scan.tail {
             break;
         }
         sequence += 1;
@@ -305,8 +309,8 @@ fn store_again(source: &Source, at: (LaneId, SegmentId), (begin, tail): (u64, u6
 }
 
 /// Returns the space after `tail` to the device, once a later segment states that no record follows.
-pub(crate) fn trim(tail: Tail) -> Result<()> {
-    let Some((file, bytes)) = tail else { return Ok(()) };
-    let used = bytes.next_multiple_of(PAGE_BYTES as u64);
+pub(crate) fn trim(tail: Option<SegmentTail>) -> Result<()> {
+    let Some(SegmentTail { file, used }) = tail else { return Ok(()) };
+    let used = used.next_multiple_of(PAGE_BYTES as u64);
     if file.size()? > used { file.set_len(used) } else { Ok(()) }
 }

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno};
 use parking_lot::Mutex;
 
-use crate::log::LANE;
+use crate::position::LANE;
 
 use crate::pins::Pins;
 
 /// A segment that is no longer written.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedSegment {
     pub(crate) id: SegmentId,
     /// The lane sequence of its Begin.
     pub(crate) begin: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Retention(Mutex<RetentionState>);
 #[derive(Debug, Default)]
 struct RetentionState {
     /// Per lane, oldest first.
-    sealed: BTreeMap<LaneId, VecDeque<Sealed>>,
+    sealed: BTreeMap<LaneId, VecDeque<SealedSegment>>,
     /// The seqno below which a keyspace's records are dead.
     below: HashMap<KeyspaceId, Seqno>,
 }
@@ -46,7 +46,7 @@ impl RetentionState {
 
 impl Retention {
     /// Adds a lane's newest sealed segment.
-    pub(crate) fn seal(&self, lane: LaneId, segment: Sealed) {
+    pub(crate) fn add(&self, lane: LaneId, segment: SealedSegment) {
         self.0.lock().sealed.entry(lane).or_default().push_back(segment);
     }
 
@@ -72,13 +72,13 @@ impl Retention {
         };
         let mut starts = Vec::new();
         for (lane, segments) in &state.sealed {
-            let is_alive = |sealed: &Sealed| sealed.pins.alive(below).next().is_some();
-            let place = |sealed: &Sealed| (sealed.id, sealed.begin);
-            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(place);
+            let is_alive = |sealed: &SealedSegment| sealed.pins.alive(below).next().is_some();
+            let position = |sealed: &SealedSegment| (sealed.id, sealed.begin);
+            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(position);
             let begin = begin.or_else(|| match segments.back() {
                 // Other lanes receive no appends.
                 Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
-                newest => active.or_else(|| newest.map(place)),
+                newest => active.or_else(|| newest.map(position)),
             });
             let is_later =
                 |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);

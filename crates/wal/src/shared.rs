@@ -69,7 +69,7 @@ pub(crate) fn count(counter: &AtomicU64, by: u64) {
 }
 
 /// Adds `by` to a counter that only the leader changes: no locked instruction on the hot path.
-pub(crate) fn count_alone(counter: &AtomicU64, by: u64) {
+pub(crate) fn count_exclusive(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 

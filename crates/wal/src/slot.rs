@@ -26,14 +26,14 @@ const WRITTEN: u64 = 4;
 pub(crate) struct Slot {
     /// `Release` by the side that hands the slot on, `Acquire` by the other.
     state: AtomicU64,
-    desk: Mutex<LeaderState>,
+    content: Mutex<SlotContent>,
     /// Notified when the state changes or the lane is free.
     changed: Condvar,
 }
 
 /// Data that passes between follower and leader.
 #[derive(Debug, Default)]
-pub(crate) struct LeaderState {
+pub(crate) struct SlotContent {
     /// One record.
     record: Group,
     failure: Option<Error>,
@@ -49,7 +49,7 @@ impl Slot {
 
     /// Puts the claimant's record into the slot for a leader.
     pub(crate) fn publish(&self, batch: &Batch<'_>, body_crc: u32) {
-        self.desk.lock().record.push(batch, body_crc);
+        self.content.lock().record.push(batch, body_crc);
         self.state.store(PENDING, Ordering::Release);
     }
 
@@ -60,31 +60,31 @@ impl Slot {
 
     /// Moves a waiting record to the end of `group`; returns the number of operations before it.
     pub(crate) fn take(&self, group: &mut Group) -> Option<u64> {
-        self.is_pending().then(|| group.take_in(&mut self.desk.lock().record))
+        self.is_pending().then(|| group.append(&mut self.content.lock().record))
     }
 
     /// Gives the follower the outcome of its record.
-    pub(crate) fn decide(&self, outcome: Result<Seqno>) {
-        let mut desk = self.desk.lock();
+    pub(crate) fn complete(&self, outcome: Result<Seqno>) {
+        let mut content = self.content.lock();
         let state = match outcome {
             Ok(first) => WRITTEN + first.get(),
             Err(error) => {
-                desk.failure = Some(error);
+                content.failure = Some(error);
                 FAILED
             }
         };
         // Stored under the lock: a follower that saw PENDING sleeps before the lock is free.
         self.state.store(state, Ordering::Release);
-        drop(desk);
+        drop(content);
         self.changed.notify_one();
     }
 
     /// The outcome of the record once there is one; frees the slot.
-    pub(crate) fn outcome(&self) -> Option<Result<Seqno>> {
+    pub(crate) fn take_outcome(&self) -> Option<Result<Seqno>> {
         let outcome = match self.state.load(Ordering::Acquire) {
             PENDING => return None,
             FAILED => {
-                Err(self.desk.lock().failure.take().unwrap_or_else(|| Error::closed("log lane")))
+                Err(self.content.lock().failure.take().unwrap_or_else(|| Error::closed("log lane")))
             }
             written => Ok(Seqno::new(written - WRITTEN)),
         };
@@ -93,22 +93,22 @@ impl Slot {
     }
 
     /// Locks the content. The follower holds it while it checks the lane a last time and goes to sleep.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, LeaderState> {
-        self.desk.lock()
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotContent> {
+        self.content.lock()
     }
 
     /// Sleeps until the state changes or the lane may be free.
     pub(crate) fn sleep<'a>(
         &self,
-        desk: MutexGuard<'a, LeaderState>,
-    ) -> MutexGuard<'a, LeaderState> {
-        super::sync::wait(&self.changed, desk)
+        content: MutexGuard<'a, SlotContent>,
+    ) -> MutexGuard<'a, SlotContent> {
+        super::sync::wait(&self.changed, content)
     }
 
     /// Wakes the follower, if it sleeps, to check the lane again. Takes the lock: a follower that found
     /// the lane busy sleeps before the lock is free.
     pub(crate) fn wake(&self) {
-        let _desk = self.desk.lock();
+        let _desk = self.content.lock();
         self.changed.notify_one();
     }
 }

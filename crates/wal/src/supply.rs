@@ -24,11 +24,11 @@ use crate::shared::{Shared, count};
 pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
 
 /// At most this fraction of a device, as a divisor, is left free.
-const LEAVE_PART: u64 = 8;
+const LEAVE_FRACTION: u64 = 8;
 
 /// A segment without records.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct FreshSegment {
     pub(crate) id: SegmentId,
     pub(crate) seed: u32,
     pub(crate) file: Arc<dyn File>,
@@ -36,15 +36,22 @@ pub(crate) struct Fresh {
     pub(crate) charge: Charge,
 }
 
+/// The segments that a supply makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentSpec {
+    pub(crate) store: StoreId,
+    pub(crate) lane: LaneId,
+    /// Length of a segment unless a record needs more, bytes.
+    pub(crate) segment_bytes: u64,
+    /// As [`crate::Options::leave_bytes`].
+    pub(crate) leave_bytes: u64,
+}
+
 /// Makes segments of one lane.
 #[derive(Debug)]
 pub(crate) struct Supply {
     pub(crate) medium: Arc<dyn Medium>,
-    store: StoreId,
-    lane: LaneId,
-    segment_bytes: u64,
-    /// As [`crate::Options::leave_bytes`].
-    leave_bytes: u64,
+    spec: SegmentSpec,
     account: Account,
     shared: Arc<Shared>,
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
@@ -52,24 +59,20 @@ pub(crate) struct Supply {
     making: Mutex<u64>,
     /// Segments made ahead, in the order of use. Locked after `making`, and only briefly: a writer that
     /// finds a segment here does not wait.
-    ready: Mutex<VecDeque<Fresh>>,
+    ready: Mutex<VecDeque<FreshSegment>>,
 }
 
 impl Supply {
     pub(crate) fn new(
         medium: &Arc<dyn Medium>,
-        (store, lane): (StoreId, LaneId),
-        (segment_bytes, leave_bytes): (u64, u64),
+        spec: SegmentSpec,
         next: u64,
         account: &Account,
         shared: &Arc<Shared>,
     ) -> Self {
         Self {
             medium: Arc::clone(medium),
-            store,
-            lane,
-            segment_bytes,
-            leave_bytes,
+            spec,
             account: account.clone(),
             shared: Arc::clone(shared),
             making: Mutex::new(next),
@@ -79,7 +82,7 @@ impl Supply {
 
     /// The seed of the lane's segment.
     pub(crate) fn seed(&self, segment: SegmentId) -> u32 {
-        let Self { store, lane, .. } = *self;
+        let SegmentSpec { store, lane, .. } = self.spec;
         SegmentHeader { store, lane, segment, capacity: 0 }.seed()
     }
 
@@ -89,8 +92,8 @@ impl Supply {
         if self.ready.lock().len() >= ahead {
             return Ok(false);
         }
-        self.leave(self.segment_bytes)?;
-        let fresh = self.make(&mut next, self.segment_bytes)?;
+        self.check_free_space(self.spec.segment_bytes)?;
+        let fresh = self.make(&mut next, self.spec.segment_bytes)?;
         self.ready.lock().push_back(fresh);
         Ok(true)
     }
@@ -121,10 +124,10 @@ impl Supply {
 
     /// The first segment after an open. If the device has no space for a whole one it is shorter, and it
     /// need not leave space free, so that a full store can be opened to delete from it.
-    pub(crate) fn take_first(&self, needed: u64) -> Result<Fresh> {
+    pub(crate) fn take_first(&self, needed: u64) -> Result<FreshSegment> {
         let mut next = self.making.lock();
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
-        let mut capacity = self.segment_bytes.max(least);
+        let mut capacity = self.spec.segment_bytes.max(least);
         loop {
             match self.make(&mut next, capacity) {
                 Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
@@ -148,8 +151,8 @@ impl Supply {
     }
 
     /// A segment of at least `needed` bytes: the next one made ahead, or a new one.
-    pub(crate) fn take(&self, needed: u64) -> Result<Fresh> {
-        let fits = |ready: &mut VecDeque<Fresh>| {
+    pub(crate) fn take(&self, needed: u64) -> Result<FreshSegment> {
+        let fits = |ready: &mut VecDeque<FreshSegment>| {
             ready
                 .front()
                 .is_some_and(|first| first.capacity >= needed)
@@ -170,18 +173,19 @@ impl Supply {
         }
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
-        let capacity = self.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
-        self.leave(capacity)?;
+        let capacity = self.spec.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
+        self.check_free_space(capacity)?;
         self.make(&mut next, capacity)
     }
 
     /// Refuses a segment that would leave too little space on the device.
-    fn leave(&self, capacity: u64) -> Result<()> {
-        if self.leave_bytes == 0 {
+    fn check_free_space(&self, capacity: u64) -> Result<()> {
+        if self.spec.leave_bytes == 0 {
             return Ok(());
         }
         let Some(space) = self.medium.space()? else { return Ok(()) };
-        let least = capacity.saturating_add(self.leave_bytes.min(space.total / LEAVE_PART));
+        let least =
+            capacity.saturating_add(self.spec.leave_bytes.min(space.total / LEAVE_FRACTION));
         if space.free >= least {
             return Ok(());
         }
@@ -190,12 +194,13 @@ impl Supply {
             .got(format_bytes(space.free)))
     }
 
-    fn make(&self, next: &mut u64, capacity: u64) -> Result<Fresh> {
+    fn make(&self, next: &mut u64, capacity: u64) -> Result<FreshSegment> {
         self.shared.check()?;
         let charge = self.account.charge(SEGMENT_MEMORY)?;
         let id = SegmentId(*next);
-        let name = segment_name(self.lane, id);
-        let header = SegmentHeader { store: self.store, lane: self.lane, segment: id, capacity };
+        let name = segment_name(self.spec.lane, id);
+        let header =
+            SegmentHeader { store: self.spec.store, lane: self.spec.lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         let made = file
             .store(0, &header.encode(), Purpose::Log)
@@ -212,6 +217,6 @@ impl Supply {
         }
         *next += 1;
         count(&self.shared.counters.segments_created, 1);
-        Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
+        Ok(FreshSegment { id, seed: header.seed(), file, capacity, charge })
     }
 }

@@ -12,7 +12,7 @@
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, Result};
 
-use super::{Located, PAGE, SegmentReader, What};
+use super::{LocatedContent, LocatedRecord, PAGE, SegmentReader};
 use crate::record::{BEGIN_BYTES, FIXED_BYTES, MARK_BYTES, record_bytes};
 
 /// Bytes of checksums that searches of a segment compute, as a multiple of its length.
@@ -77,17 +77,17 @@ impl SegmentReader {
     ///
     /// # Errors
     /// `Retry` if memory is short.
-    pub(crate) fn search(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    pub(crate) fn search(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let found = match self.behind_damaged(wanted)? {
             Some(found) => Some(found),
             None => self.anywhere(wanted)?,
         };
-        Ok(found.inspect(|found| self.go_behind(found)))
+        Ok(found.inspect(|found| self.move_past(found)))
     }
 
     /// The record with the next lane sequence, if it stands at the end of the damaged record according
     /// to that one's length.
-    fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let next = Wanted { sequence: wanted.sequence.saturating_add(1), ..*wanted };
         for at in [self.at, self.at.next_multiple_of(PAGE)] {
             let Some(whole) = self.peek(at)?.and_then(|bytes| record_bytes(&bytes)) else {
@@ -107,7 +107,7 @@ impl SegmentReader {
         Ok(None)
     }
 
-    fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let (mut at, end) = (self.at, self.end);
         while at < end {
             let page = (at + 1).next_multiple_of(PAGE).min(end);
@@ -137,7 +137,7 @@ impl SegmentReader {
     }
 
     /// The candidate as a record, if its checksum matches and its fields are plausible.
-    fn verify(&mut self, wanted: &Wanted, candidate: &Candidate) -> Result<Option<Located>> {
+    fn verify(&mut self, wanted: &Wanted, candidate: &Candidate) -> Result<Option<LocatedRecord>> {
         let Candidate { at, bytes, sequence } = *candidate;
         let most = self.end.saturating_mul(CHECKED);
         if self.checked.saturating_add(bytes) > most || !self.readable(at, at + bytes)? {
@@ -146,16 +146,16 @@ impl SegmentReader {
         self.checked += bytes;
         let Ok(found) = self.parse(at, None)? else { return Ok(None) };
         // A Begin states its full lane sequence, at any distance.
-        let sequence = match found.what {
-            What::Begin(begin) => begin.sequence,
-            What::Batch { .. } | What::Mark { .. } => sequence,
+        let sequence = match found.content {
+            LocatedContent::Begin(begin) => begin.sequence,
+            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => sequence,
         };
-        let is_possible = match found.what {
-            What::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
-            What::Mark { durable } => durable <= sequence,
-            What::Batch { .. } => true,
+        let is_possible = match found.content {
+            LocatedContent::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
+            LocatedContent::Mark { durable } => durable <= sequence,
+            LocatedContent::Batch { .. } => true,
         };
-        Ok(is_possible.then_some(Located { sequence, ..found }))
+        Ok(is_possible.then_some(LocatedRecord { sequence, ..found }))
     }
 
     /// The fixed part of a record at `at`, if it lies in the file and the device can read it.

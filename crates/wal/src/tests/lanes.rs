@@ -9,14 +9,15 @@ use crate::group::Group;
 use crate::lane::Lane;
 use crate::retention::Retention;
 use crate::shared::Shared;
-use crate::supply::Supply;
+use crate::supply::{SegmentSpec, Supply};
 
 /// Writes a lane with records at `seqnos`, one operation each. The first `synced` of them are durable.
 fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
     let (shared, retention) = (Arc::new(Shared::default()), Arc::new(Retention::default()));
     let account = Account::unlimited("log");
-    let identity = (options().store, LaneId(lane));
-    let supply = Supply::new(medium, identity, (options().segment_bytes, 0), 1, &account, &shared);
+    let Options { store, segment_bytes, .. } = options();
+    let spec = SegmentSpec { store, lane: LaneId(lane), segment_bytes, leave_bytes: 0 };
+    let supply = Supply::new(medium, spec, 1, &account, &shared);
     // Lanes share the counter of seqnos; the test sets each record's seqno.
     let mut writer = Lane::new(LaneId(lane), supply, shared, &retention, 0, begin);
     writer.rotate(0).unwrap();

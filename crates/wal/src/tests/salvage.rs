@@ -296,11 +296,12 @@ fn a_segment_of_false_records_is_searched_with_bounded_work() {
         content[at + 12..at + 20].copy_from_slice(&2u64.to_le_bytes());
     }
     let account = Account::unlimited("test");
-    let place = crate::parse_segment_name(&name).unwrap();
+    let (lane, segment) = crate::parse_segment_name(&name).unwrap();
     let medium = image(&bad);
     let (mut reader, header) = crate::reader::SegmentReader::open(
         &*medium,
-        place,
+        lane,
+        segment,
         None,
         media::Purpose::Replay,
         true,

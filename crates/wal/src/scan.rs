@@ -4,13 +4,13 @@
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, LaneId, Result, SegmentId};
 
-use crate::chain::Source;
-use crate::log::LANE;
 use crate::name::segment_name;
 use crate::options::Recover;
 use crate::pins::Pins;
-use crate::reader::{SegmentReader, Wanted, What};
+use crate::position::LANE;
+use crate::reader::{LocatedContent, SegmentReader, Wanted};
 use crate::record::{BEGIN_BYTES, Begin};
+use crate::source::Source;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -72,28 +72,28 @@ impl First {
 }
 
 /// Scans the segments `ids` of `lane`, in this order.
-pub(crate) fn find_all(
+pub(crate) fn scan_all(
     source: &Source,
     lane: LaneId,
     ids: &[SegmentId],
 ) -> Result<Vec<SegmentScan>> {
     let mut segments = Vec::with_capacity(ids.len());
     for id in ids {
-        let (state, first) = find(source, lane, *id)?;
+        let (state, first) = scan(source, lane, *id)?;
         let (limit, tail) = (u64::MAX, PAGE);
         segments.push(SegmentScan { id: *id, state, first, limit, tail, pins: Pins::default() });
     }
     for index in 0..segments.len() {
         let first = match source.recover {
             Recover::Strict => None,
-            Recover::PastDamage => find_first(source, lane, &segments, index)?,
+            Recover::PastDamage => find_first_record(source, lane, &segments, index)?,
         };
         if let Some(found) = segments.get_mut(index) {
             found.first = found.first.or(first);
         }
     }
     for index in 0..segments.len() {
-        let opened = opened_behind(&segments, index);
+        let opened = opened_after(&segments, index);
         if let Some(found) = segments.get_mut(index)
             && let SegmentState::Unmade(error) = &found.state
             && !opened
@@ -111,7 +111,7 @@ pub(crate) fn find_all(
 }
 
 /// Whether an open made the next segment in use, or there is none.
-fn opened_behind(segments: &[SegmentScan], index: usize) -> bool {
+fn opened_after(segments: &[SegmentScan], index: usize) -> bool {
     let mut behind = segments.iter().skip(index + 1);
     behind.find_map(|found| found.first?.begin).is_none_or(|begin| begin.opened)
 }
@@ -119,7 +119,7 @@ fn opened_behind(segments: &[SegmentScan], index: usize) -> bool {
 /// The damage if the segment that the lane begins with is missing. That segment is begun durably before
 /// it is recorded as the start, and stays until a later one is recorded. A lane without appends may end
 /// before its start. If no segment exists at all, only the caller knows whether there was a log.
-pub(crate) fn lost_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
+pub(crate) fn missing_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
     let (_, start) = source.start.iter().find(|(of, _)| *of == lane && lane == LANE)?;
     let first = ids.first().filter(|first| **first != start)?;
     Some(
@@ -137,7 +137,7 @@ pub(crate) fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<Segme
         (Err(error), Some(store))
             if source.recover == Recover::PastDamage && error.kind() == ErrorKind::Corrupt =>
         {
-            reader.assume(store, lane, id);
+            reader.assume_identity(store, lane, id);
         }
         (header, _) => header?,
     }
@@ -148,11 +148,11 @@ fn open_any(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentRead
     let Source { medium, store, purpose, account, .. } = source;
     let by_page = source.recover == Recover::PastDamage;
     let (reader, header) =
-        SegmentReader::open(&**medium, (lane, id), *store, *purpose, by_page, account)?;
+        SegmentReader::open(&**medium, lane, id, *store, *purpose, by_page, account)?;
     Ok((reader, header.map(drop)))
 }
 
-fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, Option<First>)> {
+fn scan(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, Option<First>)> {
     let (mut reader, header) = open_any(source, lane, id)?;
     if let Err(error) = header {
         return match error.kind() {
@@ -179,7 +179,7 @@ fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
     let error = Error::corrupt("first record of a log segment")
         .at(segment_name(lane, id))
         .expected("a Begin, which was durable");
-    reader.go_to(PAGE + BEGIN_BYTES as u64);
+    reader.seek(PAGE + BEGIN_BYTES as u64);
     Ok((
         if reader.survey().is_clean() {
             SegmentState::Blank
@@ -192,7 +192,7 @@ fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
 
 /// The first readable record of a damaged segment. It lies between the records of the segments around
 /// it.
-fn find_first(
+fn find_first_record(
     source: &Source,
     lane: LaneId,
     segments: &[SegmentScan],
@@ -226,9 +226,9 @@ fn find_first(
         offset: found.offset,
         sequence: found.sequence,
         seqno: found.seqno,
-        begin: match found.what {
-            What::Begin(begin) => Some(begin),
-            What::Batch { .. } | What::Mark { .. } => None,
+        begin: match found.content {
+            LocatedContent::Begin(begin) => Some(begin),
+            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => None,
         },
     }))
 }
