@@ -9,7 +9,7 @@
 //! became durable, as every power cut leaves one (I11). With [`Recover::PastDamage`] the chain resumes
 //! with the next readable record, in this segment or a later one, and the records between count as lost.
 
-use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno};
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 
 use crate::loss::{Loss, Losses};
 use crate::options::Recover;
@@ -173,6 +173,7 @@ impl Chain {
                 read => read?,
             };
             let Some(found) = read else { break };
+            invariant!(found.sequence >= self.sequence, "lane sequences of a chain only grow");
             self.sequence = found.sequence + 1;
             self.seqno = self.seqno.max(found.next_seqno());
             match found.content {
@@ -194,6 +195,11 @@ impl Chain {
         self.segments.get_mut(*self.live.get(self.at)?)
     }
 
+    /// The reader of the current segment, which [`Chain::open_segment`] opened.
+    fn reader(&mut self) -> Result<&mut SegmentReader> {
+        self.reader.as_mut().ok_or_else(|| broken_invariant!("an opened segment has a reader"))
+    }
+
     /// The reader of the current segment, and the segment.
     pub(crate) fn reading(&mut self) -> Option<(&SegmentReader, &mut SegmentScan)> {
         let found = self.segments.get_mut(*self.live.get(self.at)?)?;
@@ -213,8 +219,7 @@ impl Chain {
             }
             let (sequence, limit) = (self.sequence, self.current().map_or(0, |found| found.limit));
             if sequence < limit {
-                let Some(reader) = self.reader.as_mut() else { return Ok(None) };
-                return reader.next(sequence);
+                return self.reader()?.next(sequence);
             }
             if !self.next_segment() {
                 return Ok(None);
@@ -354,8 +359,7 @@ impl Chain {
         while self.open_segment()? {
             let limit = self.current().map_or(0, |found| found.limit);
             let wanted = Wanted { sequence: self.sequence, limit, seqno: self.seqno };
-            let Some(reader) = self.reader.as_mut() else { break };
-            if let Some(found) = reader.search(&wanted)? {
+            if let Some(found) = self.reader()?.search(&wanted)? {
                 self.lost_from.get_or_insert(self.seqno);
                 let Cut { lane, segment, .. } = self.position();
                 let LocatedRecord { offset, sequence, .. } = found;
@@ -404,6 +408,7 @@ impl Chain {
         if recover == Recover::Strict {
             return Err(error);
         }
+        invariant!(head.seqno != due, "a record at the due seqno leaves no gap");
         let from = Cut { offset: head.offset, sequence: head.sequence, ..self.position() };
         let (to, records, seqnos) = match head.seqno < due {
             true => {
@@ -428,6 +433,7 @@ impl Chain {
         {
             return Err(error.clone());
         }
+        invariant!(self.end.is_none(), "a chain ends once");
         if let Some(tail) = self.reader.as_ref().map(SegmentReader::at)
             && let Some(found) = self.current()
         {
@@ -439,6 +445,7 @@ impl Chain {
 
     /// Ends replay before `head`, the record read last.
     pub(crate) fn cut_before(&mut self, head: &LocatedRecord) {
+        invariant!(head.sequence < self.sequence, "a chain is cut before a record that was read");
         self.sequence = head.sequence;
         if let Some(found) = self.current() {
             found.tail = head.offset;

@@ -18,7 +18,7 @@
 //! Lock order: the content of a caller's own slot, then the lane (by `try_lock` only). The leader locks
 //! the content of any slot.
 
-use base::{Result, Seqno, crc32c};
+use base::{Result, Seqno, broken_invariant, crc32c, invariant};
 
 use super::slot::Slot;
 use super::sync::{AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, SLOTS, fence, home};
@@ -125,6 +125,7 @@ impl<W: Writer> Combiner<W> {
         body_crc: u32,
     ) -> Result<Seqno> {
         let LeaderState { writer, group, .. } = &mut *leader;
+        invariant!(group.is_empty(), "the group is empty while the lane is free");
         let result = if encoded_bytes(batch) > self.group_bytes {
             group.push_head(batch, body_crc);
             writer.write(group, batch.body)
@@ -174,7 +175,9 @@ impl<W: Writer> Combiner<W> {
             }
         }
         drop(content);
-        slot.take_outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
+        let outcome = slot.take_outcome();
+        outcome
+            .unwrap_or_else(|| Err(broken_invariant!("a slot that is not pending has an outcome")))
     }
 
     /// Writes the followers' records, and releases the lane.
@@ -203,6 +206,7 @@ impl<W: Writer> Combiner<W> {
     /// Writes the records in the slots as one group.
     fn write_followers(&self, leader: &mut LeaderState<W>) {
         let LeaderState { writer, group, taken } = leader;
+        invariant!(group.is_empty() && taken.is_empty(), "a group was written before the next one");
         for (number, slot) in self.slots.iter().take(self.used()).enumerate() {
             taken.extend(slot.take(group).map(|before| (number, before)));
         }
@@ -212,7 +216,9 @@ impl<W: Writer> Combiner<W> {
         let outcome = writer.write(group, &[]);
         group.clear();
         for (number, before) in taken.drain(..) {
-            if let Some(slot) = self.slots.get(number) {
+            let slot = self.slots.get(number);
+            invariant!(slot.is_some(), "a follower's record is in one of the slots");
+            if let Some(slot) = slot {
                 slot.complete(outcome.clone().map(|first| first.plus(before)));
             }
         }

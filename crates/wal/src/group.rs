@@ -1,6 +1,6 @@
 //! A group: encoded records, one after the other, that are written in one piece.
 
-use base::{KeyspaceId, crc32c, put_varint, varint_len};
+use base::{KeyspaceId, Result, broken_invariant, crc32c, invariant, put_varint, varint_len};
 
 use crate::options::Batch;
 use crate::record::{FIXED_BYTES, Kind, finish_record};
@@ -49,6 +49,7 @@ impl Group {
     /// record of its group.
     pub(crate) fn push_head(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
         debug_assert_eq!(body_crc, crc32c(batch.body));
+        self.check_bodies();
         let start = self.image.len();
         self.image.extend_from_slice(&[0; FIXED_BYTES]);
         put_varint(&mut self.image, u64::from(batch.ops));
@@ -70,8 +71,14 @@ impl Group {
         before
     }
 
+    fn check_bodies(&self) {
+        let end = self.entries.last().map_or(0, |entry| entry.start + entry.head + entry.body);
+        invariant!(end == self.image.len(), "only a group's last body is left to the caller");
+    }
+
     /// Moves the records of `other` to the end. Returns the number of operations before them.
     pub(crate) fn append(&mut self, other: &mut Self) -> u64 {
+        self.check_bodies();
         let (before, start) = (self.ops, self.image.len());
         self.image.extend_from_slice(&other.image);
         self.keyspaces.extend_from_slice(&other.keyspaces);
@@ -84,14 +91,15 @@ impl Group {
 
     /// Fills in the fixed fields of every record, from `sequence` and `seqno` on, for the segment with
     /// `seed`.
-    pub(crate) fn finish(&mut self, seed: u32, mut sequence: u64, mut seqno: u64) {
+    pub(crate) fn finish(&mut self, seed: u32, mut sequence: u64, mut seqno: u64) -> Result<()> {
         for entry in &self.entries {
             let head = self.image.get_mut(entry.start..entry.start + entry.head);
-            let head = head.unwrap_or_default();
+            let head = head.ok_or_else(|| broken_invariant!("a group holds its records' heads"))?;
             finish_record(head, seed, Kind::Batch, sequence, seqno, entry.body, entry.body_crc);
             sequence += 1;
             seqno += u64::from(entry.ops);
         }
+        Ok(())
     }
 
     /// Calls `pin` with each record's keyspaces and the seqno after its last one. The first record has
@@ -104,6 +112,7 @@ impl Group {
                 pin(*keyspace, seqno);
             }
         }
+        invariant!(keyspaces.next().is_none(), "each keyspace of a group belongs to a record");
     }
 
     /// Calls `see` with each record's first seqno and its body. The first record has `seqno`. If the
@@ -111,7 +120,9 @@ impl Group {
     pub(crate) fn bodies(&self, mut seqno: u64, rest: &[u8], mut see: impl FnMut(u64, &[u8])) {
         for entry in &self.entries {
             let start = entry.start + entry.head;
-            see(seqno, self.image.get(start..start + entry.body).unwrap_or(rest));
+            let body = self.image.get(start..start + entry.body).unwrap_or(rest);
+            invariant!(body.len() == entry.body, "a body is in its group or left to the caller");
+            see(seqno, body);
             seqno += u64::from(entry.ops);
         }
     }
@@ -124,6 +135,10 @@ impl Group {
     /// The number of records.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// The number of seqnos that the records take.

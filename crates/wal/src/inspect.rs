@@ -104,7 +104,7 @@ fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
             sequence,
             seqno,
             ops,
-            keyspaces: reader.keyspaces(found).collect(),
+            keyspaces: reader.keyspaces(found)?.collect(),
             body_bytes: body,
         },
     })

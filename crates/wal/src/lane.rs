@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{LaneId, Result, SegmentId, Seqno};
+use base::{LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 use media::{File, Purpose};
 
 use crate::combiner::Writer;
@@ -179,6 +179,7 @@ impl Lane {
     /// The end of the records appended so far.
     pub(crate) fn end(&self) -> Option<LogEnd> {
         let segment = self.active.as_ref()?;
+        invariant!(segment.tail <= segment.fresh.capacity, "a segment's records end in its file");
         Some(LogEnd {
             lane: self.id,
             segment: segment.fresh.id,
@@ -253,6 +254,10 @@ impl Lane {
     }
 
     fn begin_segment(&mut self, fresh: FreshSegment) -> Result<Option<SegmentTail>> {
+        invariant!(
+            self.active.as_ref().is_none_or(|old| old.fresh.id < fresh.id),
+            "segment ids grow in the order of use"
+        );
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
         let first = Begin { sequence: self.sequence, durable, opened };
@@ -318,6 +323,7 @@ impl Lane {
             return Ok(());
         }
         self.shared.check()?;
+        invariant!(durable <= self.sequence, "a Mark vouches for earlier records only");
         let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
         self.store(&record, &[])?;
         self.sequence += 1;
@@ -328,7 +334,9 @@ impl Lane {
 
     /// Stores `record`, then `rest`, at the tail.
     fn store(&mut self, record: &[u8], rest: &[u8]) -> Result<()> {
-        let Some(segment) = self.active.as_ref() else { return Ok(()) };
+        let Some(segment) = self.active.as_ref() else {
+            return Err(broken_invariant!("a record is stored into a segment"));
+        };
         let tail = segment.tail;
         let end = tail + record.len() as u64;
         self.try_store(&segment.fresh, tail, record)?;
@@ -349,6 +357,7 @@ impl Lane {
     }
 
     fn try_store(&self, segment: &FreshSegment, at: u64, bytes: &[u8]) -> Result<()> {
+        invariant!(at + bytes.len() as u64 <= segment.capacity, "a store ends in its segment");
         let stored = segment.file.store(at, bytes, Purpose::Log);
         stored.map_err(|error| self.shared.poisoned_by(error))
     }
@@ -363,21 +372,24 @@ impl Lane {
         if self.active.as_ref().is_some_and(fits) {
             return Ok(());
         }
-        self.rotate(bytes).map(drop)
+        self.rotate(bytes)?;
+        invariant!(self.active.as_ref().is_some_and(fits), "a new segment has room for its group");
+        Ok(())
     }
 }
 
 impl Writer for Lane {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
         self.shared.check()?;
+        invariant!(!group.is_empty(), "a group that is written has a record");
         Seqno::try_from(self.next + group.ops())?;
         let bytes = (group.image().len() + rest.len()) as u64;
         self.make_room(bytes)?;
         self.mark()?;
         let Some(segment) = self.active.as_ref() else {
-            return Err(base::Error::closed("log lane without a segment"));
+            return Err(broken_invariant!("a lane with room has a segment"));
         };
-        group.finish(segment.fresh.seed, self.sequence, self.next);
+        group.finish(segment.fresh.seed, self.sequence, self.next)?;
         self.store(group.image(), rest)?;
         if let Some(segment) = self.active.as_mut() {
             group.pins(self.next, |keyspace, end| segment.pins.pin(keyspace, Seqno::new(end)));

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, KeyspaceId, Result, SegmentId, Seqno};
+use base::{Charge, Error, KeyspaceId, Result, SegmentId, Seqno, invariant};
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
@@ -195,7 +195,7 @@ impl Log {
         for (lane, start) in start.iter() {
             while let Some(oldest) = self.retention.oldest_before(lane, start) {
                 self.medium.remove(&segment_name(lane, oldest))?;
-                self.retention.freed(lane);
+                self.retention.freed(lane, oldest);
                 count(&self.shared.counters.segments_freed, 1);
                 freed += 1;
             }
@@ -330,6 +330,7 @@ impl Log {
     fn synced(&self, point: &SyncPoint) -> Result<()> {
         // If a sync ahead failed, the lost bytes may lie before `point`.
         self.shared.check()?;
+        invariant!(Seqno::new(point.last) <= self.last(), "only appended records become durable");
         self.shared.set_durable(point.sequence, point.last);
         // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
         // reports that.

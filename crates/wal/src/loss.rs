@@ -1,6 +1,6 @@
 //! Losses: the durable records of a lane that damage made unreadable.
 
-use base::{Error, Seqno};
+use base::{Error, Seqno, invariant};
 
 use crate::position::Cut;
 
@@ -30,6 +30,14 @@ pub(crate) struct Losses(Vec<Loss>);
 
 impl Losses {
     pub(crate) fn push(&mut self, loss: Loss) {
+        invariant!(
+            loss.to.is_none_or(|to| loss.from.sequence <= to.sequence),
+            "a loss ends at or after the lane sequence at which it begins"
+        );
+        invariant!(
+            loss.seqnos.1.is_none_or(|end| loss.seqnos.0 <= end),
+            "a loss ends at or after the seqno at which it begins"
+        );
         if self.0.len() < LOSSES_MAX {
             self.0.push(loss);
         } else if let Some(last) = self.0.last_mut() {

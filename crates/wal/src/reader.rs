@@ -5,7 +5,9 @@ mod search;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, LaneId, Result, SegmentId, StoreId};
+use base::{
+    Account, Charge, Error, LaneId, Result, SegmentId, StoreId, broken_invariant, invariant,
+};
 use media::{Access, Buf, File, Medium, Purpose};
 
 use crate::header::SegmentHeader;
@@ -181,7 +183,9 @@ impl SegmentReader {
         Ok(found.inspect(|found| self.move_past(found)))
     }
 
-    const fn move_past(&mut self, found: &LocatedRecord) {
+    fn move_past(&mut self, found: &LocatedRecord) {
+        invariant!(self.at <= found.offset, "a segment is read front to back");
+        invariant!(found.end <= self.end, "a record ends in its file");
         self.at = found.end;
         self.ended = found.offset > PAGE && matches!(found.content, LocatedContent::Begin(_));
     }
@@ -201,24 +205,24 @@ impl SegmentReader {
     }
 
     /// The keyspaces of the record just read.
-    pub(crate) fn keyspaces(&self, found: &LocatedRecord) -> Keyspaces<'_> {
+    pub(crate) fn keyspaces(&self, found: &LocatedRecord) -> Result<Keyspaces<'_>> {
         let LocatedContent::Batch { keyspaces, body, .. } = found.content else {
-            return Keyspaces::none();
+            return Ok(Keyspaces::none());
         };
         let end = found.end - body as u64;
-        Keyspaces::of(self.window.get(end - keyspaces as u64, keyspaces).unwrap_or_default())
+        self.window.get_record(end - keyspaces as u64, keyspaces).map(Keyspaces::of)
     }
 
     /// The body of the record just read.
-    pub(crate) fn body(&self, found: &LocatedRecord) -> &[u8] {
-        let LocatedContent::Batch { body, .. } = found.content else { return &[] };
-        self.window.get(found.end - body as u64, body).unwrap_or_default()
+    pub(crate) fn body(&self, found: &LocatedRecord) -> Result<&[u8]> {
+        let LocatedContent::Batch { body, .. } = found.content else { return Ok(&[]) };
+        self.window.get_record(found.end - body as u64, body)
     }
 
     /// The whole record just read, as stored.
-    pub(crate) fn record(&self, found: &LocatedRecord) -> &[u8] {
+    pub(crate) fn record(&self, found: &LocatedRecord) -> Result<&[u8]> {
         let len = (found.end - found.offset) as usize;
-        self.window.get(found.offset, len).unwrap_or_default()
+        self.window.get_record(found.offset, len)
     }
 
     /// Moves to the offset `at`.
@@ -339,6 +343,11 @@ impl Window {
         self.bytes.get(from..from.checked_add(len)?)
     }
 
+    /// Bytes of the record read last.
+    fn get_record(&self, at: u64, len: usize) -> Result<&[u8]> {
+        self.get(at, len).ok_or_else(|| broken_invariant!("the record read last is in memory"))
+    }
+
     /// Reads the `len` bytes at `at` into the window. The file ends at `end`.
     fn load(
         &mut self,
@@ -376,7 +385,9 @@ impl Window {
             };
             let (buf, result) = file.read(from, buf, purpose);
             if result.is_ok() {
-                self.bytes.extend_from_slice(buf.get(..whole).unwrap_or_default());
+                let read = buf.get(..whole);
+                let read = read.ok_or_else(|| broken_invariant!("a read fills its buffer"))?;
+                self.bytes.extend_from_slice(read);
             }
             self.chunk = (buf.len() == CHUNK_BYTES).then_some(buf);
             if result.is_err() && self.by_page && step > PAGE_BYTES {

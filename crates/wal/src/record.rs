@@ -11,7 +11,7 @@
 //! docs/format/log.md has the byte tables.
 
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX};
-use base::{Cursor, Error, KeyspaceId, Result, Seqno, crc32c, crc32c_append, put_u64};
+use base::{Cursor, Error, KeyspaceId, Result, Seqno, crc32c, crc32c_append, invariant, put_u64};
 
 /// Length of the fixed part of a record, bytes.
 pub const FIXED_BYTES: usize = 20;
@@ -120,9 +120,10 @@ impl Iterator for Keyspaces<'_> {
             return None;
         }
         let mut cursor = Cursor::new("keyspaces", self.0);
-        let id = u32::try_from(cursor.varint().ok()?).ok()?;
+        let id = cursor.varint().ok().and_then(|id| u32::try_from(id).ok());
+        invariant!(id.is_some(), "a record's keyspaces were checked when it was read");
         self.0 = cursor.rest();
-        Some(KeyspaceId(id))
+        id.map(KeyspaceId)
     }
 }
 
@@ -217,7 +218,8 @@ pub(crate) fn finish_record(
     body_crc: u32,
 ) {
     let length = head.len().saturating_sub(FIXED_BYTES) + body_bytes;
-    debug_assert!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    invariant!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    invariant!(head.len() >= FIXED_BYTES, "a record's head holds its fixed part");
     let Some((crc, rest)) = head.split_first_chunk_mut::<4>() else { return };
     if let Some(fixed) = rest.first_chunk_mut::<16>() {
         let word = u128::from((kind as u32) << 28 | length as u32);

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno, broken_invariant};
 use media::{Access, Purpose};
 
 use crate::chain::Chain;
@@ -176,14 +176,16 @@ fn replay_record(
     replay: &mut ReplaySink<'_>,
     recovery: &mut Recovery,
 ) -> Result<()> {
-    let Some((reader, found)) = chain.reading() else { return Ok(()) };
+    let Some((reader, found)) = chain.reading() else {
+        return Err(broken_invariant!("a chain still reads the segment of its last record"));
+    };
     let mut needed = false;
-    for keyspace in reader.keyspaces(head) {
+    for keyspace in reader.keyspaces(head)? {
         needed |= replay.below(keyspace) < end;
         found.pins.pin(keyspace, end);
     }
     if needed {
-        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head))?;
+        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head)?)?;
         recovery.records += 1;
     } else {
         recovery.skipped += 1;
@@ -286,7 +288,7 @@ fn store_again(source: &Source, lane: LaneId, scan: &SegmentScan) -> Result<()> 
             break;
         }
         sequence += 1;
-        let record = reader.record(&found);
+        let record = reader.record(&found)?;
         let follows = found.offset == from + bytes.len() as u64;
         let goes_on = follows && bytes.len() + record.len() <= AT_ONCE_BYTES;
         if !bytes.is_empty() && !goes_on {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno};
+use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
 
 use crate::position::LANE;
@@ -47,7 +47,13 @@ impl RetentionState {
 impl Retention {
     /// Adds a lane's newest sealed segment.
     pub(crate) fn add(&self, lane: LaneId, segment: SealedSegment) {
-        self.0.lock().sealed.entry(lane).or_default().push_back(segment);
+        let mut state = self.0.lock();
+        let segments = state.sealed.entry(lane).or_default();
+        invariant!(
+            segments.back().is_none_or(|newest| newest.id < segment.id),
+            "a lane's segments are sealed in the order of their ids"
+        );
+        segments.push_back(segment);
     }
 
     /// The records of `keyspace` below `below` are dead.
@@ -100,11 +106,14 @@ impl Retention {
         (oldest < start).then_some(oldest)
     }
 
-    /// Notes that the lane's oldest segment was removed.
-    pub(crate) fn freed(&self, lane: LaneId) {
-        if let Some(segments) = self.0.lock().sealed.get_mut(&lane) {
-            segments.pop_front();
-        }
+    /// Notes that `segment`, the oldest of its lane, was removed.
+    pub(crate) fn freed(&self, lane: LaneId, segment: SegmentId) {
+        let mut state = self.0.lock();
+        let oldest = state.sealed.get_mut(&lane).and_then(VecDeque::pop_front);
+        invariant!(
+            oldest.is_some_and(|oldest| oldest.id == segment),
+            "a lane's segments are freed oldest first"
+        );
     }
 
     /// The pins of each lane's oldest segment that are alive, with the seqno up to which to flush. The

@@ -2,7 +2,7 @@
 //! [`Recover::PastDamage`], the first readable record.
 
 use base::limits::PAGE_BYTES;
-use base::{Error, ErrorKind, LaneId, Result, SegmentId};
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, invariant};
 
 use crate::name::segment_name;
 use crate::options::Recover;
@@ -77,6 +77,10 @@ pub(crate) fn scan_all(
     lane: LaneId,
     ids: &[SegmentId],
 ) -> Result<Vec<SegmentScan>> {
+    invariant!(
+        ids.is_sorted_by(|one, next| one < next),
+        "segments are scanned in the order of their ids"
+    );
     let mut segments = Vec::with_capacity(ids.len());
     for id in ids {
         let (state, first) = scan(source, lane, *id)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Error, Result, Seqno};
+use base::{Error, Result, Seqno, invariant};
 
 use crate::statistics::Statistics;
 
@@ -79,6 +79,7 @@ impl Shared {
     }
 
     pub(crate) fn set_last(&self, last: u64) {
+        invariant!(self.last.load(Ordering::Relaxed) <= last, "the last appended seqno only grows");
         self.last.store(last, Ordering::Release);
     }
 

@@ -78,8 +78,8 @@ const REFUSED: u32 = 7;
 
 impl Writer for Tape {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
-        assert!(group.len() > 0, "an empty group is never written");
-        group.finish(0, 0, self.next);
+        assert!(!group.is_empty(), "an empty group is never written");
+        group.finish(0, 0, self.next)?;
         let mut bytes = group.image().to_vec();
         bytes.extend_from_slice(rest);
         let (mut at, mut next, mut records) = (0, self.next, Vec::new());

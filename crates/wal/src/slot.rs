@@ -3,7 +3,7 @@
 //! Each slot has its own cache lines, so that waiting followers disturb neither one another nor the
 //! leader. A record costs two cache-line transfers between cores, and two back.
 
-use base::{Error, Result, Seqno};
+use base::{Error, Result, Seqno, broken_invariant, invariant};
 
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::group::Group;
@@ -49,7 +49,14 @@ impl Slot {
 
     /// Puts the claimant's record into the slot for a leader.
     pub(crate) fn publish(&self, batch: &Batch<'_>, body_crc: u32) {
-        self.content.lock().record.push(batch, body_crc);
+        invariant!(
+            self.state.load(Ordering::Relaxed) == CLAIMED,
+            "a record is put into a slot that its caller claimed"
+        );
+        let mut content = self.content.lock();
+        invariant!(content.record.is_empty(), "a slot holds one record at a time");
+        content.record.push(batch, body_crc);
+        drop(content);
         self.state.store(PENDING, Ordering::Release);
     }
 
@@ -65,6 +72,7 @@ impl Slot {
 
     /// Gives the follower the outcome of its record.
     pub(crate) fn complete(&self, outcome: Result<Seqno>) {
+        invariant!(self.is_pending(), "only a pending record gets an outcome");
         let mut content = self.content.lock();
         let state = match outcome {
             Ok(first) => WRITTEN + first.get(),
@@ -83,8 +91,10 @@ impl Slot {
     pub(crate) fn take_outcome(&self) -> Option<Result<Seqno>> {
         let outcome = match self.state.load(Ordering::Acquire) {
             PENDING => return None,
+            FREE | CLAIMED => Err(broken_invariant!("a slot without a record has no outcome")),
             FAILED => {
-                Err(self.content.lock().failure.take().unwrap_or_else(|| Error::closed("log lane")))
+                let failure = self.content.lock().failure.take();
+                Err(failure.unwrap_or_else(|| broken_invariant!("a failed record has an error")))
             }
             written => Ok(Seqno::new(written - WRITTEN)),
         };

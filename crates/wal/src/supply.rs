@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes,
+    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes, invariant,
     limits::KEYSPACES_MAX,
 };
 use media::{Access, File, Medium, Purpose};
@@ -94,7 +94,12 @@ impl Supply {
         }
         self.check_free_space(self.spec.segment_bytes)?;
         let fresh = self.make(&mut next, self.spec.segment_bytes)?;
-        self.ready.lock().push_back(fresh);
+        let mut ready = self.ready.lock();
+        invariant!(
+            ready.back().is_none_or(|last| last.id < fresh.id),
+            "segments made ahead are in the order of their ids"
+        );
+        ready.push_back(fresh);
         Ok(true)
     }
 
@@ -174,6 +179,10 @@ impl Supply {
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
         let capacity = self.spec.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
+        invariant!(
+            capacity.is_multiple_of(PAGE_BYTES as u64),
+            "a segment is a whole number of pages"
+        );
         self.check_free_space(capacity)?;
         self.make(&mut next, capacity)
     }

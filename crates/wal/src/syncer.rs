@@ -4,7 +4,7 @@
 //! failed sync of a file to only one of the callers that sync it, and drops the bytes that it could not
 //! write. So the success of one sync counts only after the other one is known to have succeeded too.
 
-use base::Result;
+use base::{Result, invariant};
 
 use super::sync::{Condvar, Mutex, wait};
 
@@ -43,7 +43,8 @@ impl Syncer {
             drop(self.ahead.lock());
             finish(synced)
         });
-        *self.running.lock() = false;
+        let was_running = std::mem::take(&mut *self.running.lock());
+        invariant!(was_running, "one caller syncs at a time");
         self.finished.notify_all();
         result
     }
