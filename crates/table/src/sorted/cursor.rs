@@ -1,13 +1,13 @@
-//! A walk over one table in either direction, as a machine that asks for pages.
+//! The iterator over one table in either direction: a resumable state machine that asks for pages.
 //!
-//! An operation is started ([`TableCursor::seek`] and its kin), and then stepped until it is
-//! ready. The cursor keeps the metadata page of its partition and its decompressed block, so that
-//! a walk needs each page once.
+//! The caller starts an operation ([`TableCursor::seek`] and the like), and then steps it until it is
+//! ready. The cursor keeps its partition's metadata page and its decompressed block, so that an
+//! iteration needs each page once.
 //!
-//! A cursor with bounds never stands outside them, and so needs no page that lies there, but for
-//! one that holds keys of both sides.
+//! A cursor with bounds is never on an entry outside them. It needs no page that lies entirely outside,
+//! except one whose separators do not show that.
 //!
-//! Forward steps within a block cost tens of nanoseconds; backward ones decode half a restart
+//! A forward step within a block costs tens of nanoseconds. A backward step decodes half a restart
 //! interval, eight entries, on average.
 
 mod loaded;
@@ -33,7 +33,7 @@ use loaded::Loaded;
 /// A trailer that is before every version of a key.
 const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
 
-/// A cursor over the versions of one table: on one of them, or on none.
+/// A cursor over the versions of one table: on one version, or on none.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
@@ -41,43 +41,43 @@ pub struct TableCursor {
     goal: Goal,
     /// The span whose pages the next step gets.
     waiting: Option<Span>,
-    /// What a seek looks for; kept for its memory.
+    /// The target of a seek; kept to reuse its memory.
     key: Vec<u8>,
     at: Trailer,
-    /// The partition the cursor is in, or on its way to, and the block in it.
+    /// The partition that the cursor is in or moves to, and the block in it.
     partition: usize,
     pick: Pick,
-    /// The metadata page of some partition.
+    /// The metadata page of a partition, and the number of the partition.
     meta: Option<(usize, Pages)>,
     block: Option<Loaded>,
     place: BlockPosition,
     forward: bool,
-    /// The present block as stored, where that is kept.
+    /// The current block as stored, if stored blocks are kept.
     raw: Option<Box<RawBlock>>,
-    /// Another place in the present block; kept for its memory.
+    /// A second position in the current block; kept to reuse its memory.
     far: BlockPosition,
 }
 
-/// What is left to do.
+/// The rest of the current operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// Nothing.
+    /// No operation.
     Rest,
-    /// Go to the first entry of the block.
+    /// Move to the first entry of the block.
     First,
-    /// Go to the last entry of the block.
+    /// Move to the last entry of the block.
     Last,
-    /// Go to the first entry at or after the target, from the block that may hold it on.
+    /// Move to the first entry at or after the target, starting in the block that may contain it.
     Seek,
-    /// Go to the last entry before the target.
+    /// Move to the last entry before the target.
     SeekBefore,
     Next,
-    /// Go to the first entry of the block after this one.
+    /// Move to the first entry of the next block.
     NextBlock,
     Prev,
 }
 
-/// Which block of the partition; decided once its metadata is there.
+/// The choice of a block in the partition, resolved once the metadata page is there.
 #[derive(Clone, Copy, Debug)]
 enum Pick {
     Number(usize),
@@ -92,7 +92,7 @@ impl TableCursor {
         Self::with_bounds(table, Bounds::ALL)
     }
 
-    /// A cursor on no entry, for which there are only the entries with keys inside `bounds`.
+    /// A cursor on no entry that sees only entries with keys inside `bounds`.
     #[must_use]
     pub const fn with_bounds(table: Arc<Table>, bounds: Bounds) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl TableCursor {
         &self.table
     }
 
-    /// Starts to go to the first entry.
+    /// Starts to move to the first entry.
     pub fn seek_first(&mut self) {
         if let Some(first) = self.bounds.first.clone() {
             self.target(&first, BEFORE_ALL);
@@ -130,7 +130,7 @@ impl TableCursor {
         (self.partition, self.pick) = (0, Pick::Number(0));
     }
 
-    /// Starts to go to the last entry.
+    /// Starts to move to the last entry.
     pub fn seek_last(&mut self) {
         if let Some(end) = self.bounds.end.clone() {
             self.target(&end, BEFORE_ALL);
@@ -141,8 +141,8 @@ impl TableCursor {
         (self.partition, self.pick) = (usize::MAX, Pick::Last);
     }
 
-    /// Starts to go to the first entry at or after (`key`, `at`): a version of `key` with a
-    /// trailer of at most `at`, or else the next key's newest.
+    /// Starts to move to the first entry at or after (`key`, `at`): a version of `key` with a trailer of
+    /// at most `at`, or else the newest version of the next key.
     pub fn seek(&mut self, key: &[u8], at: Trailer) {
         if self.bounds.is_after(key) {
             return self.seek_first();
@@ -151,7 +151,7 @@ impl TableCursor {
         self.start(Goal::Seek, true);
     }
 
-    /// Starts to go to the last entry before (`key`, `at`).
+    /// Starts to move to the last entry before (`key`, `at`).
     pub fn seek_before(&mut self, key: &[u8], at: Trailer) {
         if self.bounds.is_before(key) {
             return self.seek_last();
@@ -160,18 +160,18 @@ impl TableCursor {
         self.start(Goal::SeekBefore, false);
     }
 
-    /// Starts to go to the next entry; from none it leads to none.
+    /// Starts to move to the next entry. From no entry it stays on none.
     pub fn next(&mut self) {
         self.start(Goal::Next, true);
     }
 
-    /// Starts to go to the entry before; from none it leads to none.
+    /// Starts to move to the previous entry. From no entry it stays on none.
     pub fn prev(&mut self) {
         self.start(Goal::Prev, false);
     }
 
-    /// Goes to the next entry where it lies in the present block, and says whether it does: where it
-    /// does not, nothing moved. For nobody between a start and its end.
+    /// Moves to the next entry if it lies in the current block. Returns false, without a move, if it
+    /// does not. Must not be called during an operation.
     ///
     /// # Errors
     /// As [`TableCursor::step`].
@@ -180,9 +180,9 @@ impl TableCursor {
         Ok(self.bounds.is_all() && self.next_in_block()? == Some(true))
     }
 
-    /// Goes to the next entry where it lies in the present block, inside the bounds or not: whether it
-    /// is inside; past the last one the cursor is on none. `None` where it does not lie there, and
-    /// nothing moved. For nobody between a start and its end.
+    /// Moves to the next entry if it lies in the current block, whether or not it is inside the bounds.
+    /// Returns whether it is inside; if not, the cursor is on no entry. `None`, without a move, if the
+    /// next entry is not in the block. Must not be called during an operation.
     ///
     /// # Errors
     /// As [`TableCursor::step`].
@@ -202,11 +202,11 @@ impl TableCursor {
         Ok(Some(is_inside))
     }
 
-    /// Leaves the block after `error`, and names where it was met.
+    /// Leaves the block after `error`, and adds its location to the error.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let error = match &self.block {
-            // Damage within a block that its checksum did not cover: a writer's mistake.
+            // The damage is within a block with a valid checksum: a writer's bug.
             Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
             _ => error,
         };
@@ -223,19 +223,19 @@ impl TableCursor {
         self.key.clear();
         self.key.extend_from_slice(key);
         self.at = self.table.stored(at).unwrap_or_else(|| {
-            // After all versions of the key is before all of the next key there can be.
+            // After all versions of the key is before all versions of the smallest following key.
             self.key.push(0);
             BEFORE_ALL
         });
         (self.partition, self.pick) = (usize::MAX, Pick::Search);
     }
 
-    /// Goes on with the operation: first with nothing, then with the pages that the last step
-    /// needed. Ready with whether the cursor is on an entry.
+    /// Continues the operation: first without pages, then with the pages that the last step needed.
+    /// Ready with whether the cursor is on an entry.
     ///
     /// # Errors
-    /// `Corrupt` where pages are damaged, `Invalid` where a newer version wrote them or nothing is
-    /// supplied, `Retry` where memory for a long value is short. The cursor is then on no entry.
+    /// `Corrupt` if pages are damaged, `Invalid` if a newer version wrote them or no pages are supplied,
+    /// `Retry` if memory for a long value is short. The cursor is then on no entry.
     pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
         let mut stepped = self.advance(supplied);
         if let Ok(Step::Ready(valid)) = &mut stepped
@@ -278,7 +278,7 @@ impl TableCursor {
             }
             _ => {}
         }
-        // Two blocks at most: the one that may hold the target, and its neighbour.
+        // At most two blocks: the one that may contain the target, and its neighbour.
         for _ in 0..3 {
             if let Some(span) = self.missing()? {
                 self.waiting = Some(span);
@@ -292,7 +292,7 @@ impl TableCursor {
         Ok(Step::Ready(false))
     }
 
-    /// Moves within the block, or sets out for the next one.
+    /// Moves within the block, or selects the neighbouring block.
     fn walk(&mut self) -> Result<ControlFlow<bool>> {
         let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
@@ -304,7 +304,7 @@ impl TableCursor {
         self.leave_block(forward)
     }
 
-    /// Sets out for the neighbouring block. Breaks off where there is none.
+    /// Selects the neighbouring block. Breaks if there is none.
     fn leave_block(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
         let Some(Loaded { partition, index, .. }) = self.block else {
             return Ok(ControlFlow::Break(false));
@@ -330,8 +330,8 @@ impl TableCursor {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether all of the block that the cursor is on its way to lies beyond the bounds, as far as
-    /// the separator between it and the last one tells.
+    /// Whether the selected block lies entirely outside the bounds, as far as the separator before it
+    /// shows.
     fn is_beyond(&self) -> Result<bool> {
         if self.bounds.is_all() {
             return Ok(false);
@@ -349,27 +349,26 @@ impl TableCursor {
         Ok(between?.is_some_and(|between| self.ends_at(&between)))
     }
 
-    /// Whether all that lies behind `separator`, in the direction of the last operation, is outside
-    /// the bounds.
+    /// Whether all keys beyond `separator`, in the direction of the operation, are outside the bounds.
     fn ends_at(&self, separator: &Separator) -> bool {
         if self.forward {
             return self.bounds.is_before(&separator.key);
         }
-        // With a trailer, versions of its key lie on both sides.
+        // If the separator has a trailer, versions of its key lie on both sides.
         self.bounds.first.as_ref().is_some_and(|first| match separator.trailer {
             None => separator.key <= *first,
             Some(_) => separator.key < *first,
         })
     }
 
-    /// The metadata page of the present partition, where it is there.
+    /// The metadata page of the current partition, if it is loaded.
     fn meta(&self) -> Option<MetaPage<'_>> {
         let (partition, pages) = self.meta.as_ref()?;
         let page = (*partition == self.partition).then(|| pages.iter().next())??;
         MetaPage::parse(page).ok()
     }
 
-    /// The pages that the goal needs and that are not there.
+    /// The span of the pages that the goal needs and that are not loaded.
     fn missing(&mut self) -> Result<Option<Span>> {
         let top = self.table.top()?;
         if self.partition == usize::MAX {
@@ -397,7 +396,7 @@ impl TableCursor {
         Ok(Some(self.table.data_span(first, pages)))
     }
 
-    /// Goes to the goal within the block, or sets out for the neighbour where it is not there.
+    /// Moves to the goal within the block, or selects the neighbour if the goal is not in the block.
     fn settle(&mut self) -> Result<ControlFlow<bool>> {
         let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
@@ -410,7 +409,7 @@ impl TableCursor {
                 }
             }
             Goal::SeekBefore => {
-                // Past the last entry where all are before the target.
+                // Past the last entry if all entries are before the target.
                 self.place.seek(block, &self.key, self.at)?;
                 if !self.place.prev(block)? {
                     return self.leave_block(false);
@@ -433,21 +432,21 @@ impl TableCursor {
         self.place.entry().is_some()
     }
 
-    /// The entry's key; empty on no entry.
+    /// The entry's key; empty if on no entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         if self.is_valid() { self.place.key() } else { &[] }
     }
 
-    /// The entry's sequence number and kind; `None` on no entry.
+    /// The entry's seqno and kind; `None` if on no entry.
     #[inline]
     #[must_use]
     pub fn trailer(&self) -> Option<Trailer> {
         self.place.entry().map(|entry| self.table.seen(entry.trailer))
     }
 
-    /// The entry's value: a slice of its block, which it keeps in memory.
+    /// The entry's value: a slice of its block, which the slice keeps in memory.
     #[must_use]
     pub fn value(&self) -> Bytes {
         match (&self.block, self.place.entry()) {

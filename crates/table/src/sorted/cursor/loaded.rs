@@ -1,4 +1,4 @@
-//! The pages that a cursor is in.
+//! The pages that a cursor has loaded.
 
 use std::ops::{Deref, Range};
 
@@ -10,7 +10,7 @@ use super::{Pick, TableCursor};
 use crate::sorted::block::{Block, Layout};
 use crate::sorted::step::{Pages, Span};
 
-/// A decompressed block, and which it is.
+/// A decompressed block, and its location.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) partition: usize,
@@ -24,7 +24,7 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 pub(super) enum BlockBytes {
     Shared(Bytes),
-    /// Where they attach on a cached page: nothing is counted but the page's frame.
+    /// Attached to a cached page: counted as part of the page's frame.
     Attached(FrameBlock),
 }
 
@@ -41,7 +41,7 @@ impl Deref for BlockBytes {
 }
 
 impl BlockBytes {
-    /// A part of them, to keep.
+    /// A slice that the caller keeps.
     pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(range),
@@ -51,8 +51,8 @@ impl BlockBytes {
 }
 
 impl TableCursor {
-    /// Takes in the pages of `span`; whether they were not lost meanwhile. Of those in place nothing is
-    /// kept: a cursor stays longer than they may.
+    /// Loads the pages of `span`. False if they were lost meanwhile. Pages in place are copied, because
+    /// a cursor lives longer than they may.
     pub(super) fn load(&mut self, span: Span, pages: Pages) -> Result<bool> {
         let Pages::InPlace(page) = pages else { return self.keep(span, pages).map(|()| true) };
         let kept = match span.meta {
@@ -72,7 +72,7 @@ impl TableCursor {
             return Ok(());
         }
         let Pick::Number(index) = self.pick else { return Ok(()) };
-        // The place refers to the block before.
+        // The position refers to the previous block.
         self.leave();
         if let Some(raw) = &mut self.raw {
             let kept = raw.stored().keep(&pages, span.pages);
