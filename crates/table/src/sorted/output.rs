@@ -192,7 +192,7 @@ impl Output {
         self.submitted += pages as u32;
         if let Err(Refused(request)) = self.queue.submit(request) {
             self.reap(1)?;
-            let refused = |_| Error::retry("a place in the write queue");
+            let refused = |_| Error::retry("a slot in the write queue");
             self.queue.submit(request).map_err(refused)?;
         }
         // Starts the write without waiting for it.
