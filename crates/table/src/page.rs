@@ -163,17 +163,17 @@ pub const fn run_pages(payload_bytes: usize) -> usize {
 /// # Errors
 /// `Corrupt` if they are not, with table and page.
 pub fn verify_page(seed: PageSeed, page: u32, bytes: &[u8]) -> Result<()> {
-    let place = || format!("page {page}, table {}", seed.table());
+    let location = || format!("page {page}, table {}", seed.table());
     let (PAGE_BYTES, Some((stored, covered))) =
         (bytes.len(), bytes.split_first_chunk::<CHECKSUM_BYTES>())
     else {
-        let error = Error::corrupt("page length").at(place());
+        let error = Error::corrupt("page length").at(location());
         return Err(error.expected(PAGE_BYTES).got(bytes.len()));
     };
     let (stored, computed) = (u64::from_le_bytes(*stored), seed.checksum(page, covered));
     if stored != computed {
         return Err(Error::corrupt("page checksum")
-            .at(place())
+            .at(location())
             .expected(format_args!("{computed:016x}"))
             .got(format_args!("{stored:016x}")));
     }

@@ -58,7 +58,7 @@ impl Fragment<'_> {
 
 /// A fragment as stored: its seqnos follow those of the previous fragment.
 #[derive(Clone, Debug)]
-struct Stored {
+struct StoredFragment {
     start: Bytes,
     end: Bytes,
     seqnos_end: usize,
@@ -70,7 +70,7 @@ const HEAD_BYTES: usize = 8;
 /// Range deletes as fragments: sorted, disjoint, each with its seqnos in descending order.
 #[derive(Clone, Debug, Default)]
 pub struct RangeDeletes {
-    fragments: Vec<Stored>,
+    fragments: Vec<StoredFragment>,
     seqnos: Vec<Seqno>,
     /// For each fragment's start and end: the bytes after the prefix that all starts share.
     heads: Vec<(u64, u64)>,
@@ -80,7 +80,7 @@ pub struct RangeDeletes {
 
 impl RangeDeletes {
     /// Memory of one fragment without its keys and seqnos, bytes.
-    pub(crate) const FRAGMENT_BYTES: usize = size_of::<Stored>() + size_of::<(u64, u64)>();
+    pub(crate) const FRAGMENT_BYTES: usize = size_of::<StoredFragment>() + size_of::<(u64, u64)>();
 
     /// The fragments of `deletes`, which are in any order, with all seqnos.
     #[must_use]
@@ -117,7 +117,7 @@ impl RangeDeletes {
         let shared = self.fragments.last().is_some_and(|before| before.end == start);
         self.key_bytes += end.len() + if shared { 0 } else { start.len() };
         self.seqnos.extend_from_slice(seqnos);
-        self.fragments.push(Stored { start, end, seqnos_end: self.seqnos.len() });
+        self.fragments.push(StoredFragment { start, end, seqnos_end: self.seqnos.len() });
     }
 
     /// Builds the index over all fragments.
@@ -129,7 +129,7 @@ impl RangeDeletes {
         let pairs = first.start.iter().zip(last.start.iter());
         self.prefix_bytes = pairs.take_while(|(one, other)| one == other).count();
         let prefix = first.start.slice(..self.prefix_bytes);
-        let heads = self.fragments.iter().map(|Stored { start, end, .. }| {
+        let heads = self.fragments.iter().map(|StoredFragment { start, end, .. }| {
             // An end without the prefix is after every key with it.
             let has_prefix = end.starts_with(&prefix);
             let end = if has_prefix { head(end, prefix.len()) } else { u64::MAX };
@@ -145,7 +145,7 @@ impl RangeDeletes {
     }
 
     fn fragment(&self, index: usize) -> Option<Fragment<'_>> {
-        let Stored { start, end, seqnos_end } = self.fragments.get(index)?;
+        let StoredFragment { start, end, seqnos_end } = self.fragments.get(index)?;
         let seqnos = self.seqnos.get(self.numbers_before(index)..*seqnos_end)?;
         Some(Fragment { start, end, seqnos })
     }

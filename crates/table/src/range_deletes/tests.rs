@@ -87,28 +87,28 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
                 };
                 deletes.iter().filter(covers).map(|it| it.seqno).max()
             };
-            let place = format!("seed {seed} round {round} key {key} at {at}");
-            assert_eq!(all.newest_covering(key.as_bytes(), at), scan(at), "{place}");
+            let context = format!("seed {seed} round {round} key {key} at {at}");
+            assert_eq!(all.newest_covering(key.as_bytes(), at), scan(at), "{context}");
             for reader in readers.iter().chain([&Seqno::MAX]) {
                 let found = some.newest_covering(key.as_bytes(), *reader);
-                assert_eq!(found, scan(*reader), "{place}");
+                assert_eq!(found, scan(*reader), "{context}");
             }
             let found = newest.newest_covering(key.as_bytes(), Seqno::MAX);
-            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            assert_eq!(found, scan(Seqno::MAX), "{context}");
             let found = both.newest_covering(key.as_bytes(), Seqno::MAX);
-            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            assert_eq!(found, scan(Seqno::MAX), "{context}");
             let (first, end, fragment) = all.stretch_at(key.as_bytes());
-            assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{place}");
-            assert!(first.is_none_or(|first| **first <= *key.as_bytes()), "{place}");
-            assert!(end.is_none_or(|end| *key.as_bytes() < **end), "{place}");
+            assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{context}");
+            assert!(first.is_none_or(|first| **first <= *key.as_bytes()), "{context}");
+            assert!(end.is_none_or(|end| *key.as_bytes() < **end), "{context}");
             let within = |bound: &Bytes| {
                 first.is_none_or(|first| first < bound) && end.is_none_or(|end| bound < end)
             };
             let mut bounds = all.iter().flat_map(|it| [it.start, it.end]);
-            assert!(!bounds.any(within), "{place}");
+            assert!(!bounds.any(within), "{context}");
             let from: Vec<_> = all.iter_from(key.as_bytes()).collect();
             let expected = all.iter().filter(|it| key.as_bytes() < &**it.end);
-            assert_eq!(from, expected.collect::<Vec<_>>(), "{place}");
+            assert_eq!(from, expected.collect::<Vec<_>>(), "{context}");
         }
     }
 }

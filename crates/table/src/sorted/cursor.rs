@@ -50,19 +50,19 @@ pub struct TableCursor {
     /// The metadata page of a partition, and the number of the partition.
     meta: Option<(usize, Pages)>,
     block: Option<Loaded>,
-    place: BlockPosition,
+    position: BlockPosition,
     forward: bool,
     /// The current block as stored, if stored blocks are kept.
     raw: Option<Box<RawBlock>>,
     /// A second position in the current block; kept to reuse its memory.
-    far: BlockPosition,
+    scratch: BlockPosition,
 }
 
 /// The rest of the current operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     /// No operation.
-    Rest,
+    Idle,
     /// Move to the first entry of the block.
     First,
     /// Move to the last entry of the block.
@@ -98,7 +98,7 @@ impl TableCursor {
         Self {
             table,
             bounds,
-            goal: Goal::Rest,
+            goal: Goal::Idle,
             waiting: None,
             key: Vec::new(),
             at: Trailer::from_word(0),
@@ -106,10 +106,10 @@ impl TableCursor {
             pick: Pick::Number(0),
             meta: None,
             block: None,
-            place: BlockPosition::new(),
+            position: BlockPosition::new(),
             forward: true,
             raw: None,
-            far: BlockPosition::new(),
+            scratch: BlockPosition::new(),
         }
     }
 
@@ -126,7 +126,7 @@ impl TableCursor {
             return self.start(Goal::Seek, true);
         }
         self.start(Goal::First, true);
-        self.place.clear();
+        self.position.clear();
         (self.partition, self.pick) = (0, Pick::Number(0));
     }
 
@@ -137,7 +137,7 @@ impl TableCursor {
             return self.start(Goal::SeekBefore, false);
         }
         self.start(Goal::Last, false);
-        self.place.clear();
+        self.position.clear();
         (self.partition, self.pick) = (usize::MAX, Pick::Last);
     }
 
@@ -176,7 +176,7 @@ impl TableCursor {
     /// # Errors
     /// As [`TableCursor::step`].
     #[inline]
-    pub fn next_at_hand(&mut self) -> Result<bool> {
+    pub fn fast_next(&mut self) -> Result<bool> {
         Ok(self.bounds.is_all() && self.next_in_block()? == Some(true))
     }
 
@@ -190,14 +190,14 @@ impl TableCursor {
     pub fn next_in_block(&mut self) -> Result<Option<bool>> {
         let Some(loaded) = &self.block else { return Ok(None) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
-        if !self.is_valid() || self.place.index() + 1 >= block.count() {
+        if !self.is_valid() || self.position.index() + 1 >= block.count() {
             return Ok(None);
         }
         self.forward = true;
-        self.place.next(block).map_err(|error| self.fail(error))?;
-        let is_inside = !self.bounds.is_before(self.place.key());
+        self.position.next(block).map_err(|error| self.fail(error))?;
+        let is_inside = !self.bounds.is_before(self.position.key());
         if !is_inside {
-            self.place.clear();
+            self.position.clear();
         }
         Ok(Some(is_inside))
     }
@@ -207,10 +207,10 @@ impl TableCursor {
     fn fail(&mut self, error: Error) -> Error {
         let error = match &self.block {
             // The damage is within a block with a valid checksum: a writer's bug.
-            Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
+            Some(loaded) if error.place().is_none() => self.table.locate_error(error, loaded.page),
             _ => error,
         };
-        self.leave();
+        self.unload();
         error
     }
 
@@ -219,10 +219,10 @@ impl TableCursor {
     }
 
     fn target(&mut self, key: &[u8], at: Trailer) {
-        self.place.clear();
+        self.position.clear();
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.at = self.table.stored(at).unwrap_or_else(|| {
+        self.at = self.table.stored_trailer(at).unwrap_or_else(|| {
             // After all versions of the key is before all versions of the smallest following key.
             self.key.push(0);
             BEFORE_ALL
@@ -240,13 +240,13 @@ impl TableCursor {
         let mut stepped = self.advance(supplied);
         if let Ok(Step::Ready(valid)) = &mut stepped
             && *valid
-            && !self.bounds.contains(self.place.key())
+            && !self.bounds.contains(self.position.key())
         {
-            self.place.clear();
+            self.position.clear();
             *valid = false;
         }
         if !matches!(stepped, Ok(Step::Need(_))) {
-            self.goal = Goal::Rest;
+            self.goal = Goal::Idle;
         }
         stepped.map_err(|error| self.fail(error))
     }
@@ -262,17 +262,17 @@ impl TableCursor {
             return Ok(Step::Ready(false));
         }
         match self.goal {
-            Goal::Rest => return Ok(Step::Ready(self.is_valid())),
+            Goal::Idle => return Ok(Step::Ready(self.is_valid())),
             Goal::Next | Goal::NextBlock | Goal::Prev if !self.is_valid() => {
                 return Ok(Step::Ready(false));
             }
             Goal::NextBlock => {
-                if let ControlFlow::Break(valid) = self.leave_block(true)? {
+                if let ControlFlow::Break(valid) = self.select_neighbour(true)? {
                     return Ok(Step::Ready(valid));
                 }
             }
             Goal::Next | Goal::Prev => {
-                if let ControlFlow::Break(valid) = self.walk()? {
+                if let ControlFlow::Break(valid) = self.step_in_block()? {
                     return Ok(Step::Ready(valid));
                 }
             }
@@ -280,36 +280,36 @@ impl TableCursor {
         }
         // At most two blocks: the one that may contain the target, and its neighbour.
         for _ in 0..3 {
-            if let Some(span) = self.missing()? {
+            if let Some(span) = self.missing_span()? {
                 self.waiting = Some(span);
                 return Ok(Step::Need(span));
             }
-            if let ControlFlow::Break(valid) = self.settle()? {
+            if let ControlFlow::Break(valid) = self.move_to_goal()? {
                 return Ok(Step::Ready(valid));
             }
         }
-        self.leave();
+        self.unload();
         Ok(Step::Ready(false))
     }
 
     /// Moves within the block, or selects the neighbouring block.
-    fn walk(&mut self) -> Result<ControlFlow<bool>> {
+    fn step_in_block(&mut self) -> Result<ControlFlow<bool>> {
         let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         let forward = self.goal == Goal::Next;
-        let moved = if forward { self.place.next(block)? } else { self.place.prev(block)? };
+        let moved = if forward { self.position.next(block)? } else { self.position.prev(block)? };
         if moved {
             return Ok(ControlFlow::Break(true));
         }
-        self.leave_block(forward)
+        self.select_neighbour(forward)
     }
 
     /// Selects the neighbouring block. Breaks if there is none.
-    fn leave_block(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
+    fn select_neighbour(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
         let Some(Loaded { partition, index, .. }) = self.block else {
             return Ok(ControlFlow::Break(false));
         };
-        self.place.clear();
+        self.position.clear();
         self.goal = if forward { Goal::First } else { Goal::Last };
         let next = index.checked_add_signed(if forward { 1 } else { -1 });
         let within = next.filter(|next| match self.meta() {
@@ -324,7 +324,7 @@ impl TableCursor {
                 None => return Ok(ControlFlow::Break(false)),
             },
         };
-        if self.partition >= self.table.top()?.partitions() || self.is_beyond()? {
+        if self.partition >= self.table.top()?.partitions() || self.is_outside()? {
             return Ok(ControlFlow::Break(false));
         }
         Ok(ControlFlow::Continue(()))
@@ -332,7 +332,7 @@ impl TableCursor {
 
     /// Whether the selected block lies entirely outside the bounds, as far as the separator before it
     /// shows.
-    fn is_beyond(&self) -> Result<bool> {
+    fn is_outside(&self) -> Result<bool> {
         if self.bounds.is_all() {
             return Ok(false);
         }
@@ -369,7 +369,7 @@ impl TableCursor {
     }
 
     /// The span of the pages that the goal needs and that are not loaded.
-    fn missing(&mut self) -> Result<Option<Span>> {
+    fn missing_span(&mut self) -> Result<Option<Span>> {
         let top = self.table.top()?;
         if self.partition == usize::MAX {
             self.partition = match self.pick {
@@ -381,13 +381,13 @@ impl TableCursor {
         let Some(meta) = self.meta() else {
             return Ok(Some(self.table.meta_span(partition)));
         };
-        let place = |error| self.table.place(error, partition.meta_page);
+        let locate = |error| self.table.locate_error(error, partition.meta_page);
         let index = match self.pick {
             Pick::Number(index) => index,
             Pick::Last => meta.blocks() - 1,
-            Pick::Search => meta.search(&self.key, self.at).map_err(place)?,
+            Pick::Search => meta.search(&self.key, self.at).map_err(locate)?,
         };
-        let (first, pages) = meta.block_pages(index).map_err(place)?;
+        let (first, pages) = meta.block_pages(index).map_err(locate)?;
         self.pick = Pick::Number(index);
         let loaded = self.block.as_ref().map(|loaded| (loaded.partition, loaded.index));
         if loaded == Some((self.partition, index)) {
@@ -397,31 +397,31 @@ impl TableCursor {
     }
 
     /// Moves to the goal within the block, or selects the neighbour if the goal is not in the block.
-    fn settle(&mut self) -> Result<ControlFlow<bool>> {
+    fn move_to_goal(&mut self) -> Result<ControlFlow<bool>> {
         let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         match self.goal {
-            Goal::First => self.place.first(block)?,
-            Goal::Last => self.place.last(block)?,
+            Goal::First => self.position.first(block)?,
+            Goal::Last => self.position.last(block)?,
             Goal::Seek => {
-                if !self.place.seek(block, &self.key, self.at)? {
-                    return self.leave_block(true);
+                if !self.position.seek(block, &self.key, self.at)? {
+                    return self.select_neighbour(true);
                 }
             }
             Goal::SeekBefore => {
                 // Past the last entry if all entries are before the target.
-                self.place.seek(block, &self.key, self.at)?;
-                if !self.place.prev(block)? {
-                    return self.leave_block(false);
+                self.position.seek(block, &self.key, self.at)?;
+                if !self.position.prev(block)? {
+                    return self.select_neighbour(false);
                 }
             }
-            Goal::Rest | Goal::Next | Goal::NextBlock | Goal::Prev => {}
+            Goal::Idle | Goal::Next | Goal::NextBlock | Goal::Prev => {}
         }
         Ok(ControlFlow::Break(self.is_valid()))
     }
 
-    fn leave(&mut self) {
-        self.place.clear();
+    fn unload(&mut self) {
+        self.position.clear();
         self.block = None;
     }
 
@@ -429,27 +429,27 @@ impl TableCursor {
     #[inline]
     #[must_use]
     pub const fn is_valid(&self) -> bool {
-        self.place.entry().is_some()
+        self.position.entry().is_some()
     }
 
     /// The entry's key; empty if on no entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        if self.is_valid() { self.place.key() } else { &[] }
+        if self.is_valid() { self.position.key() } else { &[] }
     }
 
     /// The entry's seqno and kind; `None` if on no entry.
     #[inline]
     #[must_use]
     pub fn trailer(&self) -> Option<Trailer> {
-        self.place.entry().map(|entry| self.table.seen(entry.trailer))
+        self.position.entry().map(|entry| self.table.visible_trailer(entry.trailer))
     }
 
     /// The entry's value: a slice of its block, which the slice keeps in memory.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        match (&self.block, self.place.entry()) {
+        match (&self.block, self.position.entry()) {
             (Some(loaded), Some(entry)) => loaded.bytes.slice(entry.value()),
             _ => Bytes::new(),
         }
@@ -459,7 +459,7 @@ impl TableCursor {
     #[inline]
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
-        match (&self.block, self.place.entry()) {
+        match (&self.block, self.position.entry()) {
             (Some(loaded), Some(entry)) => loaded.bytes.get(entry.value()).unwrap_or_default(),
             _ => &[],
         }

@@ -23,7 +23,7 @@ pub(crate) struct Padding {
     pub(crate) pages: u64,
     pub(crate) bytes: u64,
     /// Padding of blocks that were copied from other tables, bytes.
-    passed: u64,
+    copied_bytes: u64,
 }
 
 impl Padding {
@@ -34,13 +34,13 @@ impl Padding {
 
     /// Counts a block that was copied unchanged. Its padding does not influence the packing of other
     /// blocks.
-    pub(crate) fn add_passed(&mut self, pages: usize, payload_bytes: usize) {
-        self.passed += (capacity(pages) - payload_bytes) as u64;
+    pub(crate) fn add_copied(&mut self, pages: usize, payload_bytes: usize) {
+        self.copied_bytes += (capacity(pages) - payload_bytes) as u64;
     }
 
     /// Padding of all blocks together, bytes.
     pub(crate) const fn total_bytes(&self) -> u64 {
-        self.bytes + self.passed
+        self.bytes + self.copied_bytes
     }
 
     /// Whether a block that fills `payload_bytes` of `pages` pages, and has no room there for the next
@@ -98,7 +98,7 @@ impl Predictor {
     }
 
     /// Learns whether an estimate exceeded the page.
-    pub(crate) fn guessed(&mut self, over: bool) {
+    pub(crate) fn learn_estimate(&mut self, over: bool) {
         let step = if over { MARGIN_STEP } else { -MARGIN_STEP / 20.0 };
         self.margin = (self.margin + step).clamp(MARGIN_MIN, MARGIN_MAX);
     }
@@ -134,10 +134,10 @@ mod tests {
         predictor.learn(8000, 800);
         assert_eq!(predictor.size(1000), 100);
         for _ in 0..1000 {
-            predictor.guessed(false);
+            predictor.learn_estimate(false);
         }
         assert_eq!(predictor.target(1), (capacity(1) as f64 * 0.999) as usize);
-        (0..100).for_each(|_| predictor.guessed(true));
+        (0..100).for_each(|_| predictor.learn_estimate(true));
         assert!(predictor.target(1) >= capacity(1) * 93 / 100);
     }
 }

@@ -30,7 +30,7 @@ const STREAMED_BYTES_MIN: usize = 1 << 20;
 
 /// A block that is ready to be written.
 #[derive(Debug)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct PackedBlock<'a> {
     pub(crate) payload: Pieces<'a>,
     pub(crate) codec: Codec,
     pub(crate) dictionary: DictionaryId,
@@ -42,7 +42,7 @@ pub(crate) struct Packed<'a> {
 }
 
 /// Receives the packed blocks.
-pub(crate) type Emit<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(PackedBlock<'_>) -> Result<()>;
 
 /// How the packer knows the size of a growing block.
 enum Fit {
@@ -56,14 +56,14 @@ enum Fit {
 
 /// An entry to add.
 #[derive(Clone, Copy)]
-struct Added<'a> {
+struct NewEntry<'a> {
     key: &'a [u8],
     trailer: Trailer,
     kind: EntryKind,
     value: &'a [u8],
 }
 
-impl Added<'_> {
+impl NewEntry<'_> {
     /// An upper bound of its length in a block, bytes.
     const fn bytes(&self) -> usize {
         self.key.len() + self.value.len() + ENTRY_OVERHEAD_MAX
@@ -142,8 +142,8 @@ impl Packer {
     }
 
     /// Counts a block that was copied unchanged.
-    pub(crate) fn passed(&mut self, payload_bytes: usize) {
-        self.padding.add_passed(run_pages(payload_bytes), payload_bytes);
+    pub(crate) fn add_copied(&mut self, payload_bytes: usize) {
+        self.padding.add_copied(run_pages(payload_bytes), payload_bytes);
     }
 
     /// Number of compressions, corrections of wrong estimates included.
@@ -159,19 +159,19 @@ impl Packer {
         value: &[u8],
         emit: Emit<'_>,
     ) -> Result<()> {
-        let added = Added { key, trailer, kind: trailer.kind()?, value };
-        if added.bytes() > BLOCK_BYTES_MAX {
+        let entry = NewEntry { key, trailer, kind: trailer.kind()?, value };
+        if entry.bytes() > BLOCK_BYTES_MAX {
             self.finish(emit)?;
-            let Some(_charge) = self.charge_alone(added) else {
-                return self.stream(added, emit);
+            let Some(_charge) = self.charge_alone(entry) else {
+                return self.stream(entry, emit);
             };
-            self.stage(added);
-            self.keep(added);
+            self.stage(entry);
+            self.keep(entry);
             self.compress_alone()?;
             return self.emit(emit);
         }
         // Every close emits at least one entry, and an empty block takes any entry.
-        while !self.try_append(added)? {
+        while !self.try_append(entry)? {
             self.close(emit)?;
         }
         Ok(())
@@ -188,21 +188,21 @@ impl Packer {
     /// Charges for a block of one long entry: the block, the block with its tail, and the compressed
     /// form. `None` if the entry is to be stored uncompressed, because it is too long or memory is
     /// short.
-    fn charge_alone(&self, added: Added<'_>) -> Option<Charge> {
-        let bytes = added.bytes();
+    fn charge_alone(&self, entry: NewEntry<'_>) -> Option<Charge> {
+        let bytes = entry.bytes();
         let is_compressed = bytes <= STREAMED_BYTES_MIN;
         is_compressed.then(|| self.account.try_charge(4 * bytes as u64)).flatten()
     }
 
     /// Emits an entry as an uncompressed block of its own, without copying its value.
-    fn stream(&mut self, added: Added<'_>, emit: Emit<'_>) -> Result<()> {
-        let Added { key, trailer, kind, value } = added;
+    fn stream(&mut self, entry: NewEntry<'_>, emit: Emit<'_>) -> Result<()> {
+        let NewEntry { key, trailer, kind, value } = entry;
         self.block.stage_head(key, trailer.seqno(), kind, value.len());
-        self.keep(added);
+        self.keep(entry);
         self.end_block();
         let payload = Pieces::new(self.block.entries(), value, &self.tail);
         self.padding.add(run_pages(payload.len()), payload.len());
-        emit(Packed {
+        emit(PackedBlock {
             payload,
             codec: Codec::None,
             dictionary: DictionaryId(0),
@@ -215,21 +215,21 @@ impl Packer {
         Ok(())
     }
 
-    fn stage(&mut self, added: Added<'_>) {
-        self.block.stage(added.key, added.trailer.seqno(), added.kind, added.value);
+    fn stage(&mut self, entry: NewEntry<'_>) {
+        self.block.stage(entry.key, entry.trailer.seqno(), entry.kind, entry.value);
         self.compressed = false;
     }
 
-    fn keep(&mut self, added: Added<'_>) {
+    fn keep(&mut self, entry: NewEntry<'_>) {
         if self.block.count() == 1 {
             self.first_key.clear();
-            self.first_key.extend_from_slice(added.key);
+            self.first_key.extend_from_slice(entry.key);
         }
-        if self.hashes.is_empty() || added.key != self.block.last_key() {
-            self.hashes.push(key_hash(added.key));
+        if self.hashes.is_empty() || entry.key != self.block.last_key() {
+            self.hashes.push(key_hash(entry.key));
         }
-        self.last_trailer = added.trailer;
-        self.block.keep(added.key);
+        self.last_trailer = entry.trailer;
+        self.block.keep(entry.key);
     }
 
     fn clear(&mut self) {
@@ -247,26 +247,26 @@ impl Packer {
     }
 
     /// Appends an entry to the current block if there is room.
-    fn try_append(&mut self, added: Added<'_>) -> Result<bool> {
+    fn try_append(&mut self, entry: NewEntry<'_>) -> Result<bool> {
         let count = self.block.count();
         let room = count < BLOCK_ENTRIES_MAX
-            && self.block.raw_bytes() + added.bytes() <= BLOCK_BYTES_MAX
+            && self.block.raw_bytes() + entry.bytes() <= BLOCK_BYTES_MAX
             && self.pages <= BLOCK_PAGES_MAX;
         if count > 0 && !room {
             return Ok(false);
         }
         match &self.fit {
-            Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(added)),
-            Fit::Zstd(..) => self.append_by_estimate(added),
+            Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(entry)),
+            Fit::Zstd(..) => self.append_by_estimate(entry),
         }
     }
 
-    fn append_exactly(&mut self, added: Added<'_>) -> bool {
+    fn append_exactly(&mut self, entry: NewEntry<'_>) -> bool {
         let mark = match &self.fit {
             Fit::Lz4(encoder) => encoder.mark(),
             _ => lz4::Mark::default(),
         };
-        self.stage(added);
+        self.stage(entry);
         let raw = self.block.raw_bytes();
         let size = match &mut self.fit {
             Fit::Lz4(encoder) => {
@@ -295,14 +295,14 @@ impl Packer {
             }
         }
         self.size = size;
-        self.keep(added);
+        self.keep(entry);
         true
     }
 
-    fn append_by_estimate(&mut self, added: Added<'_>) -> Result<bool> {
+    fn append_by_estimate(&mut self, entry: NewEntry<'_>) -> Result<bool> {
         let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
-        let shared = common_prefix(self.block.last_key(), added.key);
-        let bytes = added.key.len() - shared + added.value.len() + ENTRY_OVERHEAD_USUAL;
+        let shared = common_prefix(self.block.last_key(), entry.key);
+        let bytes = entry.key.len() - shared + entry.value.len() + ENTRY_OVERHEAD_USUAL;
         let (raw_then, used_then) = self.measured;
         let since = self.block.raw_bytes() - raw_then + bytes;
         let predicted = used_then + predictor.size(since);
@@ -324,8 +324,8 @@ impl Packer {
             }
         }
         if fits {
-            self.stage(added);
-            self.keep(added);
+            self.stage(entry);
+            self.keep(entry);
         }
         Ok(fits)
     }
@@ -388,7 +388,7 @@ impl Packer {
                 let used = self.compress_block()?;
                 let over = used > capacity(self.pages) && self.block.count() > 1;
                 if let Fit::Zstd(predictor, _) = &mut self.fit {
-                    predictor.guessed(over);
+                    predictor.learn_estimate(over);
                 }
                 if over {
                     return self.cut(used, emit);
@@ -416,7 +416,7 @@ impl Packer {
             _ => Pieces::from(self.payload.as_slice()),
         };
         self.padding.add(run_pages(payload.len()), payload.len());
-        emit(Packed {
+        emit(PackedBlock {
             payload,
             codec,
             dictionary,

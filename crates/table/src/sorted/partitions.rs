@@ -10,7 +10,7 @@ use super::footer::{FORMAT_VERSION, Footer};
 use super::hot::HotPages;
 use super::meta::MetaBuilder;
 use super::output::{Output, Section};
-use super::pack::Packed;
+use super::pack::PackedBlock;
 use super::pieces::Pieces;
 use super::properties::Properties;
 use super::range_section::RangeSection;
@@ -98,7 +98,7 @@ impl Partitions {
         }
         self.tally.add_all(block.tally(), shares_key)?;
         self.properties.passed_blocks += 1;
-        self.put(Packed {
+        self.put(PackedBlock {
             payload: block.payload().into(),
             codec: block.codec(),
             dictionary: block.dictionary(),
@@ -132,7 +132,7 @@ impl Partitions {
 
     /// Writes a block. If it does not fit the current partition, writes that partition's metadata page
     /// first.
-    pub(super) fn put(&mut self, packed: Packed<'_>) -> Result<()> {
+    pub(super) fn put(&mut self, packed: PackedBlock<'_>) -> Result<()> {
         let pages = run_pages(packed.payload.len());
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)

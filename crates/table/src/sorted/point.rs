@@ -68,7 +68,9 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         // A failed step ends the read.
         match (std::mem::replace(&mut self.state, PointState::Done), supplied) {
             (PointState::Start, _) => {
-                let Some(at) = self.table.stored(self.at).filter(|_| self.table.covers(key)) else {
+                let Some(at) =
+                    self.table.stored_trailer(self.at).filter(|_| self.table.covers(key))
+                else {
                     return Ok(Step::Ready(None));
                 };
                 self.at = at;
@@ -108,13 +110,13 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// The span of the key's block according to the metadata page in `pages` of `span`; `None` if the
     /// key is absent.
     fn block(&self, span: Span, pages: &Pages) -> Result<Option<Span>> {
-        let place = |error| self.table.place(error, span.first);
+        let locate = |error| self.table.locate_error(error, span.first);
         let meta = self.table.meta(span, pages)?;
         if !meta.may_contain(self.hash) {
             return Ok(None);
         }
-        let block = meta.search(self.key.as_ref(), self.at).map_err(place)?;
-        let (first, pages) = meta.block_pages(block).map_err(place)?;
+        let block = meta.search(self.key.as_ref(), self.at).map_err(locate)?;
+        let (first, pages) = meta.block_pages(block).map_err(locate)?;
         Ok(Some(self.table.data_span(first, pages)))
     }
 
@@ -125,11 +127,11 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         bytes: &[u8],
         value: impl FnOnce(Range<usize>) -> Bytes,
     ) -> Result<Option<FoundVersion>> {
-        let place = |error| self.table.place(error, span.first);
-        let block = Block::parse(bytes).map_err(place)?;
-        let entry = block.get(self.key.as_ref(), self.at).map_err(place)?;
+        let locate = |error| self.table.locate_error(error, span.first);
+        let block = Block::parse(bytes).map_err(locate)?;
+        let entry = block.get(self.key.as_ref(), self.at).map_err(locate)?;
         Ok(entry.map(|entry| {
-            let trailer = self.table.seen(entry.trailer);
+            let trailer = self.table.visible_trailer(entry.trailer);
             FoundVersion { trailer, value: value(entry.value()) }
         }))
     }
@@ -138,7 +140,8 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// be lost while the caller holds the value.
     fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<FoundVersion>> {
         let stored = stored_payload(PageKind::Data, page);
-        let Some(payload) = stored.map_err(|error| self.table.place(error, span.first))? else {
+        let Some(payload) = stored.map_err(|error| self.table.locate_error(error, span.first))?
+        else {
             let bytes = self.table.decode_page(span, page)?;
             return self.found(span, &bytes, |value| bytes.slice(value));
         };

@@ -20,7 +20,7 @@ const KEPT_PAGES_MAX: u32 = 16;
 /// A block as stored, with a summary of its entries. The entries are complete and in order.
 #[derive(Debug, Default)]
 pub struct RawBlock {
-    stored: Stored,
+    stored: StoredBlock,
     first: Vec<u8>,
     first_trailer: Option<Trailer>,
     position: BlockPosition,
@@ -32,14 +32,14 @@ pub struct RawBlock {
 
 /// A block's payload, and the header fields of its pages.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBlock {
     payload: Vec<u8>,
     codec: Option<Codec>,
     dictionary: DictionaryId,
     raw_bytes: usize,
 }
 
-impl Stored {
+impl StoredBlock {
     /// Copies the payload of the block on `pages`, which were verified, in position of the previous one. A
     /// block that is too long is not kept.
     pub(crate) fn keep(&mut self, pages: &Pages, count: u32) -> Result<()> {
@@ -60,7 +60,7 @@ impl Stored {
 }
 
 impl RawBlock {
-    pub(crate) const fn stored(&mut self) -> &mut Stored {
+    pub(crate) const fn stored(&mut self) -> &mut StoredBlock {
         &mut self.stored
     }
 

@@ -18,24 +18,24 @@ use crate::page::{HEADER_BYTES, Header, PageKind, payload, verify_page};
 const CHARGED_BYTES_MIN: usize = 64 << 10;
 
 /// The bytes of a block, and their charge.
-struct Owned {
+struct ChargedBytes {
     bytes: Vec<u8>,
     _charge: Option<Charge>,
 }
 
 /// The buffer of a run, and its charge.
-struct OwnedRun {
+struct ChargedRun {
     buf: Buf,
     _charge: Option<Charge>,
 }
 
-impl AsRef<[u8]> for OwnedRun {
+impl AsRef<[u8]> for ChargedRun {
     fn as_ref(&self) -> &[u8] {
         &self.buf
     }
 }
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -101,7 +101,7 @@ fn join_in_place(kind: PageKind, mut buf: Buf, count: u32, account: &Account) ->
             .expected(header.payload_bytes)
             .got(joined));
     }
-    Ok(Bytes::from_owner(OwnedRun { buf, _charge: charge }).slice(..joined))
+    Ok(Bytes::from_owner(ChargedRun { buf, _charge: charge }).slice(..joined))
 }
 
 /// Decompresses the block on `pages`, which were verified.
@@ -133,7 +133,7 @@ pub(crate) fn decode_kind<'a>(
     };
     if count == 1 && header.codec != Codec::None {
         let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
-        return Ok(Bytes::from_owner(Owned { bytes, _charge: charge }));
+        return Ok(Bytes::from_owner(ChargedBytes { bytes, _charge: charge }));
     }
     // Payloads are joined, then decompressed.
     let mut joined = Vec::with_capacity(joined_bytes);
@@ -153,7 +153,7 @@ pub(crate) fn decode_kind<'a>(
     if let Some(charge) = &mut charge {
         charge.shrink_to(raw_bytes as u64);
     }
-    Ok(Bytes::from_owner(Owned { bytes, _charge: charge }))
+    Ok(Bytes::from_owner(ChargedBytes { bytes, _charge: charge }))
 }
 
 /// The header of a run's first page. Checks that the run has `count` pages and a valid length.

@@ -26,7 +26,9 @@ impl Table {
         let top = self.top()?;
         let partition = top.partition(top.holding(page))?;
         if partition.meta_page != page {
-            return Err(self.place(Error::corrupt("metadata page").expected("a partition's"), page));
+            return Err(
+                self.locate_error(Error::corrupt("metadata page").expected("a partition's"), page)
+            );
         }
         let mut meta = MetaBuilder::new(0);
         meta.start(partition.first_page);
@@ -40,7 +42,7 @@ impl Table {
         let mut content = Vec::new();
         meta.encode(&mut content)?;
         if content.len() > PAYLOAD_BYTES {
-            return Err(self.place(Error::corrupt("separators of a partition"), page));
+            return Err(self.locate_error(Error::corrupt("separators of a partition"), page));
         }
         let bytes = content.len() as u32;
         let header = Header {
@@ -72,7 +74,7 @@ impl Table {
         let pages = Header::parse(&first)?.run_pages() as u32;
         if pages > end - at {
             let error = Error::corrupt("pages of a block").expected(format_args!("before {end}"));
-            return Err(self.place(error.got(pages), at));
+            return Err(self.locate_error(error.got(pages), at));
         }
         let _charge = account.charge(u64::from(pages) * PAGE_BYTES as u64)?;
         let buf = if pages == 1 { first } else { read(pages)? };

@@ -75,12 +75,13 @@ impl Table {
         let Accounts { pinned, values } = accounts.into();
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
-        let place = |error: Error| error.at(&name);
-        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
-        let footer = tail.footer.expect(store, table).map_err(place)?;
-        tail.complete(&*file, &pinned).map_err(place)?;
-        let tail_damage = tail.lost.take().map(|(_, error)| place(error));
-        let Sections { top, properties, range_deletes, charge } = tail.sections().map_err(place)?;
+        let locate = |error: Error| error.at(&name);
+        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(locate)?;
+        let footer = tail.footer.expect(store, table).map_err(locate)?;
+        tail.complete(&*file, &pinned).map_err(locate)?;
+        let tail_damage = tail.lost.take().map(|(_, error)| locate(error));
+        let Sections { top, properties, range_deletes, charge } =
+            tail.sections().map_err(locate)?;
         let table = Self {
             seed: PageSeed::new(store, table),
             file,
@@ -95,7 +96,7 @@ impl Table {
             charge,
         };
         match seqno {
-            Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(place),
+            Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(locate),
             None => Ok(Arc::new(table)),
         }
     }
@@ -246,14 +247,14 @@ impl Table {
 
     /// The trailer of a version as a reader sees it.
     #[inline]
-    pub(crate) fn seen(&self, trailer: Trailer) -> Trailer {
+    pub(crate) fn visible_trailer(&self, trailer: Trailer) -> Trailer {
         let kind = trailer.word() & 0xff;
         self.seqno.map_or(trailer, |seqno| Trailer::from_word(seqno.get() << 8 | kind))
     }
 
     /// The stored trailer that corresponds to a reader's `at`; `None` if it is after all stored versions
     /// of a key.
-    pub(crate) fn stored(&self, at: Trailer) -> Option<Trailer> {
+    pub(crate) fn stored_trailer(&self, at: Trailer) -> Option<Trailer> {
         match self.seqno {
             None => Some(at),
             Some(seqno) if at.seqno() < seqno => None,
@@ -288,13 +289,13 @@ impl Table {
     /// The metadata page on `pages`, which were read for `span`.
     pub(crate) fn meta<'a>(&self, span: Span, pages: &'a Pages) -> Result<MetaPage<'a>> {
         let page = pages.iter().next().unwrap_or_default();
-        let meta = MetaPage::parse(page).map_err(|error| self.place(error, span.first))?;
+        let meta = MetaPage::parse(page).map_err(|error| self.locate_error(error, span.first))?;
         let (first, pages) = meta.data_pages();
         if first.checked_add(pages) == Some(span.first) {
             return Ok(meta);
         }
         let error = Error::corrupt("partition").expected("its data right before its metadata");
-        Err(self.place(error.got(format_args!("{pages} pages from {first}")), span.first))
+        Err(self.locate_error(error.got(format_args!("{pages} pages from {first}")), span.first))
     }
 
     /// The decompressed block on `pages` of `span`.
@@ -303,13 +304,13 @@ impl Table {
     /// `Corrupt` if they contain no block, `Retry` if memory for a long value is short.
     pub fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
         decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
-            .map_err(|error| self.place(error, span.first))
+            .map_err(|error| self.locate_error(error, span.first))
     }
 
     /// As [`Table::decode`], for the only page of `span`; the block does not keep the page.
     pub(crate) fn decode_page(&self, span: Span, page: &[u8]) -> Result<Bytes> {
         decode_run(iter::once(page), span.pages, self.dictionaries(), &self.account)
-            .map_err(|error| self.place(error, span.first))
+            .map_err(|error| self.locate_error(error, span.first))
     }
 
     /// A copy of `page` in memory of its own.
@@ -325,7 +326,7 @@ impl Table {
 
     /// Adds page and table to `error`.
     #[cold]
-    pub(crate) fn place(&self, error: Error, page: u32) -> Error {
+    pub(crate) fn locate_error(&self, error: Error, page: u32) -> Error {
         error.at(format_args!("page {page}")).at(format_args!("table {}", self.id()))
     }
 }

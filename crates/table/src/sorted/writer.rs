@@ -304,7 +304,7 @@ impl Writer {
         if let Err(error) = ended.and_then(|()| partitions.put_raw(block, shares_key)) {
             return Err(self.fail(error));
         }
-        self.packer.passed(block.payload().len());
+        self.packer.add_copied(block.payload().len());
         let (key, trailer) = block.last();
         self.last_key.clear();
         self.last_key.extend_from_slice(key);

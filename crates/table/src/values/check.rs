@@ -45,7 +45,7 @@ pub struct ValuesReport {
 }
 
 /// The value whose pages are being checked.
-struct Present {
+struct PartialValue {
     first: Header,
     at: u32,
     key: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ impl Values {
     /// `Retry` if the device is short of resources. Damage is in the report, not an error.
     pub fn verify(&self, progress: &mut dyn FnMut(u32)) -> Result<ValuesReport> {
         let mut report = ValuesReport::default();
-        let mut present: Option<Present> = None;
+        let mut partial: Option<PartialValue> = None;
         let mut digest = 0;
         let last = self.footer().pages - 1;
         let mut page = 0;
@@ -88,12 +88,12 @@ impl Values {
                     digest = fold_digest(digest, bytes);
                     Ok((Header::parse(bytes)?, bytes))
                 });
-                present = report.page(number, present, seen);
+                partial = report.page(number, partial, seen);
             }
             page += count;
             progress(count);
         }
-        if let Some(Present { at, key, .. }) = present {
+        if let Some(PartialValue { at, key, .. }) = partial {
             report.note(at, last - at, key, Error::corrupt("value").expected("all its pages"));
         }
         report.pages = self.footer().pages;
@@ -121,26 +121,26 @@ impl ValuesReport {
         }
     }
 
-    /// Processes page `number`, which follows the pages of `present`. Returns the value whose pages are
+    /// Processes page `number`, which follows the pages of `partial`. Returns the value whose pages are
     /// not complete yet.
     fn page(
         &mut self,
         number: u32,
-        present: Option<Present>,
+        partial: Option<PartialValue>,
         seen: Result<(Header, &[u8])>,
-    ) -> Option<Present> {
+    ) -> Option<PartialValue> {
         let (header, bytes) = match seen {
             Ok(seen) => seen,
             Err(error) => {
-                let key = present.and_then(|present| present.key);
+                let key = partial.and_then(|partial| partial.key);
                 self.note(number, 1, key, error);
                 return None;
             }
         };
-        let expected = present.as_ref().map(|present| number - present.at);
-        let is_next = match (&present, expected) {
-            (Some(present), Some(index)) => {
-                header == Header { number: index as u16, ..present.first }
+        let expected = partial.as_ref().map(|partial| number - partial.at);
+        let is_next = match (&partial, expected) {
+            (Some(partial), Some(index)) => {
+                header == Header { number: index as u16, ..partial.first }
             }
             _ => header.kind == PageKind::Values && header.number == 0,
         };
@@ -150,28 +150,28 @@ impl ValuesReport {
                 .got(format_args!("{header:?}"));
             let is_start = header.kind == PageKind::Values && header.number == 0;
             // The rest of a value whose first page is lost was reported with that page.
-            if present.is_some() || header.kind != PageKind::Values {
-                self.note(number, 1, present.and_then(|present| present.key), error);
+            if partial.is_some() || header.kind != PageKind::Values {
+                self.note(number, 1, partial.and_then(|partial| partial.key), error);
             }
             return if is_start { self.begin(number, header, bytes) } else { None };
         }
-        match present {
+        match partial {
             None => self.begin(number, header, bytes),
-            Some(present) => self.ended(number, present),
+            Some(partial) => self.ended(number, partial),
         }
     }
 
-    fn begin(&mut self, at: u32, first: Header, bytes: &[u8]) -> Option<Present> {
+    fn begin(&mut self, at: u32, first: Header, bytes: &[u8]) -> Option<PartialValue> {
         let key = head::key_on(bytes, &first);
-        self.ended(at, Present { first, at, key })
+        self.ended(at, PartialValue { first, at, key })
     }
 
-    /// Returns `present` unless page `number` is its last.
-    fn ended(&mut self, number: u32, present: Present) -> Option<Present> {
-        if (number - present.at + 1) as usize == present.first.run_pages() {
+    /// Returns `partial` unless page `number` is its last.
+    fn ended(&mut self, number: u32, partial: PartialValue) -> Option<PartialValue> {
+        if (number - partial.at + 1) as usize == partial.first.run_pages() {
             self.values += 1;
             return None;
         }
-        Some(present)
+        Some(partial)
     }
 }

@@ -183,22 +183,22 @@ impl Values {
         purpose: Purpose,
         see: &mut dyn FnMut(&Header, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let place = |error: Error| error.at(values_file_name(self.id()));
-        self.check(pointer).map_err(place)?;
+        let locate = |error: Error| error.at(values_file_name(self.id()));
+        self.check(pointer).map_err(locate)?;
         let count = pointer.pages.min(CHUNK_PAGES);
         let _charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
         // A value that fits one read is read once.
         if pointer.pages <= CHUNK_PAGES {
-            let buf = self.chunk(pointer, 0, purpose).map_err(place)?;
-            self.check_pages(key, pointer, 0, &buf).map_err(place)?;
+            let buf = self.chunk(pointer, 0, purpose).map_err(locate)?;
+            self.check_pages(key, pointer, 0, &buf).map_err(locate)?;
             return each_page(&buf, see);
         }
         for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
-            let buf = self.chunk(pointer, from, purpose).map_err(place)?;
-            self.check_pages(key, pointer, from, &buf).map_err(place)?;
+            let buf = self.chunk(pointer, from, purpose).map_err(locate)?;
+            self.check_pages(key, pointer, from, &buf).map_err(locate)?;
         }
         for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
-            each_page(&self.chunk(pointer, from, purpose).map_err(place)?, see)?;
+            each_page(&self.chunk(pointer, from, purpose).map_err(locate)?, see)?;
         }
         Ok(())
     }

@@ -73,16 +73,17 @@ impl TableCursor {
         }
         let Pick::Number(index) = self.pick else { return Ok(()) };
         // The position refers to the previous block.
-        self.leave();
+        self.unload();
         if let Some(raw) = &mut self.raw {
             let kept = raw.stored().keep(&pages, span.pages);
-            kept.map_err(|error| self.table.place(error, span.first))?;
+            kept.map_err(|error| self.table.locate_error(error, span.first))?;
         }
         let bytes = match pages {
             Pages::Attached(block) => BlockBytes::Attached(block),
             pages => BlockBytes::Shared(self.table.decode(span, pages)?),
         };
-        let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
+        let layout =
+            Block::parse(&bytes).map_err(|error| self.table.locate_error(error, span.first))?;
         let layout = layout.layout();
         self.block =
             Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });

@@ -16,7 +16,7 @@ impl TableCursor {
     /// Whether the cursor is on the first entry of a block.
     #[must_use]
     pub const fn is_at_block_start(&self) -> bool {
-        self.is_valid() && self.place.index() == 0
+        self.is_valid() && self.position.index() == 0
     }
 
     /// The last key of the current block, whether or not it is inside the bounds. `None` if on no entry.
@@ -24,15 +24,15 @@ impl TableCursor {
     /// # Errors
     /// `Corrupt` if the block is damaged.
     pub fn last_key_of_block(&mut self) -> Result<Option<&[u8]>> {
-        let (Some(loaded), true) = (&self.block, self.place.entry().is_some()) else {
+        let (Some(loaded), true) = (&self.block, self.position.entry().is_some()) else {
             return Ok(None);
         };
-        let mut place = std::mem::replace(&mut self.far, BlockPosition::new());
-        let moved = place.last(Block::with_layout(&loaded.bytes, loaded.layout));
+        let mut position = std::mem::replace(&mut self.scratch, BlockPosition::new());
+        let moved = position.last(Block::with_layout(&loaded.bytes, loaded.layout));
         let page = loaded.page;
-        self.far = place;
-        moved.map_err(|error| self.table.place(error, page))?;
-        Ok(Some(self.far.key()))
+        self.scratch = position;
+        moved.map_err(|error| self.table.locate_error(error, page))?;
+        Ok(Some(self.scratch.key()))
     }
 
     /// The current block as stored, with a summary of its entries, if the cursor is on its first entry.
@@ -44,12 +44,12 @@ impl TableCursor {
     /// `Corrupt` if the block is damaged but its checksum matches.
     pub fn raw_block(&mut self) -> Result<Option<&RawBlock>> {
         let (Some(loaded), Some(raw)) = (&self.block, &mut self.raw) else { return Ok(None) };
-        let at_start = self.place.entry().is_some() && self.place.index() == 0;
+        let at_start = self.position.entry().is_some() && self.position.index() == 0;
         if !at_start || !raw.is_kept() || self.table.seqno().is_some() {
             return Ok(None);
         }
         let taken = raw.summarise(Block::with_layout(&loaded.bytes, loaded.layout));
-        taken.map_err(|error| self.table.place(error, loaded.page))?;
+        taken.map_err(|error| self.table.locate_error(error, loaded.page))?;
         Ok(Some(&**raw).filter(|raw| self.bounds.contains(raw.last().0)))
     }
 

@@ -9,7 +9,7 @@ use base::Result;
 
 use super::super::block::{Block, BlockPosition};
 use super::super::fit::{BLOCK_PAGES_MAX, capacity};
-use super::{Added, Emit, Fit, Packer};
+use super::{Emit, Fit, NewEntry, Packer};
 
 /// Number of proportional steps while no number of entries fits.
 const IN_PROPORTION: usize = 2;
@@ -92,9 +92,9 @@ impl Packer {
             let Some(entry) = position.entry() else { break };
             let (trailer, value) = (entry.trailer, block.value(entry));
             if index >= range.start {
-                let added = Added { key: position.key(), trailer, kind: trailer.kind()?, value };
-                self.stage(added);
-                self.keep(added);
+                let entry = NewEntry { key: position.key(), trailer, kind: trailer.kind()?, value };
+                self.stage(entry);
+                self.keep(entry);
             }
             position.next(block)?;
         }

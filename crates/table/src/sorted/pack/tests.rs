@@ -23,7 +23,7 @@ fn pack_with(
     dictionary: Option<&Dictionary>,
 ) -> Out {
     let mut out = Out { blocks: Vec::new(), entries: Vec::new(), keys: 0 };
-    let mut emit = |packed: Packed<'_>| {
+    let mut emit = |packed: PackedBlock<'_>| {
         let raw = crate::codec::decompress(
             packed.codec,
             dictionary.filter(|_| packed.dictionary.0 > 0),
