@@ -9,7 +9,7 @@
 //! nanoseconds, a checksum about 0.16 us.
 
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX};
-use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result, hash64};
+use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result, hash64, invariant};
 
 /// Length of a page's header, bytes.
 pub const HEADER_BYTES: usize = 24;
@@ -198,7 +198,7 @@ pub(crate) fn seal_page(
     header: &Header,
     content: &[u8],
 ) {
-    debug_assert_eq!(content.len(), header.payload_here());
+    invariant!(content.len() == header.payload_here(), "a page holds its part of a payload");
     let seed = seed.page(number);
     header.encode(page);
     let (_, body) = page.split_at_mut(HEADER_BYTES);

@@ -20,7 +20,7 @@ mod sweep;
 
 use std::ops::Range;
 
-use base::Seqno;
+use base::{Seqno, invariant};
 use bytes::Bytes;
 
 use crate::bounds::Bounds;
@@ -114,6 +114,11 @@ impl RangeDeletes {
 
     /// Appends a fragment, which must be after the last one.
     pub(crate) fn push(&mut self, start: Bytes, end: Bytes, seqnos: &[Seqno]) {
+        invariant!(
+            start < end && self.fragments.last().is_none_or(|before| before.end <= start),
+            "fragments are ascending and disjoint"
+        );
+        debug_assert!(!seqnos.is_empty() && seqnos.is_sorted_by(|one, next| one > next));
         let shared = self.fragments.last().is_some_and(|before| before.end == start);
         self.key_bytes += end.len() + if shared { 0 } else { start.len() };
         self.seqnos.extend_from_slice(seqnos);
@@ -136,6 +141,7 @@ impl RangeDeletes {
             (head(start, prefix.len()), end)
         });
         self.heads = heads.collect();
+        debug_assert!(self.heads.is_sorted_by_key(|(start, _)| *start), "heads order as starts");
         self
     }
 
@@ -146,7 +152,9 @@ impl RangeDeletes {
 
     fn fragment(&self, index: usize) -> Option<Fragment<'_>> {
         let StoredFragment { start, end, seqnos_end } = self.fragments.get(index)?;
-        let seqnos = self.seqnos.get(self.numbers_before(index)..*seqnos_end)?;
+        let seqnos = self.seqnos.get(self.numbers_before(index)..*seqnos_end);
+        invariant!(seqnos.is_some(), "the seqnos of a fragment follow those of the previous one");
+        let seqnos = seqnos?;
         Some(Fragment { start, end, seqnos })
     }
 

@@ -10,7 +10,7 @@
 
 mod long;
 
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 
 /// Most bytes that an [`Encoder`] takes: positions have 16 bits.
 pub(crate) const SOURCE_BYTES_MAX: usize = u16::MAX as usize;
@@ -97,13 +97,14 @@ impl Encoder {
 
     /// Returns to `mark`, which was taken of this block. The source must be cut to its length then.
     pub(crate) fn rollback(&mut self, mark: Mark) {
+        invariant!(mark.out_bytes <= self.out.len(), "a mark is of the current block");
         self.out.truncate(mark.out_bytes);
         self.state = mark;
     }
 
     /// Compresses the bytes appended to `source` since the last call.
     pub(crate) fn advance(&mut self, source: &[u8]) {
-        debug_assert!(source.len() <= SOURCE_BYTES_MAX);
+        invariant!(source.len() <= SOURCE_BYTES_MAX, "positions of a block have 16 bits");
         loop {
             if self.state.open.length > 0 {
                 let Match { start, offset, length } = self.state.open;
@@ -129,6 +130,7 @@ impl Encoder {
             0 => (0, anchor),
             _ => (sequence_bytes(open.start - anchor, open.length), open.start + open.length),
         };
+        debug_assert!(literals_from <= source_bytes, "the size asked for covers the output");
         let literals = source_bytes - literals_from + tail_bytes;
         self.out.len() + sequence + 1 + extension_bytes(literals) + literals
     }
@@ -136,12 +138,16 @@ impl Encoder {
     /// Ends the block with `tail`, which has at least [`TAIL_BYTES_MIN`] bytes, and swaps the compressed
     /// block into `out`.
     pub(crate) fn finish(&mut self, source: &[u8], tail: &[u8], out: &mut Vec<u8>) {
-        debug_assert!(tail.len() >= TAIL_BYTES_MIN);
+        invariant!(tail.len() >= TAIL_BYTES_MIN, "a block ends with five literals");
         self.advance(source);
         if self.state.open.length > 0 {
             self.close(source);
         }
         let literals = source.get(self.state.anchor..).unwrap_or_default();
+        invariant!(
+            self.state.anchor + literals.len() == source.len(),
+            "the output covers no more than its source"
+        );
         put_token(&mut self.out, literals.len() + tail.len(), 0);
         self.out.extend_from_slice(literals);
         self.out.extend_from_slice(tail);
@@ -182,6 +188,8 @@ impl Encoder {
     fn close(&mut self, source: &[u8]) {
         let Match { start, offset, length } = std::mem::take(&mut self.state.open);
         let literals = source.get(self.state.anchor..start).unwrap_or_default();
+        debug_assert!(length >= MATCH_BYTES_MIN && start >= self.state.anchor);
+        debug_assert!(offset > 0 && offset <= start, "a match is a copy of earlier bytes");
         let extra = length - MATCH_BYTES_MIN;
         put_token(&mut self.out, literals.len(), extra);
         self.out.extend_from_slice(literals);

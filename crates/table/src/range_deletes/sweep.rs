@@ -67,6 +67,7 @@ pub(super) fn sweep(
 /// Picks the open seqnos that some reader can distinguish: all above the last of `readers`, which
 /// ascend, and the newest that each reader sees.
 pub(super) fn visible(active: &Active, readers: &[Seqno], out: &mut Vec<Seqno>) {
+    debug_assert!(readers.is_sorted(), "readers ascend");
     let mut seen = readers.last().copied();
     let to_come = active.iter().rev().map(|(seqno, _)| *seqno);
     out.extend(to_come.take_while(|seqno| seen.is_none_or(|present| *seqno > present)));

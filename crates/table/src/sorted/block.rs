@@ -155,6 +155,7 @@ impl<'a> Block<'a> {
 
     /// A block with a layout from an earlier parse.
     pub(crate) const fn with_layout(raw: &'a [u8], layout: Layout) -> Self {
+        debug_assert!(layout.entries_end <= raw.len(), "a layout is of its own block");
         Self { raw, layout }
     }
 
@@ -253,17 +254,20 @@ impl<'a> Block<'a> {
     }
 
     fn suffix(&self, entry: &BlockEntry) -> &'a [u8] {
+        debug_assert!(entry.end <= self.layout.entries_end, "an entry is read from its own block");
         self.raw.get(entry.suffix_at..entry.value_at).unwrap_or_default()
     }
 
     /// The value of an entry of this block.
     pub(crate) fn value(&self, entry: &BlockEntry) -> &'a [u8] {
+        debug_assert!(entry.end <= self.layout.entries_end, "an entry is read from its own block");
         self.raw.get(entry.value()).unwrap_or_default()
     }
 
     /// The last group whose first entry is at or before (`key`, `at`); the first group if there is none.
     fn group_of(&self, key: &[u8], at: Trailer) -> Result<usize> {
         let (mut low, mut high) = (0, self.groups());
+        debug_assert!(high > 0, "a block has an entry");
         // Prefetches all entries that the search may read, so that their cache misses overlap.
         if high <= GROUPS_ASKED_MAX {
             for group in 1..high {
@@ -318,6 +322,7 @@ impl<'a> Block<'a> {
             let (suffix, rest) = (self.suffix(&entry), key.get(entry.shared..).unwrap_or_default());
             let common = common_prefix(suffix, rest);
             matched = entry.shared + common;
+            debug_assert!(matched <= key.len(), "no more than the target is matched");
             let order = suffix.get(common..).cmp(&rest.get(common..));
             match order.then_with(|| at.cmp(&entry.trailer)) {
                 Ordering::Less => {}
@@ -364,6 +369,7 @@ impl BlockPosition {
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
+        debug_assert!(self.key_bytes <= self.key.len(), "the key is within its buffer");
         self.key.get(..self.key_bytes).unwrap_or_default()
     }
 
@@ -431,6 +437,7 @@ impl BlockPosition {
     fn move_to(&mut self, block: Block<'_>, index: usize) -> Result<()> {
         self.restart(block, index / block.layout.interval)?;
         while self.index < index && self.next(block)? {}
+        debug_assert_eq!(self.index, index, "a block has as many entries as it states");
         Ok(())
     }
 
@@ -471,6 +478,7 @@ impl BlockPosition {
     #[inline]
     fn stand(&mut self, block: Block<'_>, entry: BlockEntry) {
         let (shared, suffix) = (entry.shared, entry.value_at - entry.suffix_at);
+        debug_assert!(shared <= self.key_bytes, "a key shares bytes that the previous one has");
         let from = block.raw.get(entry.suffix_at..).and_then(<[u8]>::first_chunk::<SUFFIX_STEP>);
         let to = self.key.get_mut(shared..).and_then(<[u8]>::first_chunk_mut::<SUFFIX_STEP>);
         if let (Some(from), Some(to), ..=SUFFIX_STEP) = (from, to, suffix) {

@@ -97,6 +97,7 @@ impl BlockBuilder {
         if self.count == 0 {
             self.base = seqno;
         }
+        debug_assert!(self.count == 0 || *self.last_key <= *key, "entries are in key order");
         let restart = self.count.is_multiple_of(RESTART_INTERVAL);
         if restart && self.count > 0 {
             // Only blocks of several entries have restarts, and those blocks are short.

@@ -342,6 +342,7 @@ impl Check<'_> {
         };
         (self.chunk.buf, self.chunk.pages) = read;
         self.chunk.first = first;
+        invariant!(self.chunk.holds(first, pages), "a chunk holds the pages it was read for");
         Ok(())
     }
 

@@ -17,7 +17,7 @@ mod upcoming;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use base::{Error, Result, Trailer};
+use base::{Error, Result, Trailer, broken_invariant, invariant};
 use bytes::Bytes;
 
 use super::block::{Block, BlockPosition};
@@ -215,6 +215,7 @@ impl TableCursor {
     }
 
     fn start(&mut self, goal: Goal, forward: bool) {
+        debug_assert_ne!(goal, Goal::Idle, "an operation has a goal");
         (self.goal, self.forward, self.waiting) = (goal, forward, None);
     }
 
@@ -288,13 +289,14 @@ impl TableCursor {
                 return Ok(Step::Ready(valid));
             }
         }
-        self.unload();
-        Ok(Step::Ready(false))
+        Err(broken_invariant!("a cursor reaches its goal within two blocks"))
     }
 
     /// Moves within the block, or selects the neighbouring block.
     fn step_in_block(&mut self) -> Result<ControlFlow<bool>> {
-        let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
+        let Some(loaded) = &self.block else {
+            return Err(broken_invariant!("a cursor on an entry has a block"));
+        };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         let forward = self.goal == Goal::Next;
         let moved = if forward { self.position.next(block)? } else { self.position.prev(block)? };
@@ -307,7 +309,7 @@ impl TableCursor {
     /// Selects the neighbouring block. Breaks if there is none.
     fn select_neighbour(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
         let Some(Loaded { partition, index, .. }) = self.block else {
-            return Ok(ControlFlow::Break(false));
+            return Err(broken_invariant!("a neighbour is that of a loaded block"));
         };
         self.position.clear();
         self.goal = if forward { Goal::First } else { Goal::Last };
@@ -365,7 +367,9 @@ impl TableCursor {
     fn meta(&self) -> Option<MetaPage<'_>> {
         let (partition, pages) = self.meta.as_ref()?;
         let page = (*partition == self.partition).then(|| pages.iter().next())??;
-        MetaPage::parse(page).ok()
+        let meta = MetaPage::parse(page);
+        invariant!(meta.is_ok(), "a metadata page was parsed when it was loaded");
+        meta.ok()
     }
 
     /// The span of the pages that the goal needs and that are not loaded.
@@ -398,7 +402,9 @@ impl TableCursor {
 
     /// Moves to the goal within the block, or selects the neighbour if the goal is not in the block.
     fn move_to_goal(&mut self) -> Result<ControlFlow<bool>> {
-        let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
+        let Some(loaded) = &self.block else {
+            return Err(broken_invariant!("no page is missing once the block is loaded"));
+        };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         match self.goal {
             Goal::First => self.position.first(block)?,

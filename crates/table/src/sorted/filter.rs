@@ -12,6 +12,8 @@
 //!
 //! Cost: a probe about 25 ns, a build about 60 ns per key.
 
+use base::invariant;
+
 /// Default bits of a value: one false positive in 256.
 pub const FILTER_BITS_DEFAULT: u8 = 8;
 
@@ -186,6 +188,10 @@ impl FilterBuilder {
                 self.planes.extend(bytes);
             }
         }
+        invariant!(
+            self.planes.len() == filter_bytes(hashes.len(), width),
+            "a filter has the length that its page reserved"
+        );
         (seed, &self.planes)
     }
 

@@ -4,6 +4,8 @@
 //! only whole blocks; there a [`Predictor`] estimates the size from earlier blocks, and the packer
 //! corrects the estimate.
 
+use base::invariant;
+
 use crate::page::PAYLOAD_BYTES;
 
 /// Fraction of data pages that may be padding before blocks take a second page.
@@ -28,6 +30,7 @@ pub(crate) struct Padding {
 
 impl Padding {
     pub(crate) fn add(&mut self, pages: usize, payload_bytes: usize) {
+        invariant!(payload_bytes <= capacity(pages), "a block fits its pages");
         self.pages += pages as u64;
         self.bytes += (capacity(pages) - payload_bytes) as u64;
     }
@@ -35,6 +38,7 @@ impl Padding {
     /// Counts a block that was copied unchanged. Its padding does not influence the packing of other
     /// blocks.
     pub(crate) fn add_copied(&mut self, pages: usize, payload_bytes: usize) {
+        invariant!(payload_bytes <= capacity(pages), "a block fits its pages");
         self.copied_bytes += (capacity(pages) - payload_bytes) as u64;
     }
 
@@ -90,6 +94,7 @@ impl Predictor {
 
     /// Learns that a block of `raw_bytes` bytes was compressed to `bytes` bytes.
     pub(crate) fn learn(&mut self, raw_bytes: usize, bytes: usize) {
+        invariant!(raw_bytes > 0, "a block that was compressed is not empty");
         let ratio = bytes as f64 / raw_bytes as f64;
         // Neighbouring blocks are alike, so the last few count; a jump counts at once.
         let jump = (ratio - self.ratio).abs() > 0.1 * self.ratio;

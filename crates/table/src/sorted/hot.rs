@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::invariant;
+
 use crate::Bounds;
 
 /// The hot ranges, the table's progress through them, and the hot pages so far.
@@ -18,6 +20,10 @@ pub(super) struct HotPages {
 
 impl HotPages {
     pub(super) fn new(ranges: Arc<[Bounds]>) -> Self {
+        debug_assert!(
+            ranges.is_sorted_by(|one, next| one.end.is_some() && one.end <= next.first),
+            "hot ranges are ascending and disjoint"
+        );
         Self { ranges, ..Self::default() }
     }
 
@@ -40,6 +46,10 @@ impl HotPages {
     }
 
     fn add(&mut self, pages: Range<u32>) {
+        invariant!(
+            self.pages.last().is_none_or(|last| last.end <= pages.start),
+            "pages of a table are written in order"
+        );
         match self.pages.last_mut() {
             Some(last) if last.end == pages.start => last.end = pages.end,
             _ => self.pages.push(pages),

@@ -3,7 +3,7 @@
 //! A point read uses both in place on the cached page: the filter says whether to continue, and the
 //! separators in which block. docs/format/table.md has the byte table.
 
-use base::{Cursor, Error, Result, Trailer};
+use base::{Cursor, Error, Result, Trailer, invariant};
 
 use super::filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, FilterBuilder, filter_bytes};
 use super::separator::{Separator, Separators, SeparatorsBuilder, Width};
@@ -80,6 +80,10 @@ impl MetaBuilder {
     /// Adds a block. The partition's first block has no separator here; its separator is in the top
     /// level.
     pub(crate) fn add(&mut self, separator: Option<Separator>, pages: usize, hashes: &[u64]) {
+        invariant!(
+            separator.is_none() == self.is_empty(),
+            "every block but a partition's first has a separator"
+        );
         if let Some(separator) = separator {
             self.separators.push(separator);
         }
@@ -101,6 +105,8 @@ impl MetaBuilder {
 
     /// Replaces `out` with the payload of the partition's page.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<MetaSize> {
+        invariant!(!self.is_empty(), "a partition has a block");
+        invariant!(self.blocks.len() <= usize::from(u16::MAX), "blocks are counted in 16 bits");
         let width = self.fitting_width();
         let (seed, slots) = self.filter.build(&self.hashes, width);
         let stored_width = if width == FILTER_BITS_DEFAULT { 0 } else { u16::from(width) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arena::prefetch_all;
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
-use base::{Codec, DictionaryId, Error, PageSeed, Result};
+use base::{Codec, DictionaryId, Error, PageSeed, Result, broken_invariant, invariant};
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
 use super::pieces::Pieces;
@@ -155,10 +155,11 @@ impl Output {
 
     fn seal(&mut self, header: &Header, content: &[u8]) -> Result<()> {
         let (pages, _) = self.buf.as_chunks_mut::<PAGE_BYTES>();
-        if let Some(page) = pages.get_mut(self.filled) {
-            seal_page(page, self.seed, self.pages, header, content);
-            self.digest = fold_digest(self.digest, page);
-        }
+        let Some(page) = pages.get_mut(self.filled) else {
+            return Err(broken_invariant!("a buffer has room for the next page"));
+        };
+        seal_page(page, self.seed, self.pages, header, content);
+        self.digest = fold_digest(self.digest, page);
         if let Some(next) = pages.get(self.filled + 1) {
             // The page was last touched a buffer ago; the prefetch is done by the time its content is
             // ready.
@@ -225,6 +226,10 @@ impl Output {
             self.submit(rest, pages)?;
         }
         self.reap(self.queue.in_flight())?;
+        invariant!(
+            self.submitted == self.pages && self.queue.in_flight() == 0,
+            "every page is written before its file is synced"
+        );
         self.file.sync(self.purpose)
     }
 }

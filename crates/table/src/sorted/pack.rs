@@ -8,7 +8,10 @@
 //! An entry longer than the longest block is a block of its own with as many pages as it takes. If
 //! memory is too short to compress it, it is stored uncompressed.
 
-use base::{Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
+use base::{
+    Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, broken_invariant, invariant,
+    key_hash,
+};
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
@@ -228,6 +231,7 @@ impl Packer {
         if self.hashes.is_empty() || entry.key != self.block.last_key() {
             self.hashes.push(key_hash(entry.key));
         }
+        debug_assert!(self.hashes.len() <= self.block.count(), "an entry adds at most one key");
         self.last_trailer = entry.trailer;
         self.block.keep(entry.key);
     }
@@ -300,7 +304,9 @@ impl Packer {
     }
 
     fn append_by_estimate(&mut self, entry: NewEntry<'_>) -> Result<bool> {
-        let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
+        let Fit::Zstd(predictor, _) = &self.fit else {
+            return Err(broken_invariant!("only sizes of zstd are estimated"));
+        };
         let shared = common_prefix(self.block.last_key(), entry.key);
         let bytes = entry.key.len() - shared + entry.value.len() + ENTRY_OVERHEAD_USUAL;
         let (raw_then, used_then) = self.measured;
@@ -311,7 +317,9 @@ impl Packer {
             // The block is full unless the estimate is too high: compress it to find out.
             let used = self.compress_block()?;
             self.measured = (self.block.raw_bytes(), used);
-            let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
+            let Fit::Zstd(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only sizes of zstd are estimated"));
+            };
             let with = used + predictor.size(bytes);
             // Continuing costs a compression, which a little room does not justify.
             fits = with + WORTH_BYTES <= predictor.target(self.pages);
@@ -335,7 +343,7 @@ impl Packer {
         if !self.compressed {
             self.assemble();
             let Fit::Zstd(predictor, compressor) = &mut self.fit else {
-                return Ok(self.raw.len());
+                return Err(broken_invariant!("only zstd compresses whole blocks"));
             };
             if !compressor.compress(&self.raw, &mut self.payload)? {
                 self.payload.extend_from_slice(&self.raw);
@@ -402,6 +410,10 @@ impl Packer {
     fn emit(&mut self, emit: Emit<'_>) -> Result<()> {
         self.end_block();
         let raw_bytes = self.block.raw_bytes();
+        invariant!(
+            self.block.count() > 0 && !self.hashes.is_empty(),
+            "a block that is emitted has an entry"
+        );
         let stored = run_pages(raw_bytes);
         let (codec, dictionary) = match &self.fit {
             _ if self.payload.is_empty() || stored <= run_pages(self.payload.len()) => {

@@ -4,7 +4,7 @@
 //! Memory is charged (I10): only the top level and the range deletes grow with the table.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer, invariant};
 
 use super::footer::{FORMAT_VERSION, Footer};
 use super::hot::HotPages;
@@ -134,6 +134,10 @@ impl Partitions {
     /// first.
     pub(super) fn put(&mut self, packed: PackedBlock<'_>) -> Result<()> {
         let pages = run_pages(packed.payload.len());
+        invariant!(
+            self.boundary.as_ref().is_none_or(|(last, _)| **last <= *packed.first_key),
+            "blocks are written in key order"
+        );
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
@@ -174,7 +178,7 @@ impl Partitions {
 
     fn end_partition(&mut self) -> Result<()> {
         let size = self.meta.encode(&mut self.scratch)?;
-        debug_assert!(size.payload_bytes <= PAYLOAD_BYTES);
+        invariant!(size.payload_bytes <= PAYLOAD_BYTES, "a partition's metadata fits its page");
         let page = self.output.put(Section::plain(PageKind::Meta, &self.scratch))?;
         self.metas.push(page);
         self.hot.end_partition(page);
@@ -220,6 +224,7 @@ impl Partitions {
         for _ in 0..2 {
             self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
         }
+        invariant!(footer.pages == self.output.pages(), "the footer states the file's length");
         self.output.finish()?;
         Ok(Summary {
             table: self.table,

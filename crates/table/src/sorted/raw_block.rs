@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, key_hash};
+use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, invariant, key_hash};
 
 use super::block::{Block, BlockPosition};
 use super::step::Pages;
@@ -103,6 +103,11 @@ impl RawBlock {
             self.last_trailer = Some(trailer);
             self.position.next(block)?;
         }
+        invariant!(
+            self.tally.entries == block.count() as u64
+                && self.tally.keys == self.hashes.len() as u64,
+            "a summary counts every entry and key of its block"
+        );
         Ok(())
     }
 
@@ -115,6 +120,7 @@ impl RawBlock {
     /// The codec of the payload.
     #[must_use]
     pub fn codec(&self) -> Codec {
+        invariant!(self.is_kept(), "a raw block is read after a block was kept");
         self.stored.codec.unwrap_or(Codec::None)
     }
 
@@ -133,12 +139,14 @@ impl RawBlock {
     /// The first entry: its key, and its seqno and kind.
     #[must_use]
     pub fn first(&self) -> (&[u8], Trailer) {
+        invariant!(self.first_trailer.is_some(), "a raw block is read after it was summarised");
         (&self.first, self.first_trailer.unwrap_or(Trailer::from_word(0)))
     }
 
     /// The last entry: its key, and its seqno and kind.
     #[must_use]
     pub fn last(&self) -> (&[u8], Trailer) {
+        invariant!(self.last_trailer.is_some(), "a raw block is read after it was summarised");
         (&self.last, self.last_trailer.unwrap_or(Trailer::from_word(0)))
     }
 
@@ -180,6 +188,7 @@ impl RawBlock {
     /// The smallest and the largest seqno.
     #[must_use]
     pub fn seqnos(&self) -> (Seqno, Seqno) {
+        invariant!(self.tally.seqnos.is_some(), "a raw block has an entry");
         self.tally.seqnos.unwrap_or_default()
     }
 

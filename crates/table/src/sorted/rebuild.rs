@@ -4,7 +4,7 @@
 //! same separators. It has no filter, because a filter would need every key.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, DictionaryId, Error, Result, Trailer};
+use base::{Account, Codec, DictionaryId, Error, Result, Trailer, invariant};
 use media::Purpose;
 
 use super::block::{Block, BlockPosition};
@@ -39,6 +39,7 @@ impl Table {
             let pages = self.add_block(at, page, account, &mut position, &mut last, &mut meta)?;
             at += pages;
         }
+        invariant!(at == page, "the blocks of a partition end at its metadata page");
         let mut content = Vec::new();
         meta.encode(&mut content)?;
         if content.len() > PAYLOAD_BYTES {

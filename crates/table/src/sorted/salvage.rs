@@ -12,7 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer};
+use base::{
+    Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer,
+    broken_invariant, invariant,
+};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -224,7 +227,7 @@ impl Salvage<'_> {
 
     fn header(&mut self, page: u32) -> Result<Header> {
         self.fetch(page, 1)?;
-        let bytes = self.chunk.bytes(page, 1);
+        let bytes = self.chunk.bytes(page, 1)?;
         verify_page(self.seed, page, bytes)?;
         Header::parse(bytes)
     }
@@ -267,7 +270,7 @@ impl Salvage<'_> {
     /// The block at `page`, decompressed. All of its entries can be read, and are in order.
     fn decode(&mut self, page: u32, count: u32) -> Result<Bytes> {
         self.fetch(page, count)?;
-        let cut = self.chunk.bytes(page, count);
+        let cut = self.chunk.bytes(page, count)?;
         for (number, page) in (page..).zip(cut.chunks_exact(PAGE_BYTES)) {
             verify_page(self.seed, number, page)?;
         }
@@ -304,6 +307,7 @@ impl Salvage<'_> {
             before: None,
             error,
         });
+        invariant!(gap.pages.end <= page, "pages are scanned in order");
         gap.pages.end = page + 1;
     }
 
@@ -324,7 +328,7 @@ impl Salvage<'_> {
     /// Processes the metadata page `page`. The page before its partition's first page is the metadata
     /// page of the previous partition, whether or not it verifies.
     fn partition_ended(&mut self, page: u32) -> Result<()> {
-        let meta = MetaPage::parse(self.chunk.bytes(page, 1)).map(|meta| meta.data_pages());
+        let meta = MetaPage::parse(self.chunk.bytes(page, 1)?).map(|meta| meta.data_pages());
         let first = meta.map_or(page, |(first, _)| first);
         self.metadata_before(first);
         self.report_lost()
@@ -467,8 +471,9 @@ impl Salvage<'_> {
 }
 
 impl Chunk {
-    fn bytes(&self, first: u32, count: u32) -> &[u8] {
+    fn bytes(&self, first: u32, count: u32) -> Result<&[u8]> {
         let at = first.saturating_sub(self.pages.start) as usize * PAGE_BYTES;
-        self.buf.get(at..at + count as usize * PAGE_BYTES).unwrap_or_default()
+        let bytes = self.buf.get(at..at + count as usize * PAGE_BYTES);
+        bytes.ok_or_else(|| broken_invariant!("pages are fetched before they are read"))
     }
 }

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Error, Result, Trailer};
+use base::{Error, Result, Trailer, invariant};
 
 /// Length of a trailer, bytes.
 const TRAILER_BYTES: usize = 8;
@@ -27,9 +27,11 @@ impl Separator {
         let (last, trailer) = last;
         if last == first {
             // Trailers descend, so every later version has a smaller one.
+            invariant!(trailer.word() > 0, "a version that another one follows is not the oldest");
             let next = Trailer::from_word(trailer.word().saturating_sub(1));
             return Self { key: first.to_vec(), trailer: Some(next) };
         }
+        debug_assert!(last < first, "a separator lies between ascending keys");
         let common = common_prefix(last, first);
         Self { key: first.get(..=common).unwrap_or(first).to_vec(), trailer: None }
     }
@@ -100,6 +102,10 @@ impl SeparatorsBuilder {
     }
 
     pub(crate) fn push(&mut self, separator: Separator) {
+        debug_assert!(
+            self.list.last().is_none_or(|last| last.key <= separator.key),
+            "separators ascend"
+        );
         self.prefix = self.prefix_with(&separator);
         self.bytes += separator.stored_bytes();
         self.list.push(separator);
@@ -108,6 +114,10 @@ impl SeparatorsBuilder {
     pub(crate) fn clear(&mut self) {
         (self.prefix, self.bytes) = (0, 0);
         self.list.clear();
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// Approximate memory in use, bytes.
@@ -154,6 +164,7 @@ impl SeparatorsBuilder {
                 .expected(format_args!("less than {}", self.width.flag()))
                 .got(suffixes));
         }
+        let start = out.len();
         self.width.put(out, self.prefix);
         let mut end = 0;
         for separator in &self.list {
@@ -169,6 +180,10 @@ impl SeparatorsBuilder {
                 out.extend_from_slice(&trailer.word().to_le_bytes());
             }
         }
+        invariant!(
+            out.len() - start == self.encoded_bytes(),
+            "separators take the space that was reserved for them"
+        );
         Ok(())
     }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arena::{Frame, FrameBlock};
-use base::TableId;
 use base::limits::PAGE_BYTES;
+use base::{TableId, invariant};
 use bytes::Bytes;
 use media::Buf;
 use media::scm::Pinned;
@@ -78,8 +78,9 @@ impl Pages {
             Self::Block(_) | Self::Attached(_) => (None, None, None),
             Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),
             Self::Part { buf, at, pages } => {
-                let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES).unwrap_or_default();
-                (None, None, Some(part.chunks_exact(PAGE_BYTES)))
+                let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES);
+                invariant!(part.is_some(), "a part lies in the read that it is of");
+                (None, None, Some(part.unwrap_or_default().chunks_exact(PAGE_BYTES)))
             }
         };
         let many = many.into_iter().flatten().map(|frame| &**frame as &[u8]);

@@ -5,7 +5,7 @@
 //! first copy. The damage is still reported, although nothing is lost.
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, ErrorKind, PageSeed, Result};
+use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, broken_invariant};
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
@@ -100,7 +100,8 @@ impl Tail {
         };
         for number in start..footer.first_footer() {
             let at = (number - self.first) as usize * PAGE_BYTES;
-            let page = self.buf.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
+            let page = self.buf.get_mut(at..at + PAGE_BYTES);
+            let page = page.ok_or_else(|| broken_invariant!("the tail's pages were read"))?;
             if verify_page(seed, number, page).is_ok() {
                 continue;
             }
@@ -123,11 +124,12 @@ impl Tail {
         let cut = |from: u32, to: u32| {
             let offset =
                 |page: u32| (start - self.first + (page - range_deletes)) as usize * PAGE_BYTES;
-            self.buf.get(offset(from)..offset(to)).unwrap_or_default()
+            let pages = self.buf.get(offset(from)..offset(to));
+            pages.ok_or_else(|| broken_invariant!("the tail's pages were read"))
         };
-        let mut top_level = section(PageKind::Top, cut(top, properties))?;
+        let mut top_level = section(PageKind::Top, cut(top, properties)?)?;
         let end = self.footer.tail_end();
-        let stored = section(PageKind::Properties, cut(properties, end))?;
+        let stored = section(PageKind::Properties, cut(properties, end)?)?;
         let properties = Properties::decode(&stored)?;
         let partitions = Top::parse(&top_level)?;
         partitions.check(range_deletes)?;
@@ -138,7 +140,7 @@ impl Tail {
         }
         top_level.shrink_to_fit();
         let ranges = match range_deletes < top {
-            true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),
+            true => section(PageKind::RangeDeletes, cut(range_deletes, top)?)?.into(),
             false => Bytes::new(),
         };
         let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;

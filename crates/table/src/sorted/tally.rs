@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{EntryKind, Error, Result, Seqno, TableId, Trailer};
+use base::{EntryKind, Error, Result, Seqno, TableId, Trailer, invariant};
 
 use super::properties::{Properties, VALUE_FILES_MAX};
 use crate::pointer::Pointer;
@@ -85,6 +85,7 @@ impl Tally {
 
     /// Counts seqnos from `min` to `max`.
     pub(super) fn add_seqnos(&mut self, min: Seqno, max: Seqno) {
+        invariant!(min <= max, "the smallest seqno is not above the largest");
         self.seqnos = Some(join(self.seqnos, (min, max)));
     }
 
@@ -105,6 +106,7 @@ impl Tally {
         self.deletes += other.deletes;
         self.merges += other.merges;
         self.expiring += other.expiring;
+        invariant!(other.keys >= u64::from(shares_key), "a key that is shared was counted");
         self.keys += other.keys - u64::from(shares_key);
         self.raw_bytes += other.raw_bytes;
         self.seqnos = other.seqnos.map(|seqnos| join(self.seqnos, seqnos)).or(self.seqnos);
@@ -114,6 +116,10 @@ impl Tally {
 
     /// Sets the counted fields of `properties`, whose `range_deletes` is already set.
     pub(super) fn put(self, properties: &mut Properties) {
+        invariant!(
+            self.keys <= self.entries && self.deletes + self.merges <= self.entries,
+            "keys, tombstones and operands are counted among the entries"
+        );
         let never = properties.range_deletes > 0 || self.expiring < self.entries;
         let (earliest, latest) = self.expiries.unwrap_or_default();
         properties.entries = self.entries;

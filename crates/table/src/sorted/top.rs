@@ -2,12 +2,16 @@
 //!
 //! An open table keeps it in memory in its stored form, and searches it in place.
 
-use base::{Cursor, Error, Result, Trailer};
+use base::{Cursor, Error, Result, Trailer, invariant};
 
 use super::separator::{Separators, SeparatorsBuilder, Width};
 
 /// Encodes the number of partitions, their metadata pages, and the separators between them.
 pub(crate) fn encode_top(metas: &[u32], separators: &SeparatorsBuilder) -> Result<Vec<u8>> {
+    invariant!(
+        separators.len() == metas.len().saturating_sub(1),
+        "there is a separator between every two partitions"
+    );
     let mut out = Vec::new();
     out.extend_from_slice(&(metas.len() as u32).to_le_bytes());
     out.extend(metas.iter().flat_map(|page| page.to_le_bytes()));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
     Account, Codec, DictionaryId, EntryKind, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId,
-    TableId, Trailer,
+    TableId, Trailer, invariant,
 };
 use media::{Medium, Purpose};
 
@@ -171,6 +171,7 @@ impl Writer {
     /// memory of fixed size to the writer's own account. Must be called before anything is added.
     #[must_use]
     pub fn growing_on(mut self, account: &Account) -> Self {
+        invariant!(self.is_empty(), "a writer's accounts are chosen before anything is added");
         self.partitions.grow_on(account);
         self
     }
@@ -178,6 +179,7 @@ impl Writer {
     /// Makes the summary list the pages with keys in `ranges`, which ascend and do not overlap. Must be
     /// called before anything is added.
     pub fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        invariant!(self.is_empty(), "hot ranges are set before anything is added");
         self.partitions.hot = HotPages::new(ranges);
     }
 
@@ -367,6 +369,7 @@ impl Writer {
         }
         let partitions = &mut self.partitions;
         self.packer.finish(&mut |packed| partitions.put(packed))?;
+        invariant!(self.packer.open_bytes() == 0, "every entry is in a block");
         let properties = &mut partitions.properties;
         properties.last_key = std::mem::take(&mut self.last_key);
         properties.padding_bytes = self.packer.padding().total_bytes();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
     Account, Charge, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, StoreId, TableId,
+    invariant,
 };
 use media::{Medium, Purpose};
 
@@ -181,11 +182,16 @@ impl ValuesWriter {
             }
             return Err(error);
         }
+        invariant!(
+            self.output.pages() == page + pointer.pages,
+            "a copied value has all of its pages"
+        );
         self.added(Ok((page, pointer.pages)), pointer.bytes, pointer.expiry)
     }
 
     fn added(&mut self, put: Result<(u32, u32)>, bytes: u64, expiry: u64) -> Result<Pointer> {
         let (page, pages) = put.inspect_err(|error| self.failed = Some(error.clone()))?;
+        invariant!(self.output.pages() == page + pages, "a pointer covers the pages of its value");
         self.values += 1;
         self.value_bytes += bytes;
         Ok(Pointer { file: self.spec.file, page, pages, bytes, expiry })

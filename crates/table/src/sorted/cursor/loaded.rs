@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 
 use arena::FrameBlock;
-use base::Result;
+use base::{Result, broken_invariant};
 use bytes::Bytes;
 
 use super::{Pick, TableCursor};
@@ -71,7 +71,9 @@ impl TableCursor {
             self.meta = Some((self.partition, pages));
             return Ok(());
         }
-        let Pick::Number(index) = self.pick else { return Ok(()) };
+        let Pick::Number(index) = self.pick else {
+            return Err(broken_invariant!("a block is picked before its pages are read"));
+        };
         // The position refers to the previous block.
         self.unload();
         if let Some(raw) = &mut self.raw {

@@ -5,7 +5,7 @@
 //! so the search then continues by halving. If the entries that fit one page leave much padding, because
 //! a long entry follows, the block takes two pages.
 
-use base::Result;
+use base::{Result, broken_invariant, invariant};
 
 use super::super::block::{Block, BlockPosition};
 use super::super::fit::{BLOCK_PAGES_MAX, capacity};
@@ -41,7 +41,9 @@ impl Packer {
             self.compress_part(&whole, kept)?;
         }
         self.emit(emit)?;
-        self.append_from(&whole, kept..usize::MAX)
+        self.append_from(&whole, kept..usize::MAX)?;
+        invariant!(kept + self.block.count() == all, "a cut keeps every entry");
+        Ok(())
     }
 
     /// About how many of the first entries of the block `raw` fit `pages` pages, and their size; zero if
@@ -56,7 +58,9 @@ impl Packer {
         let mut fits = (0_usize, 0);
         // Bounded: proportional steps are counted, and each later step halves the interval.
         for step in 0.. {
-            let Fit::Zstd(predictor, _) = &self.fit else { break };
+            let Fit::Zstd(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only blocks of zstd are cut"));
+            };
             let count = match step < IN_PROPORTION && fits.0 == 0 {
                 true => over.0 * predictor.target(pages) / over.1,
                 false => fits.0.midpoint(over.0),
@@ -89,7 +93,9 @@ impl Packer {
         let mut position = BlockPosition::default();
         position.first(block)?;
         for index in 0..block.count().min(range.end) {
-            let Some(entry) = position.entry() else { break };
+            let Some(entry) = position.entry() else {
+                return Err(broken_invariant!("a block has as many entries as it states"));
+            };
             let (trailer, value) = (entry.trailer, block.value(entry));
             if index >= range.start {
                 let entry = NewEntry { key: position.key(), trailer, kind: trailer.kind()?, value };
