@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Cursor, DictionaryId, Error, Result, StoreId, hash64, put_u32, put_u64, put_u128,
+    Account, Cursor, DictionaryId, Error, Result, StoreId, hash64, invariant, put_u32, put_u64,
+    put_u128,
 };
 use media::{Access, Buf, Medium, Purpose};
 
@@ -87,6 +88,7 @@ impl Dictionary {
     pub fn write(&self, medium: &dyn Medium, store: StoreId, purpose: Purpose) -> Result<()> {
         let content = self.encode(store);
         let mut buf = Buf::pages(content.len().div_ceil(PAGE_BYTES));
+        invariant!(content.len() <= buf.len(), "a dictionary fits the pages of its file");
         for (slot, byte) in buf.iter_mut().zip(&content) {
             *slot = *byte;
         }

@@ -308,6 +308,10 @@ impl RangeDeletes {
             }
             clipped.push(start.clone(), end.clone(), seqnos);
         }
+        debug_assert!(
+            clipped.fragments.iter().all(|it| bounds.contains(&it.start)),
+            "clipped fragments begin inside the bounds"
+        );
         clipped.indexed()
     }
 

@@ -239,7 +239,9 @@ impl Lane {
     pub(crate) fn shorten(&mut self, tail: &SegmentTail) -> Result<bool> {
         let SegmentTail { file, used } = tail;
         let begin_at = used.next_multiple_of(PAGE);
-        let Some((_, segment)) = parse_segment_name(file.name()) else { return Ok(false) };
+        let Some((_, segment)) = parse_segment_name(file.name()) else {
+            return Err(broken_invariant!("a replayed segment has the name of a segment"));
+        };
         if file.size()? <= begin_at + PAGE {
             return Ok(false);
         }
@@ -260,6 +262,7 @@ impl Lane {
         );
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
+        invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
         let record = begin(fresh.seed, self.next, first);
         self.try_store(&fresh, PAGE, &record)?;

@@ -314,7 +314,9 @@ impl Log {
 
     fn sync_until(&self, reached: impl Fn() -> bool) -> Result<()> {
         let settled = || if reached() { Some(Ok(())) } else { self.shared.check().err().map(Err) };
-        self.syncer.sync(settled, || self.sync_once(), |point| self.synced(&point))
+        self.syncer.sync(settled, || self.sync_once(), |point| self.synced(&point))?;
+        invariant!(reached(), "a sync makes every record appended before it durable");
+        Ok(())
     }
 
     /// Syncs everything appended so far.

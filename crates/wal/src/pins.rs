@@ -4,7 +4,7 @@ use base::{KeyspaceId, Seqno};
 
 /// For each keyspace with records in a segment, the seqno after its last record.
 ///
-/// A record of several keyspaces pins each of them as a whole: no flush splits a batch, because
+/// A record of several keyspaces counts for each of them as a whole: no flush splits a batch, because
 /// memtables are sealed under the log's barrier. At most `KEYSPACES_MAX` entries, ordered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pins(Vec<(KeyspaceId, Seqno)>);

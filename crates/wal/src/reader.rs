@@ -396,6 +396,7 @@ impl Window {
             }
             result?;
         }
+        invariant!(self.bytes.len() as u64 <= self.charge.bytes(), "bytes in memory are charged");
         Ok(())
     }
 }

@@ -76,6 +76,11 @@ impl Retention {
             let coming = flushed.filter(|(flushed, _)| *flushed == keyspace);
             coming.map_or(Seqno::ZERO, |(_, below)| below).max(state.below(keyspace))
         };
+        let newest = state.sealed.get(&LANE).and_then(VecDeque::back);
+        invariant!(
+            active.is_none_or(|(active, _)| newest.is_none_or(|newest| newest.id < active)),
+            "the segment being written is newer than the sealed ones"
+        );
         let mut starts = Vec::new();
         for (lane, segments) in &state.sealed {
             let is_alive = |sealed: &SealedSegment| sealed.pins.alive(below).next().is_some();
@@ -88,6 +93,7 @@ impl Retention {
             });
             let is_later =
                 |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);
+            invariant!(begin.is_some() || segments.is_empty(), "a lane with segments has a start");
             starts.extend(begin.filter(is_later).map(|(id, begin)| (*lane, id, begin)));
         }
         starts

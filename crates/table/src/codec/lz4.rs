@@ -143,6 +143,7 @@ impl Encoder {
         if self.state.open.length > 0 {
             self.close(source);
         }
+        let predicted = self.size(source.len(), tail.len());
         let literals = source.get(self.state.anchor..).unwrap_or_default();
         invariant!(
             self.state.anchor + literals.len() == source.len(),
@@ -151,6 +152,7 @@ impl Encoder {
         put_token(&mut self.out, literals.len() + tail.len(), 0);
         self.out.extend_from_slice(literals);
         self.out.extend_from_slice(tail);
+        invariant!(self.out.len() == predicted, "a block has the size that it was packed by");
         std::mem::swap(&mut self.out, out);
     }
 

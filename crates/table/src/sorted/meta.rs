@@ -59,6 +59,11 @@ impl MetaBuilder {
         self.blocks.is_empty()
     }
 
+    /// The page after the partition's data: that of its metadata.
+    pub(crate) const fn end_page(&self) -> u32 {
+        self.first_page + self.pages
+    }
+
     /// Starts the partition whose data begins at page `first_page`.
     pub(crate) fn start(&mut self, first_page: u32) {
         (self.first_page, self.pages, self.has_runs) = (first_page, 0, false);
@@ -106,7 +111,6 @@ impl MetaBuilder {
     /// Replaces `out` with the payload of the partition's page.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<MetaSize> {
         invariant!(!self.is_empty(), "a partition has a block");
-        invariant!(self.blocks.len() <= usize::from(u16::MAX), "blocks are counted in 16 bits");
         let width = self.fitting_width();
         let (seed, slots) = self.filter.build(&self.hashes, width);
         let stored_width = if width == FILTER_BITS_DEFAULT { 0 } else { u16::from(width) };

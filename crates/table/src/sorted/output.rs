@@ -142,6 +142,7 @@ impl Output {
             self.joined = joined;
             sealed?;
         }
+        invariant!(self.pages - first == pages as u32, "a section takes the pages of its payload");
         Ok(first)
     }
 
@@ -183,6 +184,7 @@ impl Output {
     }
 
     fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
+        invariant!(buf.len() == pages * PAGE_BYTES, "a buffer is submitted with all of its pages");
         let at = u64::from(self.submitted) * PAGE_BYTES as u64;
         let request = Request {
             file: Arc::clone(&self.file),

@@ -427,7 +427,12 @@ impl Packer {
             Codec::None => Pieces::new(self.block.entries(), &self.tail, &[]),
             _ => Pieces::from(self.payload.as_slice()),
         };
-        self.padding.add(run_pages(payload.len()), payload.len());
+        let pages = run_pages(payload.len());
+        invariant!(
+            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX,
+            "a block of several entries has at most two pages"
+        );
+        self.padding.add(pages, payload.len());
         emit(PackedBlock {
             payload,
             codec,

@@ -138,6 +138,12 @@ impl Partitions {
             self.boundary.as_ref().is_none_or(|(last, _)| **last <= *packed.first_key),
             "blocks are written in key order"
         );
+        invariant!(
+            self.boundary
+                .as_ref()
+                .is_none_or(|(last, trailer)| **last != *packed.first_key || trailer.word() > 0),
+            "a version that an older one follows has a trailer above zero"
+        );
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
@@ -163,6 +169,10 @@ impl Partitions {
             raw_bytes: packed.raw_bytes,
             payload: packed.payload,
         })?;
+        invariant!(
+            self.meta.end_page() == self.output.pages(),
+            "a partition's metadata covers its data pages"
+        );
         self.properties.blocks += 1;
         self.properties.runs += u64::from(pages > 1);
         self.properties.block_bytes += packed.raw_bytes as u64;
@@ -180,6 +190,10 @@ impl Partitions {
         let size = self.meta.encode(&mut self.scratch)?;
         invariant!(size.payload_bytes <= PAYLOAD_BYTES, "a partition's metadata fits its page");
         let page = self.output.put(Section::plain(PageKind::Meta, &self.scratch))?;
+        invariant!(
+            self.metas.last().is_none_or(|last| *last < page),
+            "metadata pages of partitions ascend"
+        );
         self.metas.push(page);
         self.hot.end_partition(page);
         self.properties.meta_pages += 1;

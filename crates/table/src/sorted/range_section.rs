@@ -3,7 +3,7 @@
 //! An open table keeps it decoded. docs/format/table.md has the byte table.
 
 use base::limits::KEY_BYTES_MAX;
-use base::{Charge, Cursor, Error, Result, Seqno, put_bytes, put_varint};
+use base::{Charge, Cursor, Error, Result, Seqno, invariant, put_bytes, put_varint};
 use bytes::Bytes;
 
 use crate::range_deletes::RangeDeletes;
@@ -74,6 +74,7 @@ impl RangeSection {
         self.end.clear();
         self.end.extend_from_slice(end);
         // Both counts are smaller than the number of encoded bytes.
+        invariant!(self.entries.len() <= SECTION_BYTES_MAX, "the length was bounded before");
         self.fragments += 1;
         self.seqnos += seqnos.len() as u32;
         Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result};
+use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result, invariant};
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
@@ -213,6 +213,7 @@ pub(crate) fn read_raw(file: &dyn File, first: u32, pages: u32, purpose: Purpose
     let at = u64::from(first) * PAGE_BYTES as u64;
     let (buf, result) = file.read(at, Buf::pages(pages as usize), purpose);
     result.map_err(|error| error.at(format_args!("page {first} of {}", file.name())))?;
+    invariant!(buf.len() == pages as usize * PAGE_BYTES, "a read returns the buffer it was given");
     Ok(buf)
 }
 

@@ -458,6 +458,10 @@ impl Salvage<'_> {
             Ok(buf) => (buf, ahead),
             Err(_) => (self.read(first, count)?, count),
         };
+        invariant!(
+            buf.len() == pages as usize * PAGE_BYTES && end <= first + pages,
+            "a chunk holds the pages it was read for"
+        );
         self.chunk = Chunk { buf, pages: first..first + pages };
         Ok(())
     }

@@ -27,11 +27,9 @@ impl Separator {
         let (last, trailer) = last;
         if last == first {
             // Trailers descend, so every later version has a smaller one.
-            invariant!(trailer.word() > 0, "a version that another one follows is not the oldest");
             let next = Trailer::from_word(trailer.word().saturating_sub(1));
             return Self { key: first.to_vec(), trailer: Some(next) };
         }
-        debug_assert!(last < first, "a separator lies between ascending keys");
         let common = common_prefix(last, first);
         Self { key: first.get(..=common).unwrap_or(first).to_vec(), trailer: None }
     }
@@ -102,10 +100,6 @@ impl SeparatorsBuilder {
     }
 
     pub(crate) fn push(&mut self, separator: Separator) {
-        debug_assert!(
-            self.list.last().is_none_or(|last| last.key <= separator.key),
-            "separators ascend"
-        );
         self.prefix = self.prefix_with(&separator);
         self.bytes += separator.stored_bytes();
         self.list.push(separator);

@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
+use base::{
+    Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer, invariant,
+};
 use bytes::Bytes;
 use media::{Access, File, Medium};
 
@@ -107,6 +109,7 @@ impl Table {
     /// # Errors
     /// `Corrupt` if the table has seqnos of its own.
     pub fn as_of(mut self, seqno: Seqno) -> Result<Self> {
+        invariant!(self.seqno.is_none(), "a table reads at one seqno only");
         let Properties { keys, entries, seqno_max, .. } = self.properties;
         if seqno_max > Seqno::ZERO || keys != entries {
             return Err(Error::corrupt("table to be read as of one sequence number")
@@ -200,6 +203,7 @@ impl Table {
             return Ok(0);
         }
         let last = top.search(end, Trailer::from_word(u64::MAX))?;
+        invariant!(last < top.partitions(), "a search in the top level leads to a partition");
         Ok(top.partition(last)?.meta_page + 1)
     }
 

@@ -5,7 +5,7 @@
 //! first copy. The damage is still reported, although nothing is lost.
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, broken_invariant};
+use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, broken_invariant, invariant};
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
@@ -150,6 +150,7 @@ impl Tail {
             // The keys share memory with the section.
             kept += (ranges.len() + deletes.bytes()) as u64;
         }
+        invariant!(kept <= self.charge.bytes(), "an open keeps no more than it was charged for");
         self.charge.shrink_to(kept);
         Ok(Sections { top: top_level, properties, range_deletes: deletes, charge: self.charge })
     }

@@ -4,7 +4,7 @@
 //! that it belongs to: the check continues with the next page that starts a run.
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 use media::Purpose;
 
 use super::head;
@@ -168,6 +168,7 @@ impl ValuesReport {
 
     /// Returns `partial` unless page `number` is its last.
     fn ended(&mut self, number: u32, partial: PartialValue) -> Option<PartialValue> {
+        invariant!(partial.at <= number, "pages of a value are checked in order");
         if (number - partial.at + 1) as usize == partial.first.run_pages() {
             self.values += 1;
             return None;

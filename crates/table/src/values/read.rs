@@ -7,7 +7,7 @@ use std::iter;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Error, ErrorKind, KeyspaceId, PageSeed, Result, StoreId, TableId};
+use base::{Account, Error, ErrorKind, KeyspaceId, PageSeed, Result, StoreId, TableId, invariant};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -205,6 +205,7 @@ impl Values {
 
     /// Verified pages of a value, from its page `from` on.
     fn chunk(&self, pointer: Pointer, from: u32, purpose: Purpose) -> Result<Buf> {
+        invariant!(from < pointer.pages, "a chunk is a part of its value");
         let count = (pointer.pages - from).min(CHUNK_PAGES);
         read_pages(&*self.file, self.seed, pointer.page + from, count, purpose)
     }

@@ -137,6 +137,7 @@ impl Opening {
         let tail = settle(chain, &self.source, &self.retention, &mut self.stale, &mut unused)?;
         // After damage the tail stays as it is, for inspection.
         let mut tail = tail.filter(|_| !self.is_damaged);
+        invariant!(self.next > 0, "there is a seqno before the next one");
         shared.set_durable(sequence, self.next - 1);
         let mut lane =
             Lane::new(lane, supply, Arc::clone(shared), &self.retention, sequence, self.next);

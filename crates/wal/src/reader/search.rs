@@ -10,7 +10,7 @@
 //! candidates, of at most [`CHECKED`] times the segment's bytes.
 
 use base::limits::PAGE_BYTES;
-use base::{ErrorKind, Result};
+use base::{ErrorKind, Result, invariant};
 
 use super::{LocatedContent, LocatedRecord, PAGE, SegmentReader};
 use crate::record::{BEGIN_BYTES, FIXED_BYTES, MARK_BYTES, record_bytes};
@@ -82,7 +82,15 @@ impl SegmentReader {
             Some(found) => Some(found),
             None => self.anywhere(wanted)?,
         };
-        Ok(found.inspect(|found| self.move_past(found)))
+        if let Some(found) = &found {
+            invariant!(
+                (wanted.sequence..wanted.limit).contains(&found.sequence)
+                    && wanted.seqno <= found.seqno,
+                "a search finds a record in the range that it was given"
+            );
+            self.move_past(found);
+        }
+        Ok(found)
     }
 
     /// The record with the next lane sequence, if it stands at the end of the damaged record according
