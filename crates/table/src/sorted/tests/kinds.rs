@@ -333,6 +333,21 @@ fn an_opened_seqno_replaces_the_stored_seqnos() {
     assert_eq!(refused.unwrap_err().kind(), base::ErrorKind::Corrupt);
 }
 
+/// The decoded list of value files takes four times the memory of its encoded form (I10).
+#[test]
+fn a_long_list_of_value_files_is_charged_while_the_table_is_open() {
+    const FILES: u64 = 20_000;
+    let keys: Vec<String> = (0..FILES).map(|file| format!("{file:05}")).collect();
+    let entries: Vec<_> = (1..=FILES)
+        .zip(&keys)
+        .map(|(file, key)| (&**key, of(EntryKind::PutPointer, 1), pointer(file, 1, 0)))
+        .collect();
+    let (medium, _) = table_of(&entries, &RangeDeletes::default());
+    let table = open(&medium).unwrap();
+    assert_eq!(table.properties().values.len() as u64, FILES);
+    assert!(table.pinned_bytes() >= FILES * size_of::<(TableId, u64)>() as u64);
+}
+
 #[test]
 fn splits_cut_a_table_into_parts_of_similar_size() {
     let mut rng = Rng::new(3);
