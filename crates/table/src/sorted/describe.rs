@@ -38,9 +38,9 @@ pub enum Fact {
         number: usize,
         /// Its pages.
         partition: Partition,
-        /// Its blocks.
+        /// Number of blocks.
         blocks: usize,
-        /// Its filter, bytes.
+        /// Length of the filter, bytes.
         filter_bytes: usize,
         /// The separator before it; empty before the first.
         from: Vec<u8>,
